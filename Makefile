@@ -18,7 +18,7 @@ demo-fault:  ## kill a node under that training and watch it go on
 
 test: check  ## all but the soak tests, real Slurm included (root; 20-odd minutes)
 	@$(PYTHON) tools/setup.py --for test --quiet
-	@$(BIN)/python -m pytest -m "not soak" -n 2 --dist load tests/process tests/web
+	@$(BIN)/python -m pytest -m "not soak" -n 2 --dist load tests/integration tests/process tests/web
 	@$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile tests/cluster
 
 check:  ## ruff, mypy, import contracts, unit tests (no root)

@@ -113,7 +113,7 @@ def tasks(run: Run) -> Iterator[tuple[str, Kind]]:
 
 
 def recalled(run: Run) -> int:
-    """As the head noted it (node/agent/recall.py)."""
+    """As the head noted it (node/agent/jobs/queue_recovery.py)."""
     return len(
         run.once(command("sh", "-c", "cat /var/lib/headway/recalled.jsonl 2>/dev/null", user="root"))[1].splitlines()
     )

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from headway.errors import HeadwayError
+from headway.schemas.submissions import ExecIn
 from headway.sdk.client import Client
-from headway.wire.work import ExecIn
 from place import Place
 
 T = TypeVar("T")

@@ -22,8 +22,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from headway.schemas.submissions import ExecIn
 from headway.sdk.client import Client
-from headway.wire.work import ExecIn
 from place import Place, place
 
 MOST = 4

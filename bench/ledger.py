@@ -23,18 +23,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from headway.api import costs, goodput, reckoning, reports, usage
-from headway.api.days import sum_days
-from headway.api.reckoning import Look, Place
+from headway.api.routers.billing import energy_capacity, goodput, invoices, usage
+from headway.billing.goodput import lost_s
+from headway.billing.periods import month, zone
+from headway.catalog.plans import load_catalogue
+from headway.clusterfile.load import resolve
+from headway.domain.billing import DAY_S, Held, NodeSpan, Run, Saves, SpanKind
 from headway.domain.cluster import Cluster
 from headway.domain.incident import XidClass
-from headway.domain.ledger import DAY_S, Held, NodeSpan, Run, Saves, SpanKind
-from headway.ledger.goodput import lost_s
-from headway.ledger.periods import month, zone
-from headway.spec.catalogue import load_catalogue
-from headway.spec.load import resolve
+from headway.services.billing import invoicing
+from headway.services.billing.daily_rollups import sum_days
+from headway.services.billing.invoicing import Look, Place
 from headway.store import PriceRow, Store, open_store
-from headway.store.sums import Only
+from headway.store.billing.sums import Only
 
 MONTH = month("2026-10", zone("UTC"))
 NODES = 512  # 1,000,000 runs hold four fifths of their GPUs
@@ -126,15 +127,15 @@ async def report(store: Store) -> dict[str, float]:
     place, took = look.place, dict[str, float]()
 
     async def chargeback() -> Any:
-        return costs.chargeback_out(look, await reckoning.bill(state, place, MONTH))
+        return invoices.chargeback_out(look, await invoicing.bill(state, place, MONTH))
 
     asked: dict[str, Callable[[], Awaitable[Any]]] = {
         "usage_by_team": lambda: usage.usage_of(state, place, MONTH, ["team"], Only()),
         "usage_by_all": lambda: usage.usage_of(state, place, MONTH, ["team", "user", "partition", "gpu_type"], Only()),
         "chargeback": chargeback,
         "goodput": lambda: goodput.goodput_of(state, look),
-        "energy": lambda: reports.energy_of(state, look),
-        "capacity": lambda: reports.capacity_of(state, look),
+        "energy": lambda: energy_capacity.energy_of(state, look),
+        "capacity": lambda: energy_capacity.capacity_of(state, look),
     }
     for name, make in asked.items():
         began = time.monotonic()

@@ -9,14 +9,14 @@ from __future__ import annotations
 import resource
 import time
 
-from headway.changes.cluster import Goal, changeset
-from headway.changes.machine import Wanted
-from headway.cluster.goal import make_goal
+from headway.catalog.plans import load_catalogue
+from headway.changes.cluster_changes import Goal, changeset
+from headway.changes.machine_changes import Wanted
+from headway.cluster.desired_state import make_goal
+from headway.clusterfile.load import resolve
 from headway.domain.cluster import Cluster, Site
 from headway.domain.machine import Machine, MachineState
 from headway.domain.observed import Observed, SeenFile, SeenMachine, SeenUnit
-from headway.spec.catalogue import load_catalogue
-from headway.spec.load import resolve
 
 SECRETS = {"munge_key": "eA==", "jwt_key": "eA=="}
 CHANGED = "/etc/hosts"

@@ -25,10 +25,10 @@ from pathlib import Path
 
 from headway import Client
 from headway.domain.machine import Machine
-from headway.machines.providers import provider
-from headway.machines.ssh import Connections
+from headway.providers.registry import provider
+from headway.schemas.submissions import SubmitIn
 from headway.store import open_store
-from headway.wire.work import SubmitIn
+from headway.transport.ssh import Connections
 from place import Place, place
 
 RUNS = 60

@@ -128,10 +128,10 @@ def foreign(state: Path) -> list[str]:
 def forget_ssh(names: Iterable[str]) -> None:
     """Takes the clusters out of the person's ssh config, as `headway down` does."""
     sys.path.insert(0, str(ROOT / "src"))
-    from headway.cli import sshfiles
+    from headway.cli import ssh_files
 
     for name in names:
-        sshfiles.forget(name)
+        ssh_files.forget(name)
 
 
 def remove_machines(state: Path) -> tuple[int, int]:

@@ -165,8 +165,8 @@ def host_gaps(need_mib: int, need_disk_mib: int) -> list[tuple[str, bool]]:
     """(what and fix, fatal) of what the host lacks for local machines; packages apart, they are installed here."""
     sys.path.insert(0, str(ROOT / "src"))
     try:
-        from headway.machines.preflight import Probe
-        from headway.machines.preflight import host_gaps as find
+        from headway.providers.local.preflight import Probe
+        from headway.providers.local.preflight import host_gaps as find
     except ImportError as error:
         return [(f"this checkout is not whole: {error}; clone it again", True)]
     finally:

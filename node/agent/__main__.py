@@ -10,37 +10,37 @@ def main() -> None:
     role, *values = sys.argv[1:]
     try:
         if role == "node":
-            from .config import load
-            from .node import serve_node
+            from agent.config import load
+            from agent.roles.node import serve_node
 
             serve_node(load(*values))
         elif role == "head":
-            from .config import load
-            from .head import serve_head
+            from agent.config import load
+            from agent.roles.head import serve_head
 
             serve_head(load(*values))
         elif role == "power":
-            from .power import power
+            from agent.roles.power_hints import power
 
             power(*values)
         elif role == "keep":
-            from .config import load
-            from .recall import keep
+            from agent.config import load
+            from agent.jobs.queue_recovery import keep
 
             keep(load().state)
         elif role == "recall":
-            from .config import load
-            from .recall import handed_in, notes_of, recall
+            from agent.config import load
+            from agent.jobs.queue_recovery import handed_in, notes_of, recall
 
             config = load()
             for line in recall(notes_of(config.cluster), inherited=handed_in(config.state)):
                 print(line, flush=True)
         elif role == "test":
-            from .active import start
+            from agent.checks.node_tests import start
 
             start(values)
         elif role == "watch":
-            from .watch import watch
+            from agent.roles.server_stream import watch
 
             watch(*values)
         else:

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from ops import facts, steps
-from ops.places import StepFailed
+from ops.files import StepFailed
 
 
 def apply(work: list[dict[str, Any]]) -> int:

@@ -12,8 +12,8 @@ import subprocess
 import time
 from typing import Any
 
-from ops import packages, people
-from ops.places import MANAGED, STAMPS, block_of, name_of, read_json, read_text, squatted
+from ops import packages
+from ops.files import MANAGED, STAMPS, block_of, name_of, read_json, read_text, squatted
 
 UNIT_FIELDS = (
     "Id,ActiveState,SubState,UnitFileState,MainPID,ActiveEnterTimestampMonotonic,ExecMainStartTimestampMonotonic"
@@ -94,4 +94,4 @@ def see_sessions(users: Any) -> list[str]:
             wanted[pwd.getpwnam(user).pw_uid] = user
     if not wanted:
         return []
-    return sorted({wanted[uid] for _, uid in people.processes(set(wanted))})
+    return sorted({wanted[uid] for _, uid in user.processes(set(wanted))})

@@ -12,7 +12,7 @@ import tarfile
 import time
 from typing import Any
 
-from ops.places import StepFailed, read_text
+from ops.files import StepFailed, read_text
 
 OWN = "/usr/lib/headway"
 STAMP = f"{OWN}/parts-stamp"

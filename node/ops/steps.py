@@ -14,8 +14,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ops import packages, people
-from ops.places import (
+from ops import packages, user_processes
+from ops.files import (
     BEFORE,
     BEGIN,
     END,
@@ -387,7 +387,7 @@ def op_end_sessions(step: dict[str, Any]) -> None:
         subprocess.run(["loginctl", "terminate-user", user], capture_output=True, timeout=30, check=False)
         with contextlib.suppress(KeyError):
             uid = pwd.getpwnam(user).pw_uid
-            people.end_processes(uid)
+            user_processes.end_processes(uid)
 
 
 def run(argv: list[str], timeout_s: float, text: str | None = None, ok: Any = (0,)) -> str:

@@ -11,11 +11,11 @@
     ├── NeedsConfirmation        a disturbing change with neither a terminal nor --yes            exit 3
     ├── Refused                  a request that can't be done as asked (a port in use, ...)       HTTP 400, exit 1
     ├── Unreachable              a machine, the controller or the server does not answer          HTTP 503, exit 7
-    │   ├── StoreAway            the server's own database does not (store.base)
+    │   ├── StoreAway            the server's own database does not (store.db.transactions)
     │   └── Unanswered           the same, after the request had gone out: it may have been done
     └── CommandFailed            a process ended badly; carries argv, code and stderr             HTTP 502, exit 1
 
-`api.errors` maps them to HTTP in one handler and `cli.main` to exit codes in one place.
+`api.http.error_handlers` maps them to HTTP in one handler and `cli.main` to exit codes in one place.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class HeadwayError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
-        # Done in part, and taken back: who sends it again under the same key gets this answer again (api.once).
+        # Done in part, and taken back: who sends it again under the same key gets this answer again (api.http.idempotency).
         self.settled = False
 
     def __str__(self) -> str:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headway.machines import network
-from headway.machines.local import boots_systemd
-from headway.machines.mirror import host_mirror
-from headway.machines.podman import Podman
+from headway.images.apt_mirror import host_mirror
+from headway.images.podman import Podman
+from headway.providers.local import network
+from headway.providers.local.provider import boots_systemd
 
 SUITES = {"debian13": "trixie", "debian12": "bookworm"}
 PLAIN = "systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,ca-certificates"

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.errors import Unreachable
+from headway.schemas.submissions import ExecIn, ExecOut, SubmitIn
 from headway.sdk.client import Client
-from headway.wire.work import ExecIn, ExecOut, SubmitIn
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from tests.cluster.lab import Lab
 
-from headway.machines.mounts import mounted
-from headway.sdk.local import running
+from headway.providers.local.mounts import mounted
+from headway.sdk.local_server import running
 
 ROOT = Path(__file__).parents[2]
 SPEC = """\
@@ -147,7 +147,7 @@ def _left(lab: Lab) -> list[str]:
 
 
 def _instance(lab: Lab) -> str:
-    from headway.machines.local import LocalProvider
+    from headway.providers.local.provider import LocalProvider
 
     return LocalProvider(lab.state).instance
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.cluster.lab import Done, Lab
 
-from headway.render.checks import candidate_check
+from headway.render.slurm.candidate_check import candidate_check
 
 # A slurmctld that says MORE before it is up and again when it is stopped, as the real one does on a busy machine.
 STAND_IN = """\

@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.lab import Lab
 
 from headway.domain.cluster import STATE
-from headway.render.slurm_conf import TAKEOVER_S
+from headway.render.slurm.slurm_conf import TAKEOVER_S
 
 SPEC = """\
 name: pair

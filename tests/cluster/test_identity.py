@@ -8,8 +8,8 @@ import pytest
 from tests.cluster.lab import Lab
 
 from headway.errors import NotAllowed, NotFound
+from headway.schemas.people import TokenIn
 from headway.sdk.client import Client
-from headway.wire.people import TokenIn
 
 ON_NODE = ["ssh", "-o", "StrictHostKeyChecking=no", "-o", "BatchMode=yes", "-i", ".ssh/test"]
 

@@ -13,7 +13,7 @@ import pytest
 from tests.cluster.lab import Lab
 
 from headway import AsyncClient
-from headway.wire.work import RetryIn, RunIn
+from headway.schemas.submissions import RetryIn, RunIn
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ARRAY = """#!/bin/bash

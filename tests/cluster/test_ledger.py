@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.cluster.lab import Lab
 
-from headway.slurm.control import holding_back
+from headway.slurm.commands import holding_back
 
 HERE = Path(__file__).parent
 COLUMNS = ("productive_usd", "lost_usd", "held_idle_usd", "idle_usd", "spare_usd", "broken_usd")

@@ -17,16 +17,16 @@ from typing import Any
 
 import asyncssh
 import pytest
-from tests import builders
+from tests.support import builders
 
 from headway.domain.cluster import Cluster, Dataset, Host
 from headway.domain.machine import Machine, MachineRequest, MachineState
 from headway.errors import Refused, Unreachable
-from headway.machines import mounts
-from headway.machines.base import Provider
-from headway.machines.local import LocalProvider
-from headway.machines.ssh import Connections
-from headway.machines.ssh_provider import SshProvider
+from headway.providers.base import Provider
+from headway.providers.inventory.provider import SshProvider
+from headway.providers.local import mounts
+from headway.providers.local.provider import LocalProvider
+from headway.transport.ssh import Connections
 
 pytestmark = pytest.mark.usefixtures("node_image")
 

@@ -130,8 +130,8 @@ def test_a_broken_gpu_does_not_pass(lab: Lab) -> None:
     lab.podman("exec", broken, "sh", "-c", "mkdir -p /run/headway/own && echo 1 > /run/headway/own/gpu3-ecc")
     code = (
         "import sys; sys.path.insert(0, '/usr/lib/headway/agent.pyz');"
-        "from agent import active, config, simulated; c = config.load();"
-        "print(active.of_the_device('memory', simulated.Simulated(c, faults='/run/headway/own')))"
+        "from agent import config; from agent.checks import node_tests; from agent.gpu import simulated; c = config.load();"
+        "print(node_tests.of_the_device('memory', simulated.Simulated(c, faults='/run/headway/own')))"
     )
     said = lab.podman("exec", broken, "python3", "-c", code).strip()
     lab.podman("exec", broken, "rm", "-r", "/run/headway/own")

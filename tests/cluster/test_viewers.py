@@ -10,8 +10,8 @@ from contextlib import ExitStack
 import httpx
 from tests.cluster.lab import Lab
 
-from headway.server.poll import WATCHED_S
-from headway.wire.base import API_PREFIX
+from headway.schemas.base import API_PREFIX
+from headway.server.workers.snapshot_worker import WATCHED_S
 
 VIEWERS = 20
 SPAN_S = 6.0

@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from tests.unit.conftest import server
+from tests.support.fixtures import server
 
 __all__ = ["server"]

@@ -20,10 +20,10 @@ from typing import Any
 import httpx
 
 from headway import paths
-from headway.sdk.local import Running, running
-from tests.builders import open_to_all
-from tests.unit.head_here import head_here
-from tests.unit.server_fakes import document
+from headway.sdk.local_server import Running, running
+from tests.support.builders import open_to_all
+from tests.support.local_head import head_here
+from tests.support.server_fakes import document
 
 ROOT = Path(__file__).parents[2]
 PEOPLE = 3  # at once, each with one request after the other

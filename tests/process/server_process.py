@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from headway import paths
-from headway.server import front
+from headway.server import listen_settings
 from headway.server.main import Notebooks, serve
 from headway.store import Store
-from tests.unit.server_fakes import FakeWork, changes
+from tests.support.server_fakes import FakeWork, changes
 
 
 def make_work(_store: Store, state_dir: Path) -> FakeWork:
@@ -28,4 +28,10 @@ def make_work(_store: Store, state_dir: Path) -> FakeWork:
 
 if __name__ == "__main__":
     port = int(sys.argv[1]) if len(sys.argv) > 1 else 0
-    serve(paths.state_dir(), port=port, notebooks=Notebooks(0), front=front.read(os.environ), make_work=make_work)
+    serve(
+        paths.state_dir(),
+        port=port,
+        notebooks=Notebooks(0),
+        front=listen_settings.read(os.environ),
+        make_work=make_work,
+    )

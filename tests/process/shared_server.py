@@ -1,5 +1,5 @@
 """One of two server processes on one database: `HEADWAY_DATA` is the folder both share. Machines are pretended; submissions go
-to the real node/as_person on this machine, with a stand-in for sbatch that counts."""
+to the real node/user_helper on this machine, with a stand-in for sbatch that counts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 from headway import paths
 from headway.errors import Unreachable
-from headway.jobs.submit import submit
-from headway.jobs.warm import Warm
+from headway.jobs.remote.helper_pool import Warm
+from headway.jobs.submission.submit import submit
+from headway.schemas.submissions import SubmitIn, SubmitOut
 from headway.server.main import Notebooks, serve
 from headway.store import Store
-from headway.wire.work import SubmitIn, SubmitOut
-from tests.unit.head_here import HEAD, PERSON, Machine
-from tests.unit.server_fakes import FakeWork, changes
+from tests.support.local_head import HEAD, PERSON, Machine
+from tests.support.server_fakes import FakeWork, changes
 
 
 class Shared(FakeWork):

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from headway.api.live import Live
-from headway.api.paging import written
-from headway.api.state import AppState, Settings
+from headway.api.http.pagination import written
 from headway.errors import NotFound
+from headway.services.context import AppState, Settings
+from headway.services.read_model.snapshot import Live
 from headway.store import open_store
-from tests.postgres import BIN, postgres
-from tests.unit.server_fakes import URL, FakeWork, Server, reading
+from tests.support.postgres import BIN, postgres
+from tests.support.server_fakes import URL, FakeWork, Server, reading
 
 pytestmark = pytest.mark.skipif(BIN is None, reason="no PostgreSQL here")
 LAB = "/api/v1/clusters/lab"

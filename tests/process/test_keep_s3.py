@@ -11,10 +11,10 @@ import pytest
 from botocore.config import Config
 from moto.server import ThreadedMotoServer
 
+from headway.datasets.library import Library, Progress
+from headway.datasets.manifest import Item
+from headway.datasets.s3 import Access, Bucket
 from headway.errors import Refused, Unreachable
-from headway.keep.library import Library, Progress
-from headway.keep.manifest import Item
-from headway.keep.s3 import Access, Bucket
 from headway.sdk.s3 import s3_access
 
 KEYS = {"key_id": "AKIAEXAMPLE", "secret": "never/to+be=seen"}

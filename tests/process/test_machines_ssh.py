@@ -18,8 +18,8 @@ import pytest
 
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Refused, Unreachable
-from headway.machines.dial import fingerprint, read_host_key
-from headway.machines.ssh import Connections
+from headway.transport.connect import fingerprint, read_host_key
+from headway.transport.ssh import Connections
 
 # What the server of these tests leaves behind when it is torn down under a command.
 pytestmark = [

@@ -12,7 +12,7 @@ import pytest
 
 from headway.domain.machine import Jump, Machine
 from headway.errors import Unreachable
-from headway.machines.ssh import Connections
+from headway.transport.ssh import Connections
 from tests.process.test_machines_ssh import Server, serving
 
 pytestmark = [

@@ -18,15 +18,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headway.api.signin import flow_cookie
+from headway.api.auth.sessions import flow_cookie
 from headway.errors import Refused, Unreachable
 from headway.sdk.client import Client
 from headway.sdk.discover import discover
-from headway.sdk.local import Running, running
-from headway.server import front
-from headway.server.door import origin_of
+from headway.sdk.local_server import Running, running
+from headway.server import listen_settings
+from headway.server.notebook_proxy import origin_of
 from headway.store import AuditAsk, open_store
-from tests.unit.server_fakes import Server
+from tests.support.server_fakes import Server
 
 ROOT = Path(__file__).parents[2]
 Start = Callable[..., Running]
@@ -145,7 +145,7 @@ def test_the_server_speaks_tls_itself(start: Start, tmp_path: Path, monkeypatch:
 def test_what_the_environment_says(tmp_path: Path) -> None:
     cert, key = certificate(tmp_path, "hw.example.org", "10.0.0.9")
     (tmp_path / "secret").write_text("s3cret\n")
-    found = front.read({
+    found = listen_settings.read({
         "HEADWAY_PUBLIC_URL": "https://Headway.example.org:8443/",
         "HEADWAY_TLS_CERT": str(cert), "HEADWAY_TLS_KEY": str(key),
         "HEADWAY_TRUSTED_PROXIES": "127.0.0.1, 10.0.0.0/24",
@@ -161,17 +161,17 @@ def test_what_the_environment_says(tmp_path: Path) -> None:
     assert found.oidc
     assert (found.oidc.client_secret, found.oidc.roles) == ("s3cret", (("cn=hpc", "admin"), ("staff", "member")))
     assert "s3cret" not in repr(found)
-    assert front.read({}) == front.Front()
-    assert front.read({}).hosts("127.0.0.1") == ("127.0.0.1", "[::1]", "localhost")
-    assert front.read({}).hosts("0.0.0.0") == ()
+    assert listen_settings.read({}) == listen_settings.Front()
+    assert listen_settings.read({}).hosts("127.0.0.1") == ("127.0.0.1", "[::1]", "localhost")
+    assert listen_settings.read({}).hosts("0.0.0.0") == ()
     assert origin_of("127.0.0.1", 7879, "https://hw.example.org:7878") == "https://hw.example.org:7879"
     assert origin_of("127.0.0.1", 7879, "http://127.0.0.1:7878") == "http://*.notebooks.localhost:7879"
     assert origin_of("10.0.0.9", 7879, "http://10.0.0.9:7878") == "http://10.0.0.9:7879"
     books = "HEADWAY_NOTEBOOK_URL"
-    assert front.origin({books: "https://*.Books.example.org/"}, books) == "https://*.books.example.org"
+    assert listen_settings.origin({books: "https://*.Books.example.org/"}, books) == "https://*.books.example.org"
     for text in ("https://*", "https://a*.example.org", "https://a.*.example.org", "https://*.*.example.org"):
         with pytest.raises(Refused, match="no origin"):
-            front.origin({books: text}, books)
+            listen_settings.origin({books: text}, books)
 
 
 def test_what_can_t_be_is_said_in_words(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_what_can_t_be_is_said_in_words(tmp_path: Path) -> None:
         ({**provider, "HEADWAY_OIDC_CLIENT_SECRET_FILE": "/nowhere"}, "can't be read"),
     ):
         with pytest.raises(Refused, match=words):
-            front.read(env)
+            listen_settings.read(env)
 
 
 def test_the_flow_s_cookie_may_have_a_path(server: Server) -> None:

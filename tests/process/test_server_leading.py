@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from headway.api.live import Live
-from headway.api.state import AppState, Settings
 from headway.errors import Unreachable
-from headway.server import leading
-from headway.server.leading import Follower, Leading
-from headway.store import Store, open_store, presence
-from tests.postgres import BIN, postgres
-from tests.unit.server_fakes import FakeWork, Server
+from headway.server.workers import leader_election
+from headway.server.workers.leader_election import Follower, Leading
+from headway.services.context import AppState, Settings
+from headway.services.read_model.snapshot import Live
+from headway.store import Store, open_store
+from headway.store.db import advisory_locks
+from tests.support.postgres import BIN, postgres
+from tests.support.server_fakes import FakeWork, Server
 
 needs_postgres = pytest.mark.skipif(BIN is None, reason="no PostgreSQL here")
 
@@ -29,9 +30,9 @@ def url() -> Iterator[str]:
 
 @pytest.fixture
 async def stores(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Store, Store]]:
-    monkeypatch.setattr(leading, "GRACE_S", 0.1)
-    monkeypatch.setattr(leading, "LOOK_S", 0.02)
-    monkeypatch.setattr(presence, "ANSWER_S", 60.0)  # no database is gone here, however busy the machine
+    monkeypatch.setattr(leader_election, "GRACE_S", 0.1)
+    monkeypatch.setattr(leader_election, "LOOK_S", 0.02)
+    monkeypatch.setattr(advisory_locks, "ANSWER_S", 60.0)  # no database is gone here, however busy the machine
     one, two = await open_store(tmp_path, url), await open_store(tmp_path, url)
     yield one, two
     await one.close()
@@ -135,7 +136,7 @@ class Stuck(One):
 async def test_a_loop_that_does_not_end_keeps_nothing_else_going_and_never_runs_twice(
     stores: tuple[Store, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leading, "END_S", 0.5)
+    monkeypatch.setattr(leader_election, "END_S", 0.5)
     one = Stuck(stores[0], tmp_path)
     await until(lambda: one.runs)
     two = One(stores[1], tmp_path)

@@ -18,13 +18,13 @@ import pytest
 
 from headway import paths
 from headway.errors import Conflict, NotFound, NotSignedIn, Unreachable
+from headway.schemas.people import TokenIn
 from headway.sdk.client import Client
 from headway.sdk.discover import discover
-from headway.sdk.liveness import alive
-from headway.sdk.local import Running, log_file, running, start_server, stop_server
+from headway.sdk.local_server import Running, log_file, running, start_server, stop_server
+from headway.sdk.process_identity import alive
 from headway.server.main import DEFAULT_PORT, bind
-from headway.wire.people import TokenIn
-from tests.unit.server_fakes import document
+from tests.support.server_fakes import document
 
 ROOT = Path(__file__).parents[2]
 Start = Callable[[], Running]
@@ -186,7 +186,7 @@ def test_a_port_that_is_none_says_so(state_dir: Path, monkeypatch: pytest.Monkey
 
 def test_a_full_disk_keeps_the_server_from_starting_and_says_so(state_dir: Path) -> None:
     from headway.errors import Refused
-    from headway.server.files import need_room
+    from headway.server.state_files import need_room
 
     state_dir.mkdir()
     with pytest.raises(Refused, match="is full") as caught:

@@ -12,20 +12,20 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from headway.api import days
+from headway.billing.allocation import held
+from headway.domain.billing import DAY_S, MOST_TOLD, Run, Saves
 from headway.domain.incident import XidClass
-from headway.domain.ledger import DAY_S, MOST_TOLD, Run, Saves
 from headway.errors import Unanswered
-from headway.ledger.held import held
+from headway.services.billing import daily_rollups
 from headway.store import Store, StoreAway, open_store
-from headway.store import engine as opening
-from headway.store.engine import open_engine
-from headway.store.keeping import Row
-from headway.store.losses import Amount, CutShort, Piece
-from headway.store.sums import Only, Span
-from headway.store.usage import Behind, Times, run_place
-from tests import builders
-from tests.postgres import BIN, postgres
+from headway.store.billing.losses import Amount, CutShort, Piece
+from headway.store.billing.sums import Only, Span
+from headway.store.billing.usage import Behind, Times, run_place
+from headway.store.core.cluster_records import Row
+from headway.store.db import engine as opening
+from headway.store.db.engine import open_engine
+from tests.support import builders
+from tests.support.postgres import BIN, postgres
 
 pytestmark = pytest.mark.skipif(BIN is None, reason="no PostgreSQL here")
 
@@ -187,8 +187,8 @@ async def _tables_match(url: str) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    from headway.store.engine import database_url
-    from headway.store.schema import metadata
+    from headway.store.db.engine import database_url
+    from headway.store.db.schema import metadata
 
     engine = await open_engine(database_url(Path("/"), url))
     async with engine.connect() as db:
@@ -435,18 +435,18 @@ async def _days(store: Store, t0: int) -> None:
     span, marks = Span(day, day + DAY_S, t0 + 2 * DAY_S), range(day, day + DAY_S + 1, 3600)
 
     async def told() -> tuple[object, ...]:
-        whole = await days.covered(store, "ledger", span, marks)
-        touched = await days.touched_between_marks(store, "ledger", span, whole, {("h100", 8): ["lab-1-1"]})
+        whole = await daily_rollups.covered(store, "ledger", span, marks)
+        touched = await daily_rollups.touched_between_marks(store, "ledger", span, whole, {("h100", 8): ["lab-1-1"]})
         cells = await store.held("ledger", span, timed=True)
         return (
             await store.usage("ledger", span, ["team"]),
             cells,
-            await days.held_between_marks(store, "ledger", span, whole),
+            await daily_rollups.held_between_marks(store, "ledger", span, whole),
             touched,
         )
 
     before = await told()
-    assert await days.sum_days(store, "ledger", span.now, most=99) > 0
+    assert await daily_rollups.sum_days(store, "ledger", span.now, most=99) > 0
     assert await store.kept_days("ledger", day, span.end) == [day]
     assert await told() == before
     await store.lose("ledger", 1, t0 - 50, 60)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.postgres import BIN, postgres
 from tests.process.ordeal import Ordeal
+from tests.support.postgres import BIN, postgres
 
 pytestmark = [
     pytest.mark.skipif(BIN is None, reason="no PostgreSQL here"),

@@ -19,13 +19,13 @@ from typing import Any
 
 from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError
-from headway.jobs.submit import submit
-from headway.machines.ssh import Connections
-from headway.slurm import accounts, control, history, usage
+from headway.jobs.submission.submit import submit
+from headway.schemas.submissions import SubmitIn
+from headway.slurm import commands, sacct_jobs, sacct_usage, sacctmgr
 from headway.slurm.adapters import adapter
 from headway.slurm.reader import SlurmReader
 from headway.slurm.rest import Rest, SlurmToken
-from headway.wire.work import SubmitIn
+from headway.transport.ssh import Connections
 
 HERE = Path(__file__).parent
 _SHORT = {
@@ -73,10 +73,10 @@ async def record(links: Connections, head: Machine, jwt_key: bytes, version: str
     await start("carol", "-N2", "--gres=gpu:8", "-t30", name="waits.sbatch")
     await running_now(SlurmReader(links, head, jwt_key, version), running)
     await start("carol", "--array=1-1000%4", "--gres=gpu:8", "--exclusive", "-t30", name="sweep.sbatch")
-    await control.reserve(links, head, ["lab-1-2"])
-    await control.node_drain(links, head, "lab-1-1", "checked by hand")
+    await commands.reserve(links, head, ["lab-1-2"])
+    await commands.node_drain(links, head, "lab-1-1", "checked by hand")
     await settled(SlurmReader(links, head, jwt_key, version), running, quick)
-    await accounted(links, head, accounts.questions()["busy"], "alice|vision", "carol|speech")
+    await accounted(links, head, sacctmgr.questions()["busy"], "alice|vision", "carol|speech")
     await keep_rest("nodes", known.nodes)
     await keep_rest("jobs_plain", known.jobs, known.plain)
     await keep_rest("jobs_detailed", known.jobs, known.detailed)
@@ -84,18 +84,18 @@ async def record(links: Connections, head: Machine, jwt_key: bytes, version: str
     await keep_rest("job_unknown", known.job.format(id=4711), known.detailed)
     await keep_rest("reservations", known.reservations)
     await keep_rest("ping", known.ping)
-    await keep_command("reservation", ["scontrol", "--oneliner", "show", "reservation", control.SPARES])
-    for name, argv in accounts.questions().items():
+    await keep_command("reservation", ["scontrol", "--oneliner", "show", "reservation", commands.SPARES])
+    for name, argv in sacctmgr.questions().items():
         await keep_command(f"accounts_{name}", argv)
-    await control.reserve(links, head, [])
-    await control.node_resume(links, head, "lab-1-1")
+    await commands.reserve(links, head, [])
+    await commands.node_resume(links, head, "lab-1-1")
     for user in ("alice", "carol"):
         await links.remote(head, ["scancel", f"--user={user}"], timeout_s=30)
-    await accounted(links, head, history.query(running, version), "train.sbatch", "CANCELLED")
-    await keep_command("usage_runs", usage.runs_query(int(time.time()) - 3600, int(time.time())))
-    await keep_command("usage_events", usage.events_query(int(time.time()) - 3600))
+    await accounted(links, head, sacct_jobs.query(running, version), "train.sbatch", "CANCELLED")
+    await keep_command("usage_runs", sacct_usage.runs_query(int(time.time()) - 3600, int(time.time())))
+    await keep_command("usage_events", sacct_usage.events_query(int(time.time()) - 3600))
     ids = ",".join(str(job) for job in (quick, running, running + 1))
-    await keep_command("sacct", [*history.query(running, version)[:-1], ids])
+    await keep_command("sacct", [*sacct_jobs.query(running, version)[:-1], ids])
     await rest.close()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.spec.slurmkeys import VERSIONS
+from headway.catalog.slurm_keys import VERSIONS
 from tests.cluster.lab import Lab, frozen_mirrors_will_do
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -26,10 +26,10 @@ import uvicorn
 from fastapi import FastAPI
 from page_demo import Snapshot
 from playwright.sync_api import Page, expect
-from tests.unit.server_fakes import FakeWork, shared_app
+from tests.support.server_fakes import FakeWork, shared_app
 
-from headway.api.live import Live
-from headway.api.state import AppState, Settings
+from headway.services.context import AppState, Settings
+from headway.services.read_model.snapshot import Live
 from headway.store import open_store
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headway.api.state import AppState
-from headway.domain.ledger import Held, NodeSpan, Run, SpanKind
+from headway.domain.billing import Held, NodeSpan, Run, SpanKind
+from headway.services.context import AppState
 from headway.store import PriceRow, Store
 
 HOUR = 3600

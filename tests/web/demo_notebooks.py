@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tests.unit.server_fakes import FakeWork
+from tests.support.server_fakes import FakeWork
 
 from headway.store import NotebookRow, Store
 

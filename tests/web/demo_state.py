@@ -32,27 +32,26 @@ from page_demo import (
     training,
 )
 from sqlalchemy import insert, select
-from tests import builders
-from tests.unit import server_fakes
-from tests.unit.server_fakes import FakeWork
+from tests.support import builders, server_fakes
+from tests.support.server_fakes import FakeWork
 
-from headway.api.live import Notice
-from headway.api.live import Snapshot as Known
-from headway.api.shapes import summary_of
-from headway.api.state import AppState
-from headway.api.work import Reading
-from headway.domain.accounts import Share
 from headway.domain.cluster import Cluster, Group, Partition, Slot, Team, User
-from headway.domain.live import Check, JobState, NodeState
 from headway.domain.machine import Machine, MachineState
+from headway.domain.slurm.accounts import Share
+from headway.domain.slurm.state import Check, JobState, NodeState
 from headway.errors import NotFound, Unreachable
-from headway.jobs.logpart import window
-from headway.render.series import Query, Row
-from headway.store import schema as t
-from headway.wire.clusters import ClusterOut, NodeOut, StatusOut
-from headway.wire.incidents import IncidentOut
-from headway.wire.jobs import JobOut, LogFoundOut, LogLineOut, LogPartOut
-from headway.wire.work import ExecIn, ExecOut, SubmitOut
+from headway.jobs.logs.log_window import window
+from headway.render.monitoring.metric_queries import Query, Row
+from headway.schemas.clusters import ClusterOut, NodeOut, StatusOut
+from headway.schemas.incidents import IncidentOut
+from headway.schemas.jobs import JobOut, LogFoundOut, LogLineOut, LogPartOut
+from headway.schemas.submissions import ExecIn, ExecOut, SubmitOut
+from headway.services.cluster_backend import Reading
+from headway.services.context import AppState
+from headway.services.mappers import summary_of
+from headway.services.read_model.snapshot import Notice
+from headway.services.read_model.snapshot import Snapshot as Known
+from headway.store.db import schema as t
 
 PLAN = replace(builders.H100, price_usd_per_node_hour=Decimal("23.92"))
 TEAMS = (Team("vision", ("alice", "bob", "lena"), 3), Team("speech", ("carol",), 1))

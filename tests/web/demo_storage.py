@@ -6,7 +6,7 @@ import time
 
 from headway.domain.cluster import Cluster, Storage, Volume
 from headway.domain.dataset import Version
-from headway.domain.live import Room
+from headway.domain.slurm.state import Room
 from headway.errors import Unreachable
 from headway.store import SpeedRow, Store
 

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tests import builders
+from tests.support import builders
 
-from headway.web.live import Happening
-from headway.wire.clusters import CheckOut, ClusterOut, GpuOut, NodeOut, StatusOut
-from headway.wire.incidents import IncidentOut, MovedJobOut, TimesOut
-from headway.wire.jobs import CourseOut, JobOut, ProgressOut
+from headway.schemas.clusters import CheckOut, ClusterOut, GpuOut, NodeOut, StatusOut
+from headway.schemas.incidents import IncidentOut, MovedJobOut, TimesOut
+from headway.schemas.jobs import CourseOut, JobOut, ProgressOut
+from headway.web.live_data import Happening
 
 TRAIN = 104
 SPEECH = 107

@@ -20,11 +20,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parent))
 
-import conftest
 import demo_state
 import page_demo
 from places import PLACES, Place
 from playwright.sync_api import Browser, Page, sync_playwright
+
+import conftest
 
 KINDS: dict[str, tuple[Any, int, int]] = {
     "light": ("light", 1280, 900),

@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 import uvicorn
-from tests import builders
-from tests.unit import server_fakes
-from tests.unit.server_fakes import FakeWork, Server, changes, reading
+from tests.support import builders, server_fakes
+from tests.support.server_fakes import FakeWork, Server, changes, reading
 
-from headway.domain.accounts import Share
 from headway.domain.incident import Incident, IncidentState, XidClass
-from headway.server.work import RealWork
-from headway.wire.jobs import LogFoundOut, LogLineOut, LogPartOut
-from headway.wire.keeping import VolumeSpeedOut
-from headway.wire.work import ExecOut, SubmitOut
+from headway.domain.slurm.accounts import Share
+from headway.schemas.backups import VolumeSpeedOut
+from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
+from headway.schemas.submissions import ExecOut, SubmitOut
+from headway.server.backend.backend import RealWork
 
 JOBS = (builders.job(1, nodes=("lab-1-1",)), builders.job(2, "PENDING", more={"nice": 5}), builders.job(3, "FAILED"))
 

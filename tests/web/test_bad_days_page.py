@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from conftest import PEOPLE, Site
 from structlog.testing import capture_logs
 
+from conftest import PEOPLE, Site
 from headway.errors import Unreachable
-from headway.store import engine
+from headway.store.db import engine
 
 TABS = ("", "/queue", "/submit", "/nodes", "/incidents", "/events", "/notebooks", "/teams")
 

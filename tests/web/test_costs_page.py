@@ -6,11 +6,11 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from conftest import Site
 from playwright.sync_api import Page, expect
 
+from conftest import Site
+from headway.domain.billing import Held, Run
 from headway.domain.cluster import Budget
-from headway.domain.ledger import Held, Run
 
 pytestmark = pytest.mark.browser
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import demo_state
 import pytest
-from conftest import RULES, Site, faults, serve
 from places import NO_PAGE, PLACES, Place
 from playwright.sync_api import Browser, Page, Request, Response
 
-from headway.web.route import PageRoute
+from conftest import RULES, Site, faults, serve
+from headway.web.page_routes import PageRoute
 
 pytestmark = pytest.mark.browser
 MOST_BYTES = 150_000  # of one page with all its files over the wire, nothing of it kept from before

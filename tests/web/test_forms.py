@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import Site
 from playwright.sync_api import Locator, Page, Route, expect
 
+from conftest import Site
 from headway.domain.cluster import Cluster
-from headway.wire.work import SubmitIn, SubmitOut
+from headway.schemas.submissions import SubmitIn, SubmitOut
 
 pytestmark = pytest.mark.browser
 SCRIPT = "#!/bin/bash\nsrun hostname\n"

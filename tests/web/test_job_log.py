@@ -12,16 +12,16 @@ from typing import Any
 import demo_state
 import httpx
 import pytest
-from conftest import Site
 from playwright.sync_api import Page, Request, Route, expect
-from tests import builders
+from tests.support import builders
 
+from conftest import Site
 from headway import Client
 from headway.domain.cluster import Cluster
-from headway.domain.live import JobState
-from headway.jobs.logpart import window
-from headway.jobs.tail import part_of
-from headway.wire.jobs import LogFoundOut, LogLineOut, LogPartOut
+from headway.domain.slurm.state import JobState
+from headway.jobs.logs.follow import part_of
+from headway.jobs.logs.log_window import window
+from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
 
 pytestmark = pytest.mark.browser
 BROKE = "the connection broke; again in a moment"

@@ -8,11 +8,11 @@ from typing import Any
 
 import demo_state
 import pytest
-from conftest import Site
 from playwright.sync_api import Page, expect
-from tests import builders
+from tests.support import builders
 
-from headway.domain.live import JobState
+from conftest import Site
+from headway.domain.slurm.state import JobState
 
 pytestmark = pytest.mark.browser
 

@@ -6,9 +6,10 @@ import re
 
 import page_demo
 import pytest
-from conftest import Site
 from playwright.sync_api import Page, Request, Route, expect
 from test_job_log import Log
+
+from conftest import Site
 
 pytestmark = pytest.mark.browser
 NODE = "/clusters/demo/nodes/demo-1-1"

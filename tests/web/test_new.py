@@ -6,13 +6,13 @@ import re
 import time
 
 import pytest
-from conftest import Site
 from playwright.sync_api import Browser, Page, expect
-from tests.unit.server_fakes import changes
+from tests.support.server_fakes import changes
 
-from headway.api.live import operation_topic
-from headway.domain.change import Disturbs
-from headway.server.work import RealWork
+from conftest import Site
+from headway.domain.changeset import Disturbs
+from headway.server.backend.backend import RealWork
+from headway.services.read_model.snapshot import operation_topic
 from headway.store import Operation
 
 pytestmark = pytest.mark.browser

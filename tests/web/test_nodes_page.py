@@ -7,9 +7,9 @@ from typing import Any
 
 import page_demo
 import pytest
-from conftest import Site
 from playwright.sync_api import Page, Route, expect
 
+from conftest import Site
 from headway.errors import Conflict, Unreachable
 
 pytestmark = pytest.mark.browser

@@ -8,14 +8,14 @@ from typing import Any
 
 import demo_notebooks
 import pytest
-from conftest import Site
 from playwright.sync_api import Page, expect
 
-from headway.api import notebooks
-from headway.server.door import Door, origin_of
+from conftest import Site
+from headway.api.routers.jobs import notebooks
+from headway.schemas.submissions import SubmitOut
 from headway.server.main import bind
+from headway.server.notebook_proxy import Door, origin_of
 from headway.store import NotebookRow
-from headway.wire.work import SubmitOut
 
 pytestmark = pytest.mark.browser
 FETCH = """async ([url, how]) => {

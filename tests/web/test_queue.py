@@ -11,15 +11,15 @@ import demo_state
 import httpx
 import page_demo
 import pytest
-from conftest import PEOPLE, Site
 from playwright.sync_api import Page, expect
-from tests import builders
+from tests.support import builders
 
-from headway.domain.live import JobState
+from conftest import PEOPLE, Site
+from headway.domain.slurm.state import JobState
 from headway.errors import Refused
-from headway.jobs.lineage import kept_request
-from headway.jobs.run import prepare_run
-from headway.wire.work import RunIn, SubmitOut
+from headway.jobs.submission.lineage import kept_request
+from headway.jobs.submission.run_request import prepare_run
+from headway.schemas.submissions import RunIn, SubmitOut
 
 pytestmark = pytest.mark.browser
 EVIL = "\"><img src=x onerror='window.hit=1'><script>window.hit=1</script>"

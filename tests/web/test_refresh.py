@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 
 import page_demo
 import pytest
-from conftest import Site
 from playwright.sync_api import Browser, Page, expect
 
-from headway.web.live import Happening
+from conftest import Site
+from headway.web.live_data import Happening
 
 pytestmark = pytest.mark.browser
 FOCUS = (

@@ -13,41 +13,28 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway import __version__
-from headway.api import (
-    audit,
-    budgets,
+from headway.api import docs_page
+from headway.api.http import error_handlers
+from headway.api.http.compression import Packed
+from headway.api.http.idempotency import Once
+from headway.api.routers.access import audit, people, teams, tokens
+from headway.api.routers.billing import budgets, energy_capacity, goodput, invoices, usage
+from headway.api.routers.cluster import (
+    activity,
+    backups,
     clusters,
-    commands,
-    costs,
     datasets,
-    docs,
-    errors,
     events,
-    goodput,
-    happenings,
     incidents,
-    jobacts,
-    jobs,
-    keeping,
     metrics,
+    node_states,
     nodes,
-    notebooks,
-    people,
-    pipelines,
-    reports,
-    rolling,
-    runs,
-    saving,
-    standing,
+    rollouts,
     storage,
-    teams,
-    tokens,
-    usage,
 )
-from headway.api.once import Once
-from headway.api.packed import Packed
-from headway.api.state import AppState
-from headway.wire.base import API_PREFIX, PROBLEM_JSON, ErrorOut, Problem
+from headway.api.routers.jobs import checkpoints, exec_commands, job_actions, jobs, notebooks, pipelines, submissions
+from headway.schemas.base import API_PREFIX, PROBLEM_JSON, ErrorOut, Problem
+from headway.services.context import AppState
 
 SECURITY_HEADERS = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
@@ -86,37 +73,37 @@ def create_app(state: AppState) -> FastAPI:
         jobs,  # routes are tried in this order: first what is asked for most
         clusters,
         events,
-        happenings,
+        activity,
         incidents,
         nodes,
-        keeping,
+        backups,
         storage,
         datasets,
-        rolling,
+        rollouts,
         metrics,
-        jobacts,
+        job_actions,
         notebooks,
-        runs,
+        submissions,
         pipelines,
-        commands,
+        exec_commands,
         usage,
-        standing,
-        costs,
+        node_states,
+        invoices,
         budgets,
         goodput,
-        saving,
-        reports,
+        checkpoints,
+        energy_capacity,
         people,
         tokens,
         teams,
         audit,
-        docs,
+        docs_page,
     )
     for router in (module.router for module in routers):
         api.include_router(router)
     app.include_router(api)
     headers = security_headers(state.settings.url)
-    errors.install(app, headers)
+    error_handlers.install(app, headers)
     app.add_middleware(Once)
     app.add_middleware(Packed)
     app.add_middleware(Guard, hosts=state.settings.allowed_hosts, headers=headers)
@@ -168,7 +155,7 @@ class Guard:
 
         headers = Headers(scope=scope)
         nul = _NUL_IN.get(headers.get("content-type", "").partition(";")[0].strip().lower())
-        most = runs.MAX_ARCHIVE if _BUNDLE.fullmatch(scope["path"]) else MAX_BODY
+        most = submissions.MAX_ARCHIVE if _BUNDLE.fullmatch(scope["path"]) else MAX_BODY
         received, end = 0, b""
 
         async def receive_bounded() -> Message:
@@ -191,7 +178,7 @@ class Guard:
             status, said = refusal
             plain = PlainTextResponse(said.message, status)
             page = not scope["path"].startswith(API_PREFIX)
-            await (plain if page else errors.answer(status, said))(scope, receive, send_with_headers)
+            await (plain if page else error_handlers.answer(status, said))(scope, receive, send_with_headers)
             return
         await self._app(scope, receive_bounded, send_with_headers)
 

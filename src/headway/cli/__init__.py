@@ -1,1 +1,1 @@
-
+"""The `headway` command."""

@@ -13,7 +13,7 @@ import typer
 from typer.completion import get_completion_inspect_parameters, install_callback, show_callback
 from typer.core import TyperCommand, TyperGroup
 
-from headway.cli.index import ENTRIES, EXAMPLE, REST, THEMES, Entry
+from headway.cli.registry import ENTRIES, EXAMPLE, REST, THEMES, Entry
 from headway.errors import HeadwayError
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -57,7 +57,7 @@ COMMAND_CLASSES: dict[str, type[LazyCommand]] = {"": LazyCommand, "split": Split
 def load(entry: Entry) -> Any:
     """The command behind an entry; imports its module."""
     module, _, attribute = entry.target.partition(":")
-    found = getattr(import_module(f"headway.cli.{module}"), attribute)
+    found = getattr(import_module(f"headway.cli.commands.{module}"), attribute)
     if isinstance(found, typer.Typer):
         command: Any = typer.main.get_group(found)
         command.name = entry.name
@@ -82,7 +82,7 @@ def _plain_words(command: Any) -> None:
 
 
 class LazyGroup(TyperGroup):
-    """A group whose names and one-line helps come from headway.cli.index."""
+    """A group whose names and one-line helps come from headway.cli.registry."""
 
     def get_help_option(self, ctx: Any) -> Any:
         option = super().get_help_option(ctx)
@@ -192,7 +192,7 @@ def run() -> None:
 
 def complain(message: str, hint: str = "") -> None:
     """`error: message`, then the hint, on standard error. Neither steers the terminal: they may hold others' words."""
-    from headway.cli.show import clean
+    from headway.cli.tables import clean
 
     coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     label = "\x1b[1;31merror:\x1b[0m" if coloured else "error:"
@@ -215,7 +215,7 @@ def _wrong_use(error: Any) -> int:
 
 def _misused(error: Exception, argv: list[str]) -> int:
     """2 for what no request can carry; 0 where it is no fault of what was typed."""
-    from headway.cli.misused import misused
+    from headway.cli.usage_errors import misused
 
     lines = misused(error, argv)
     if not lines:
@@ -249,7 +249,7 @@ def _say_no_more() -> None:
 
 def _bug() -> int:
     """A fault of ours: one line, and a file with the rest."""
-    from headway.cli.bug import keep_traceback
+    from headway.cli.crash_report import keep_traceback
 
     error = sys.exc_info()[1]
     complain(

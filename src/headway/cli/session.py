@@ -16,13 +16,8 @@ from headway.errors import HeadwayError, NeedsConfirmation, Refused
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from headway.sdk.costs import Only
-    from headway.wire.clusters import ChangeSetOut, ClusterOut, Document, EventOut, OperationOut, StatusOut
-    from headway.wire.datasets import DatasetOut, S3In
-    from headway.wire.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut
-    from headway.wire.jobs import ArrayOut, JobOut
-    from headway.wire.keeping import BackupOut, VolumeSpeedOut
-    from headway.wire.ledger import (
+    from headway.schemas.backups import BackupOut, VolumeSpeedOut
+    from headway.schemas.billing import (
         BudgetOut,
         CapacityOut,
         ChargebackOut,
@@ -35,10 +30,23 @@ if TYPE_CHECKING:
         RunsOut,
         UsageOut,
     )
-    from headway.wire.nodes import DeedOut, DoneOut, NodeDetailOut
-    from headway.wire.people import AccessOut, MeOut, PersonIn, PersonOut, ServerOut, SignInLinkOut, TokenIn, TokenOut
-    from headway.wire.storage import StorageOut
-    from headway.wire.work import (
+    from headway.schemas.clusters import ChangeSetOut, ClusterOut, Document, EventOut, OperationOut, StatusOut
+    from headway.schemas.datasets import DatasetOut, S3In
+    from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut
+    from headway.schemas.jobs import ArrayOut, JobOut
+    from headway.schemas.nodes import DeedOut, DoneOut, NodeDetailOut
+    from headway.schemas.people import (
+        AccessOut,
+        MeOut,
+        PersonIn,
+        PersonOut,
+        ServerOut,
+        SignInLinkOut,
+        TokenIn,
+        TokenOut,
+    )
+    from headway.schemas.storage import StorageOut
+    from headway.schemas.submissions import (
         BundleOut,
         CheckJobIn,
         LineageOut,
@@ -54,6 +62,7 @@ if TYPE_CHECKING:
         SubmitIn,
         SubmitOut,
     )
+    from headway.sdk.billing import Only
 
 
 class Format(StrEnum):

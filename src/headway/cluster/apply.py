@@ -14,33 +14,33 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from headway.changes.accounts import changes as account_changes
-from headway.changes.accounts import desired
-from headway.changes.cluster import Goal, changeset, with_effects
-from headway.changes.machine import machine_changes
-from headway.changes.roll import REBUILD
-from headway.cluster import hop, keys, ops, own, secrets
-from headway.cluster.env import Env, Say
-from headway.cluster.fleet import not_there, side_by_side
-from headway.cluster.goal import goal_of, site_of
-from headway.cluster.leads import head_or_none
-from headway.cluster.leave import Beside, Leaving, SteppedAside
-from headway.cluster.members import members, still_leaving
+from headway.changes.cluster_changes import Goal, changeset, with_effects
+from headway.changes.image_changes import REBUILD
+from headway.changes.machine_changes import machine_changes
+from headway.changes.slurm_accounts import changes as account_changes
+from headway.changes.slurm_accounts import desired
+from headway.cluster import head_upgrade, machine_claims, munge_key, remote_steps, secrets
+from headway.cluster.active_head import head_or_none
+from headway.cluster.context import Env, Say
+from headway.cluster.desired_state import goal_of, site_of
+from headway.cluster.machine_steps import CONVERT_S, STAGE_S, by_stage, dbd_answers, kept, patience_s
 from headway.cluster.observe import look_at, machines_of, observe
-from headway.cluster.ready import serve, settle, wait_for_nodes, wait_for_rest
-from headway.cluster.steps import CONVERT_S, STAGE_S, by_stage, dbd_answers, kept, patience_s
-from headway.domain.accounts import Accounts
-from headway.domain.change import Change, ChangeSet
+from headway.cluster.parallel_machines import not_there, side_by_side
+from headway.cluster.readiness import serve, settle, wait_for_nodes, wait_for_rest
+from headway.cluster.scaling.scale_in import Beside, Leaving, SteppedAside
+from headway.cluster.scaling.slot_selection import members, still_leaving
+from headway.domain.changeset import Change, ChangeSet
 from headway.domain.cluster import ACCOUNTING, RESTORING, Cluster, Site
-from headway.domain.hostlist import compress
 from headway.domain.machine import Machine, MachineRequest
 from headway.domain.observed import NOT_SEEN, Observed, SeenMachine
 from headway.domain.slots import Deadline, choose
+from headway.domain.slurm.accounts import Accounts
+from headway.domain.slurm.hostlist import compress
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
-from headway.machines.base import Owned, Place
-from headway.render import state
-from headway.render.units import MUNGE_KEY
-from headway.slurm import accounts, control
+from headway.providers.base import Owned, Place
+from headway.render.ha import state_folder
+from headway.render.system.unit_list import MUNGE_KEY
+from headway.slurm import commands, sacctmgr
 from headway.store import StoreAway
 
 # Machines made at once: a container start is mostly work of this host's processors.
@@ -52,7 +52,7 @@ BROUGHT = ("machine.create", "machine.start", "machine.restart", REBUILD)  # mac
 
 async def plan(cluster: Cluster, env: Env) -> ChangeSet:
     """What apply would do. Makes nothing, neither secrets nor uids."""
-    seen = await own.look(cluster, env)
+    seen = await machine_claims.look(cluster, env)
     place = await env.provider.find(cluster)
     if place is None:
         return changeset(_unbuilt(cluster), Observed())
@@ -94,7 +94,7 @@ async def apply(
     `before`: what is done on the head right before one of its stages. `new`: secrets that take others' place; they are kept
     once every machine that works can take them. `rests`: the controller was stopped for a restore, so nobody can say what
     runs where, and no machine is given back. Raises HeadwayError naming every machine that did not get there, and SteppedAside
-    (cluster.leave) where another operation goes before the rest of this one."""
+    (cluster.scaling.scale_in) where another operation goes before the rest of this one."""
     began = time.monotonic()
     gaps = [gap for gap in await env.provider.preflight(cluster) if gap.fatal]
     if gaps:
@@ -107,9 +107,9 @@ async def apply(
     new = {name: value for name, value in {**outside, **(new or {})}.items() if value != have.get(name)}
     have |= new
     env.connections.use_key(have["bootstrap_key"])
-    seen = await own.look(cluster, env)
+    seen = await machine_claims.look(cluster, env)
     if seen:
-        own.check(seen)
+        machine_claims.check(seen)
     await env.store.note_users(cluster.name, [user.name for user in cluster.users])
     place = await env.provider.place(cluster)
     place = seen.place(place) if seen else place
@@ -124,7 +124,7 @@ async def apply(
         await _keep(env, cluster, new)
         await settle(goal, env, say, frozenset(), leaving)
         return
-    own.check_state_stays(cluster, changes)
+    machine_claims.check_state_stays(cluster, changes)
     count = len(changes.changes)
     await say("changes", f"{count} change{'s' * (count != 1)}", done=True, seconds=time.monotonic() - began)
     await env.provider.attach(cluster.name, cluster.storage.datasets)
@@ -176,7 +176,7 @@ class Run:
         for change in self.changes.changes:
             by_machine.setdefault(change.where, []).append(change)
         self.machines.update(self.observed.machines)
-        served = await hop.make_way(cluster, self.env, self.say, self.changes, self.machines)
+        served = await head_upgrade.make_way(cluster, self.env, self.say, self.changes, self.machines)
         names = [cluster.head, *(name for name in self.goal.machines[1:] if name in by_machine)]
         await side_by_side(self._guard(name, self.bring(name, by_machine.get(name, []))) for name in names)
         if cluster.head in self.failures:
@@ -189,7 +189,7 @@ class Run:
         if self.failures:
             raise not_there(self.failures, self.goal)
 
-    async def take(self, seen: own.Look) -> Site:
+    async def take(self, seen: machine_claims.Look) -> Site:
         """Machines one owns: the new ones get the mark and their host keys are pinned, all of them before any is set up, for
         nodes vouch for people by those keys."""
         cluster, provider = self.goal.cluster, seen.provider
@@ -204,7 +204,7 @@ class Run:
 
         async def one(name: str) -> None:
             async with self.making:
-                await own.take(self.env, provider.server_id, seen.machines[name])
+                await machine_claims.take(self.env, provider.server_id, seen.machines[name])
                 await self.env.provider.create(await self._request(name))
 
         await side_by_side(self._guard(name, one(name)) for name in new)
@@ -212,10 +212,10 @@ class Run:
             raise not_there(self.failures, self.goal)
         answering = {name: seen.machines[name] for name in seen.surveys}
         if new:
-            await own.same_folders(self.env, cluster, seen.judgement.nfs, answering)
+            await machine_claims.same_folders(self.env, cluster, seen.judgement.nfs, answering)
         if new or any((c.kind, c.what) == ("dir.make", cluster.state) for c in self.changes.changes):
-            await own.same_state(self.env, cluster, answering)
-        await own.keep(cluster, seen, seen.surveys)
+            await machine_claims.same_state(self.env, cluster, answering)
+        await machine_claims.keep(cluster, seen, seen.surveys)
         return await site_of(cluster, self.env, seen.place(self.place), self.goal.members)
 
     async def _guard(self, name: str, work: Awaitable[None]) -> None:
@@ -239,7 +239,9 @@ class Run:
             if change.kind == "user.end" and change.where not in self.failures:
                 leaving.setdefault(change.where, []).append(change.what)
         for name, users in leaving.items():
-            await ops.perform(self.env.connections, self.machines[name], [{"op": "end_sessions", "users": users}])
+            await remote_steps.perform(
+                self.env.connections, self.machines[name], [{"op": "end_sessions", "users": users}]
+            )
 
     async def clear(self) -> bool:
         """Gives back the machines that go, before anything else is done; whether others may have come or gone meanwhile."""
@@ -269,24 +271,25 @@ class Run:
         return leaving.waited
 
     async def turn_key(self) -> None:
-        """Of machines that work: see cluster.keys. What then is still to be done for one goes its own way. Raises Refused when
+        """Of machines that work: see cluster.munge_key. What then is still to be done for one goes its own way. Raises
+        Refused when
         one can't take the key and the head still works with the old one, or when the head itself can't."""
         env, cluster, seen = self.env, self.goal.cluster, self.observed.seen
-        names = keys.waiting(self.goal, seen)
+        names = munge_key.waiting(self.goal, seen)
         machines = {name: self.observed.machines[name] for name in names}
         failed: dict[str, HeadwayError] = {}
         if names:
             file = self.goal.roles["head"].files[MUNGE_KEY]
-            failed = await keys.lay_beside(env, machines, file, secrets.content(self.secrets, file.secret))
-            if failed and cluster.head in names and not keys.begun(self.goal, seen):
-                await keys.withdraw(env, machines)
-                raise keys.stays(failed)
+            failed = await munge_key.lay_beside(env, machines, file, secrets.content(self.secrets, file.secret))
+            if failed and cluster.head in names and not munge_key.begun(self.goal, seen):
+                await munge_key.withdraw(env, machines)
+                raise munge_key.stays(failed)
             kept = await env.store.secrets(cluster.name)
             old = secrets.content(kept, file.secret) if file.secret in self.new else None
-            failed |= await keys.heads_first(env, self.goal, self.observed, failed, old)
+            failed |= await munge_key.heads_first(env, self.goal, self.observed, failed, old)
         await _keep(env, cluster, self.new)
         nodes = {name: machine for name, machine in machines.items() if name not in (*failed, *cluster.heads)}
-        failed |= await keys.take_up(env, nodes)
+        failed |= await munge_key.take_up(env, nodes)
         done = [name for name in names if name not in failed]
         self.machines.update(machines)
         await asyncio.gather(*(self._look_again(name) for name in done))
@@ -306,7 +309,7 @@ class Run:
         return leaving
 
     async def _leave_own(self, machine: Machine) -> None:
-        await own.leave(self.env, machine, self.say)
+        await machine_claims.leave(self.env, machine, self.say)
 
     async def bring(self, name: str, changes: list[Change]) -> None:
         """One machine: there, reachable, set up, its daemons running."""
@@ -368,7 +371,7 @@ class Run:
 
     async def _request(self, name: str) -> MachineRequest:
         cluster = self.goal.cluster
-        tag = await hop.tag_for(cluster, self.env, name, self.image)
+        tag = await head_upgrade.tag_for(cluster, self.env, name, self.image)
         private = self.secrets[secrets.host_key_name(name)]
         return MachineRequest(
             cluster=cluster.name,
@@ -400,7 +403,7 @@ class Run:
                 if cluster.head in self.failures:
                     raise Refused(f"{name}: waits for the head, which did not come up")
             if stage == "node" and cluster.group_of[name].idle_s is not None:
-                await control.node_awake(self.env.connections, await self._asked(), name)
+                await commands.node_awake(self.env.connections, await self._asked(), name)
             if is_head:
                 await self.say(name, f"{stage}: {len(steps)} steps")
                 if stage in self.before:
@@ -414,11 +417,11 @@ class Run:
             if stage == "software" and any(step["op"] == "packages" for step in steps):
                 await self.say(name, "packages are being installed, from the machine's own sources")
             patience = patience_s(stage, steps)
-            said = await ops.perform(self.env.connections, self.machines[name], steps, timeout_s=patience)
+            said = await remote_steps.perform(self.env.connections, self.machines[name], steps, timeout_s=patience)
             for warning in said:
                 await self.say(name, f"without a volume: {warning}", level="warning", done=True)
-            if own.loads_rules(steps):
-                await own.still_let_in(self.env, self.machines[name])
+            if machine_claims.loads_rules(steps):
+                await machine_claims.still_let_in(self.env, self.machines[name])
         if is_head:
             self.controller_up.set()
             await self._accounts()
@@ -437,10 +440,10 @@ class Run:
     async def _rest_others(self) -> None:
         """Where Slurm's state is to move, the first head copies it while no controller runs: another one would take over in the
         folder of before. Its own stage starts it again."""
-        moves = {c.where for c in self.changes.changes if (c.kind, c.what) == ("file.write", state.PROGRAM)}
+        moves = {c.where for c in self.changes.changes if (c.kind, c.what) == ("file.write", state_folder.PROGRAM)}
         for name in self.goal.cluster.heads[1:]:
             seen = self.observed.seen.get(name)
-            if name in moves and seen is not None and state.PROGRAM in seen.files:
+            if name in moves and seen is not None and state_folder.PROGRAM in seen.files:
                 await self.say(name, "slurmctld waits until Slurm's state has moved")
                 self.state_at = self.state_at or await self._state_at()
                 self.resting.append(name)
@@ -470,29 +473,29 @@ class Run:
             await self.say(waiting, words, level="warning")
 
     async def _controller(self, name: str, do: str) -> None:
-        step = ops.run_step(["systemctl", do, "slurmctld.service"], timeout_s=120)
-        await ops.perform(self.env.connections, self.machines[name], [step])
+        step = remote_steps.run_step(["systemctl", do, "slurmctld.service"], timeout_s=120)
+        await remote_steps.perform(self.env.connections, self.machines[name], [step])
 
     async def _state_at(self) -> str:
         """As the first head's last start wrote it down; "" where none ever moved."""
         head = self.machines[self.goal.cluster.head]
-        return (await self.env.connections.remote(head, ["cat", state.LAST], timeout_s=20, check=False)).stdout
+        return (await self.env.connections.remote(head, ["cat", state_folder.LAST], timeout_s=20, check=False)).stdout
 
     async def _accounts(self) -> None:
         head = self.machines[self.goal.cluster.head]
         changes = account_changes(self.goal.accounts, await self._seen_accounts(head))
-        steps = [ops.run_step(cast(list[str], c.data["argv"])) for c in changes]
+        steps = [remote_steps.run_step(cast(list[str], c.data["argv"])) for c in changes]
         if steps:
-            await ops.perform(self.env.connections, head, steps)
+            await remote_steps.perform(self.env.connections, head, steps)
             await self.say("accounts", f"{len(steps)} changes to teams, users and limits", done=True)
         if steps and self.goal.cluster.controllers > 1:
-            await ops.perform(self.env.connections, head, [kept(self.goal.cluster.slurm_version)])
+            await remote_steps.perform(self.env.connections, head, [kept(self.goal.cluster.slurm_version)])
 
     async def _seen_accounts(self, head: Machine) -> Accounts:
         """Once slurmdbd answers: one that has just started may have an earlier Slurm's records to take over."""
         try:
-            await ops.perform(self.env.connections, head, [dbd_answers()], timeout_s=CONVERT_S + STAGE_S)
-            return await accounts.read(self.env.connections, head)
+            await remote_steps.perform(self.env.connections, head, [dbd_answers()], timeout_s=CONVERT_S + STAGE_S)
+            return await sacctmgr.read(self.env.connections, head)
         except HeadwayError as error:
             raise Refused(
                 f"{head.name}: slurmdbd runs but does not answer sacctmgr: {error.message}",

@@ -6,21 +6,21 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from functools import partial
 
-from headway.changes.cluster import SLURM_CONF, Goal
-from headway.changes.machine import Wanted
-from headway.cluster import ops
-from headway.cluster.env import Env
-from headway.cluster.leads import head_now
-from headway.domain.accounts import Accounts
+from headway.changes.cluster_changes import SLURM_CONF, Goal
+from headway.changes.machine_changes import Wanted
+from headway.cluster import remote_steps
+from headway.cluster.active_head import head_now
+from headway.cluster.context import Env
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.domain.observed import Observed, SeenMachine
+from headway.domain.slurm.accounts import Accounts
 from headway.errors import CommandFailed, HeadwayError
-from headway.machines import image
-from headway.machines.base import Owned
-from headway.render.effect import Aborts, aborts, unreadable
-from headway.slurm import control
-from headway.slurm.accounts import read
+from headway.images import node_image
+from headway.providers.base import Owned
+from headway.render.slurm.change_impact import Aborts, aborts, unreadable
+from headway.slurm import commands
+from headway.slurm.sacctmgr import read
 
 # So many machines are asked at once; each is one SSH channel and one short Python process over there.
 FAN_OUT = 64
@@ -104,7 +104,7 @@ async def _jobs_on(env: Env, head: Machine | None, names: Set[str]) -> dict[str,
     if not names or head is None:
         return {}
     try:
-        busy = await control.busy_nodes(env.connections, head)
+        busy = await commands.busy_nodes(env.connections, head)
     except HeadwayError:
         return {}
     return {name: busy[name] for name in names if name in busy}
@@ -120,8 +120,8 @@ async def _aborted(goal: Goal, env: Env, head: Machine | None, texts: Mapping[st
     if head is None:
         return {}, "no head runs"
     try:
-        busy = await control.busy_nodes(env.connections, head) if ending.nodes else {}
-        queued = await control.queued(env.connections, head, sorted(ending.partitions))
+        busy = await commands.busy_nodes(env.connections, head) if ending.nodes else {}
+        queued = await commands.queued(env.connections, head, sorted(ending.partitions))
     except HeadwayError as error:
         return {}, error.message.splitlines()[0]
     return {**{name: busy[name] for name in ending.nodes if name in busy}, **queued}, ""
@@ -133,7 +133,7 @@ async def _of_earlier_image(name: str, machines: Iterable[Machine]) -> tuple[str
     if not made:
         return ()
     try:
-        present = await image.find(name)
+        present = await node_image.find(name)
     except HeadwayError:
         return ()
     return tuple(sorted(one for one, made_from in made.items() if present is None or made_from != present.id))
@@ -145,12 +145,12 @@ async def of_other_slurm(cluster: Cluster, machines: Iterable[Machine]) -> dict[
     if not made:
         return {}
     try:
-        return of_another(cluster.slurm_version, made, await image.list_images())
+        return of_another(cluster.slurm_version, made, await node_image.list_images())
     except HeadwayError:
         return {}
 
 
-def of_another(slurm: str, machines: Iterable[Machine], images: Iterable[image.ImageInfo]) -> dict[str, str]:
+def of_another(slurm: str, machines: Iterable[Machine], images: Iterable[node_image.ImageInfo]) -> dict[str, str]:
     """Machines whose image carries another Slurm than this, and which; not those whose image is not known."""
     carries = {info.id: info.slurm_version for info in images}
     found = {one.name: carries.get(one.image, "") for one in machines}
@@ -170,7 +170,7 @@ async def _patiently(look: Callable[[], Awaitable[Looked]]) -> Looked:
 
 async def look_at(env: Env, machine: Machine, wanted: Wanted, *, with_texts: bool = False) -> Looked:
     """One machine's facts. Raises Unreachable."""
-    return await ops.observe(
+    return await remote_steps.observe(
         env.connections,
         machine,
         files=wanted.files,

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
 
 from headway.domain.cluster import Cluster
 from headway.errors import Refused
-from headway.machines.run import run
 from headway.store import Store
+from headway.transport.process import run
 
 # Secrets that become files on machines, and how many random bytes each has. They are stored as base64.
 FILE_SECRETS = {"munge_key": 1024, "jwt_key": 32}

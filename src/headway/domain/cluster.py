@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 
-from headway.domain.found import Found
+from headway.domain.survey import Found
 
 MAIN = "main"  # the one group of a file without groups
 SHARED_FOLDER = ".headway"  # Headway's own, on the scratch of machines one owns

@@ -17,7 +17,7 @@ SLURM_DRAINS = ("Duplicate jobid",)
 REBOOTS = "reboot, returned once its tests have passed"
 OUT_BEFORE = "out_before"  # evidence of a step: for which reason somebody else had taken the node out
 NUMBERS_BEFORE = "numbers_before"  # evidence of its first step: on other servers, where these are another's on this one
-ORPHAN = "orphan"  # kind of a signal: the daemon of a job's batch script has died (node/agent/orphans.py)
+ORPHAN = "orphan"  # kind of a signal: the daemon of a job's batch script has died (node/agent/jobs/orphans.py)
 
 
 def own(reason: str) -> bool:

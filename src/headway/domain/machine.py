@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from headway.domain.found import Found
+from headway.domain.survey import Found
 
 
 class MachineState(StrEnum):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headway.domain.accounts import Accounts
 from headway.domain.machine import Machine
+from headway.domain.slurm.accounts import Accounts
 
 
 @dataclass(frozen=True, slots=True)

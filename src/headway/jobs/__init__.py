@@ -1,1 +1,2 @@
-"""Jobs as people use them: submitted, cancelled and read as the person, by way of Slurm's own programs."""
+"""Jobs as users meet them: submission, reasons to wait, progress, logs. Submitted, cancelled and read as the user, through
+Slurm's own programs."""

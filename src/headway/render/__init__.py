@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
+from headway.catalog.slurm_features import version
 from headway.domain.cluster import Cluster, Group, Site
-from headway.domain.files import File
-from headway.render import (
-    agent,
-    database,
-    exports,
+from headway.domain.managed_file import File
+from headway.render.escaping import guard
+from headway.render.ha import failback, state_folder
+from headway.render.monitoring import prometheus
+from headway.render.slurm import auxiliary_conf, power_saving, prolog_epilog, slurm_conf, state_version, submission_log
+from headway.render.slurm.change_impact import effect_of
+from headway.render.slurm.node_hardware import hardware_of, pretended
+from headway.render.system import (
+    agent_config,
     firewall,
     hosts,
-    inside,
-    login,
-    monitoring,
-    people,
-    power,
-    scripts,
-    sessions,
-    slurm_conf,
-    slurm_small,
-    ssh,
-    state,
-    submitted,
-    systemd,
-    takeback,
-    written,
+    intra_job_ssh,
+    mariadb,
+    nfs_exports,
+    session_limits,
+    shell_env,
+    sshd,
+    systemd_files,
+    users,
 )
-from headway.render.effect import effect_of
-from headway.render.hardware import hardware_of, pretended
-from headway.render.text import guard
-from headway.render.units import MUNGE_KEY, units
-from headway.render.version import version
+from headway.render.system.unit_list import MUNGE_KEY, units
 
 __all__ = ["effect_of", "render", "units"]
 
@@ -51,16 +45,16 @@ def _common(cluster: Cluster, site: Site) -> dict[str, File]:
     files = {
         MUNGE_KEY: File("", mode=0o400, owner="munge", group="munge", secret="munge_key"),
         "/etc/hosts": File(hosts.hosts(cluster, site), block=site.own is not None),
-        ssh.SSHD: File(ssh.sshd_conf(site)),
-        "/etc/environment": File(login.environment(), block=site.own is not None),
-        "/etc/profile.d/headway.sh": File(login.profile()),
-        "/etc/security/limits.d/headway.conf": File(login.limits()),
-        f"{login.MODULES}/pytorch/system.lua": File(login.module_pytorch()),
-        **people.people(cluster, site),
+        sshd.SSHD: File(sshd.sshd_conf(site)),
+        "/etc/environment": File(shell_env.environment(), block=site.own is not None),
+        "/etc/profile.d/headway.sh": File(shell_env.profile()),
+        "/etc/security/limits.d/headway.conf": File(shell_env.limits()),
+        f"{shell_env.MODULES}/pytorch/system.lua": File(shell_env.module_pytorch()),
+        **users.people(cluster, site),
         **firewall.files(cluster, site),
     }
     if cluster.provider == "local":
-        files["/etc/nsswitch.conf"] = File(people.nsswitch())
+        files["/etc/nsswitch.conf"] = File(users.nsswitch())
         files["/etc/resolv.conf"] = File(hosts.resolv_conf())
     return files
 
@@ -70,46 +64,48 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
     known, first = version(cluster.slurm_version), name == cluster.head
     head_cpus = site.real_cpus or cluster.largest.cpus
     files = {
-        "/etc/sysusers.d/headway.conf": File(systemd.sysusers()),
-        "/etc/tmpfiles.d/headway.conf": File(systemd.tmpfiles(site, head=True, more=power.tmpfiles(cluster))),
-        **written.files(cluster, first=first),
+        "/etc/sysusers.d/headway.conf": File(systemd_files.sysusers()),
+        "/etc/tmpfiles.d/headway.conf": File(
+            systemd_files.tmpfiles(site, head=True, more=power_saving.tmpfiles(cluster))
+        ),
+        **state_version.files(cluster, first=first),
         slurm_conf.PATH: File(slurm_conf.slurm_conf(cluster, site)),
         "/etc/slurm/cgroup.conf": File(
-            slurm_small.cgroup_conf(pretends=pretended(cluster, site), old=site.old_cgroups)
+            auxiliary_conf.cgroup_conf(pretends=pretended(cluster, site), old=site.old_cgroups)
         ),
-        "/etc/slurm/mpi.conf": File(slurm_small.mpi_conf()),
-        "/etc/slurm/plugstack.conf": File(slurm_small.plugstack_conf(cluster)),
+        "/etc/slurm/mpi.conf": File(auxiliary_conf.mpi_conf()),
+        "/etc/slurm/plugstack.conf": File(auxiliary_conf.plugstack_conf(cluster)),
         slurm_conf.JWT_KEY: File("", mode=0o600, owner="slurm", group="slurm", secret="jwt_key"),
-        ssh.PAM: File(ssh.pam_head()),
-        ssh.PAM_MANAGER: File(ssh.pam_manager()),
-        sessions.PROGRAM: File(sessions.session_program(head_cpus), mode=0o755),
-        **systemd.controller_units(cluster, known, name, around=submitted.AROUND if first else ""),
-        **systemd.files(systemd.mounts(cluster, site, head=True)),
-        **agent.head_files(cluster, site, name),
-        **systemd.user_limits(head_cpus),
-        **power.files(cluster),
+        sshd.PAM: File(sshd.pam_head()),
+        sshd.PAM_MANAGER: File(sshd.pam_manager()),
+        session_limits.PROGRAM: File(session_limits.session_program(head_cpus), mode=0o755),
+        **systemd_files.controller_units(cluster, known, name, around=submission_log.AROUND if first else ""),
+        **systemd_files.files(systemd_files.mounts(cluster, site, head=True)),
+        **agent_config.head_files(cluster, site, name),
+        **systemd_files.user_limits(head_cpus),
+        **power_saving.files(cluster),
         **(_accounting(cluster, site) if first else {}),
-        **takeback.files(cluster, first=first),
-        **state.files(cluster, first=first),
-        **submitted.files(cluster, recalls=first),
+        **failback.files(cluster, first=first),
+        **state_folder.files(cluster, first=first),
+        **submission_log.files(cluster, recalls=first),
     }
     if any(hardware_of(cluster, site, name).gpus for name in cluster.slot_names):
-        files["/etc/slurm/gres.conf"] = File(slurm_small.gres_conf(cluster, site))
+        files["/etc/slurm/gres.conf"] = File(auxiliary_conf.gres_conf(cluster, site))
     if cluster.switches:
-        files["/etc/slurm/topology.conf"] = File(slurm_small.topology_conf(cluster))
+        files["/etc/slurm/topology.conf"] = File(auxiliary_conf.topology_conf(cluster))
     if cluster.mail_relay:
-        files["/etc/msmtprc"] = File(login.msmtprc(cluster))
+        files["/etc/msmtprc"] = File(shell_env.msmtprc(cluster))
     return files
 
 
 def _accounting(cluster: Cluster, site: Site) -> dict[str, File]:
     """And what else lives beside the database: monitoring, and what machines one owns export."""
     return {
-        "/etc/slurm/slurmdbd.conf": File(slurm_small.slurmdbd_conf(cluster, site), 0o600, "slurm", "slurm"),
-        database.PATH: File(database.mariadb_cnf()),
-        **systemd.database_units(),
-        **exports.head_files(cluster, site),
-        **monitoring.files(cluster, site),
+        "/etc/slurm/slurmdbd.conf": File(auxiliary_conf.slurmdbd_conf(cluster, site), 0o600, "slurm", "slurm"),
+        mariadb.PATH: File(mariadb.mariadb_cnf()),
+        **systemd_files.database_units(),
+        **nfs_exports.head_files(cluster, site),
+        **prometheus.files(cluster, site),
     }
 
 
@@ -117,25 +113,29 @@ def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
     known = version(cluster.slurm_version)
     files = {
         "/etc/tmpfiles.d/headway.conf": File(
-            systemd.tmpfiles(
-                site, head=False, gpus=group.plan.gpus, containers=cluster.containers, more=inside.tmpfiles(cluster)
+            systemd_files.tmpfiles(
+                site,
+                head=False,
+                gpus=group.plan.gpus,
+                containers=cluster.containers,
+                more=intra_job_ssh.tmpfiles(cluster),
             )
         ),
-        ssh.PAM: File(ssh.pam_node(ssh.operators(site))),
-        **inside.files(cluster, site),
-        **scripts.scripts(
+        sshd.PAM: File(sshd.pam_node(sshd.operators(site))),
+        **intra_job_ssh.files(cluster, site),
+        **prolog_epilog.scripts(
             known,
             cluster.containers,
             acts=cluster.health.act,
-            volumes=systemd.volumes(cluster, site),
-            outside=(*exports.exported(site), *(volume.path for volume in cluster.storage.volumes)),
+            volumes=systemd_files.volumes(cluster, site),
+            outside=(*nfs_exports.exported(site), *(volume.path for volume in cluster.storage.volumes)),
         ),
-        **systemd.node_units(cluster, known, group),
-        **systemd.files(systemd.mounts(cluster, site, head=False)),
-        **agent.node_files(cluster, site, group),
+        **systemd_files.node_units(cluster, known, group),
+        **systemd_files.files(systemd_files.mounts(cluster, site, head=False)),
+        **agent_config.node_files(cluster, site, group),
     }
     if cluster.containers == "enroot":
-        files["/etc/enroot/enroot.conf"] = File(slurm_small.enroot_conf(cluster))
+        files["/etc/enroot/enroot.conf"] = File(auxiliary_conf.enroot_conf(cluster))
     if cluster.simulated_gpus and group.plan.gpus:
-        files["/etc/headway/gpus.json"] = File(slurm_small.simulated_gpus(group.plan))
+        files["/etc/headway/gpus.json"] = File(auxiliary_conf.simulated_gpus(group.plan))
     return files

@@ -1,1 +1,1 @@
-
+"""The typed client of the API: `Client`, `AsyncClient`, and job handles."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from headway.errors import Unreachable
+from headway.schemas.jobs import JobOut
 from headway.sdk.client import Client
-from headway.sdk.following import Away
-from headway.sdk.work import POLL_S, Job
-from headway.wire.jobs import JobOut
+from headway.sdk.jobs import POLL_S, Job
+from headway.sdk.reconnect import Away
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from headway.errors import NotFound, Refused
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-    from headway.wire.work import GitIn
+    from headway.schemas.submissions import GitIn
 
 MAX_ARCHIVE_MIB = 64  # compressed, as it is sent
 MAX_FILES_MIB = 512  # before
@@ -83,7 +83,7 @@ def bundle(folder: Path) -> Bundle:
 
 def git_state(folder: Path) -> GitIn | None:
     """Commit, branch and whether files differ from it; None outside of a repository or without git."""
-    from headway.wire.work import GitIn
+    from headway.schemas.submissions import GitIn
 
     if not any((place / ".git").exists() for place in (folder, *folder.parents)):
         return None
@@ -102,7 +102,7 @@ def _git(folder: Path, *words: str) -> list[str]:
     from concurrent.futures import ThreadPoolExecutor
 
     from headway.errors import HeadwayError
-    from headway.machines.run import run
+    from headway.transport.process import run
 
     async def ask() -> list[str]:
         try:

@@ -8,14 +8,9 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Literal
 
 from headway.errors import NotFound, Unreachable
-from headway.sdk.costs import Costs
-from headway.sdk.discover import start_hint
-from headway.sdk.errors import to_error
-from headway.sdk.following import followed
-from headway.sdk.transport import part
-from headway.sdk.work import Work
-from headway.wire.base import ErrorOut
-from headway.wire.clusters import (
+from headway.schemas.backups import BackupIn, BackupOut, BenchIn, RestoreIn, RotateIn, VerifyIn, VolumeSpeedOut
+from headway.schemas.base import ErrorOut
+from headway.schemas.clusters import (
     ApplyIn,
     ChangeSetOut,
     ClusterOut,
@@ -27,15 +22,14 @@ from headway.wire.clusters import (
     ScaleIn,
     StatusOut,
 )
-from headway.wire.datasets import DatasetIn, DatasetOut, DatasetRemoveIn, S3In
-from headway.wire.frames import frames
-from headway.wire.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
-from headway.wire.jobs import ArrayOut, JobOut, JobsPage
-from headway.wire.keeping import BackupIn, BackupOut, BenchIn, RestoreIn, RotateIn, VerifyIn, VolumeSpeedOut
-from headway.wire.nodes import DeedOut, DoneOut, DrainIn, NodeDetailOut, NodeTestIn, RebootIn
-from headway.wire.people import AccessOut, MeOut, PersonIn, PersonOut, ServerOut, SignInLinkOut, TokenIn, TokenOut
-from headway.wire.storage import StorageOut
-from headway.wire.work import (
+from headway.schemas.datasets import DatasetIn, DatasetOut, DatasetRemoveIn, S3In
+from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
+from headway.schemas.jobs import ArrayOut, JobOut, JobsPage
+from headway.schemas.nodes import DeedOut, DoneOut, DrainIn, NodeDetailOut, NodeTestIn, RebootIn
+from headway.schemas.people import AccessOut, MeOut, PersonIn, PersonOut, ServerOut, SignInLinkOut, TokenIn, TokenOut
+from headway.schemas.storage import StorageOut
+from headway.schemas.stream_frames import frames
+from headway.schemas.submissions import (
     BundleOut,
     CommandIn,
     ExecIn,
@@ -53,6 +47,12 @@ from headway.wire.work import (
     SubmitIn,
     SubmitOut,
 )
+from headway.sdk.billing import Costs
+from headway.sdk.discover import start_hint
+from headway.sdk.errors import to_error
+from headway.sdk.jobs import Work
+from headway.sdk.reconnect import followed
+from headway.sdk.transport import part
 
 STOPPED_PATIENCE_S = 15.0  # a server that was stopped in good order may be about to start again
 SSE_SILENCE_S = 40.0  # the server pings open streams every 10 s
@@ -417,7 +417,7 @@ class Client(Costs, Work):
         """("out" | "err", bytes) of a command on the login as they come, and last ("code", digits). `read` gives the
         next piece of its standard input, b"" at the end; it is called in a thread. Closing the iterator ends the
         command."""
-        from headway.sdk.commands import stdin_thread
+        from headway.sdk.stdin import stdin_thread
 
         path = f"/clusters/{part(cluster)}/commands"
         key = os.urandom(16).hex() if read else ""

@@ -124,7 +124,7 @@ def _check(url: str, token: str) -> None:
 
 def _local(folder: Path) -> tuple[str, str] | None:
     """(url, token) of the server running on this state folder."""
-    from headway.sdk.liveness import alive
+    from headway.sdk.process_identity import alive
 
     try:
         running = json.loads((folder / paths.SERVER_FILE).read_text())
@@ -162,7 +162,7 @@ def _spelled(url: str) -> str:
 
 def _through_sudo(folder: Path) -> tuple[str, str] | None:
     """(url, token) of root's server on this state folder, whose own files only root may read."""
-    from headway.sdk.liveness import alive
+    from headway.sdk.process_identity import alive
 
     known = _by_sudo(folder)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.errors import CommandFailed, Fault, HeadwayError, InvalidSpec
-from headway.wire.base import ErrorOut
+from headway.schemas.base import ErrorOut
 
 
 def to_error(out: ErrorOut) -> HeadwayError:

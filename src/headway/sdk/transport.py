@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from headway.errors import HeadwayError, NotFound, Refused, Unreachable
+from headway.schemas.base import API_PREFIX, IDEMPOTENCY_KEY, ErrorOut, Problem, Wire
 from headway.sdk.discover import NO_SERVER, in_reach, named_by, own_certificate, start_hint, urls
 from headway.sdk.errors import to_error
-from headway.wire.base import API_PREFIX, IDEMPOTENCY_KEY, ErrorOut, Problem, Wire
 
 if TYPE_CHECKING:
     import ssl

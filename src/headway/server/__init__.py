@@ -1,1 +1,1 @@
-
+"""The server process: it composes the parts, answers HTTP and runs the workers."""

@@ -10,7 +10,7 @@ HEADWAY_DATABASE_URL   postgresql://USER@HOST/DATABASE; none = SQLite in the sta
 HEADWAY_DATA           where what clusters keep lies, the same for all servers of a database; none = the state folder
 HEADWAY_DATASET_ROOTS  folders that datasets may come from, separated by ":"; none = any but the system's
 
-TLS, reverse proxies and the sign-in provider: headway.server.front. Access by people: docs/access.md.
+TLS, reverse proxies and the sign-in provider: headway.server.listen_settings. Access by people: docs/access.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headway.errors import HeadwayError, Refused
 
 def main() -> int:
     gc.disable()  # imports make no garbage; main.ready turns it on again
-    from headway.server import front
+    from headway.server import listen_settings
     from headway.server.main import DEFAULT_PORT, NOTEBOOK_PORT, Notebooks, serve
 
     env = os.environ
@@ -42,8 +42,8 @@ def main() -> int:
             env.get("HEADWAY_DATABASE_URL", ""),
             data_dir=Path(env["HEADWAY_DATA"]).absolute() if env.get("HEADWAY_DATA") else None,
             dataset_roots=roots,
-            notebooks=Notebooks(aside, front.origin(env, "HEADWAY_NOTEBOOK_URL")),
-            front=front.read(env),
+            notebooks=Notebooks(aside, listen_settings.origin(env, "HEADWAY_NOTEBOOK_URL")),
+            front=listen_settings.read(env),
         )
     except HeadwayError as error:
         sys.stderr.write(f"{error}\n")

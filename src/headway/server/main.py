@@ -21,25 +21,25 @@ import uvicorn
 from fastapi import FastAPI
 
 from headway import __version__
-from headway.api.access import Right, needs
 from headway.api.app import create_app
-from headway.api.live import Live
-from headway.api.state import AppState, Settings
-from headway.api.work import Work
+from headway.api.auth.dependencies import Right, needs
 from headway.errors import HeadwayError, Refused
-from headway.server import files, logs, sudo
-from headway.server.collector import Collector
-from headway.server.door import Door, origin_of
-from headway.server.front import LOOPBACK, PLAIN, Front
-from headway.server.hearing import Listener
-from headway.server.keeping import Backups
-from headway.server.leading import Leading
-from headway.server.poll import Poller
-from headway.server.reconcile import Reconciler
-from headway.server.watching import Watcher
-from headway.server.work import RealWork
+from headway.server import logs, state_files, sudo_handover
+from headway.server.backend.backend import RealWork
+from headway.server.backend.watcher import Watcher
+from headway.server.listen_settings import LOOPBACK, PLAIN, Front
+from headway.server.notebook_proxy import Door, origin_of
+from headway.server.operations.backups import Backups
+from headway.server.workers.billing_worker import Collector
+from headway.server.workers.event_listener import Listener
+from headway.server.workers.leader_election import Leading
+from headway.server.workers.operation_worker import Reconciler
+from headway.server.workers.snapshot_worker import Poller
+from headway.services.cluster_backend import Work
+from headway.services.context import AppState, Settings
+from headway.services.read_model.snapshot import Live
 from headway.store import Store, open_store
-from headway.store.engine import database_url, shown_url
+from headway.store.db.engine import database_url, shown_url
 
 DEFAULT_PORT = 7878
 NOTEBOOK_PORT = 7879
@@ -85,16 +85,16 @@ def serve(
     one when it is the default. Refused when another server holds the state folder."""
     os.umask(0o077)
     _allow_files()
-    lock = files.take(state_dir)
+    lock = state_files.take(state_dir)
     try:
-        files.need_room(state_dir)
+        state_files.need_room(state_dir)
         logs.configure(state_dir)
         asyncio.run(_Server(state_dir, data_dir, host, port, url, dataset_roots, notebooks, front, make_work).run())
     except Exception as error:
         log.error("the server could not go on", error=str(error), exc_info=not isinstance(error, HeadwayError))
         raise
     finally:
-        files.withdraw(state_dir)
+        state_files.withdraw(state_dir)
         lock.close()
 
 
@@ -130,8 +130,8 @@ class _Server:
             await store.drop_lone_secrets()
             app = create_app(state)
             mount_page(app, state)
-            files.write_client(self.state_dir, url, token)
-            await sudo.hand_over(store, self.state_dir, url)
+            state_files.write_client(self.state_dir, url, token)
+            await sudo_handover.hand_over(store, self.state_dir, url)
             door = Door(state)
             await door.listen(aside, self.front.tls.context if self.front.tls else None)
             if self.host not in LOOPBACK and not state.settings.https:
@@ -178,7 +178,7 @@ class _Server:
             loop.add_signal_handler(number, stop)
 
         def ready() -> None:
-            files.announce(self.state_dir, url, str(self.front.tls.cert.resolve()) if self.front.tls else "")
+            state_files.announce(self.state_dir, url, str(self.front.tls.cert.resolve()) if self.front.tls else "")
             gc.collect()
             gc.freeze()  # what is loaded by now stays: it need not be looked at again
             gc.set_threshold(*GARBAGE)
@@ -246,10 +246,10 @@ class _Server:
 
 async def first_admin(store: Store, state_dir: Path) -> str:
     """The token of the person who started the server here, who is an admin from its first start on."""
-    token = str(files.read_client(state_dir).get("token") or "")
+    token = str(state_files.read_client(state_dir).get("token") or "")
     if token and await store.holder_of_token(token) is not None:
         return token
-    name, why = files.starter(), {"by": "first start"}
+    name, why = state_files.starter(), {"by": "first start"}
     if await store.person(name) is None:
         await store.put_person(name, "admin")
         await store.note(name, "person.add", name, {**why, "role": "admin"})
@@ -304,7 +304,7 @@ def bind(host: str, port: int, default: int = DEFAULT_PORT) -> socket.socket:
 
 
 def mount_page(app: FastAPI, state: AppState) -> None:
-    from headway.server.page import PageLive
+    from headway.server.page_data import PageLive
     from headway.web.app import mount
 
     mount(app, PageLive(state), needs(Right.READ))

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from headway.domain.live import MOST_SIBLINGS, JobState, NodeState, Reservation
 from headway.domain.machine import Machine
+from headway.domain.slurm.state import MOST_SIBLINGS, JobState, NodeState, Reservation
 from headway.errors import HeadwayError, NotFound, Unreachable
-from headway.machines.ssh import Remote
-from headway.slurm import history
+from headway.slurm import sacct_jobs
 from headway.slurm.adapters import adapter
 from headway.slurm.adapters.base import Adapter
-from headway.slurm.glance import Glance, glance
 from headway.slurm.rest import Forwards, Rest, SlurmToken
+from headway.slurm.squeue_summary import Glance, glance
+from headway.transport.ssh import Remote
 
 # A detailed row is 40 kB and costs slurmrestd half a MiB of memory, so details are asked of single jobs alone: as many as
 # this in one reading, so many at a time, and the rest in the next readings.
@@ -144,7 +144,7 @@ class SlurmReader:
             job = self._adapter.job_state(row)
             if job.id == job_id:
                 return job
-        ended = await history.job(self._connections, self._head, job_id, self._version)
+        ended = await sacct_jobs.job(self._connections, self._head, job_id, self._version)
         if ended is None:
             raise NotFound(f"{self._head.cluster} has no job {job_id}", hint="headway queue lists the active ones")
         return ended

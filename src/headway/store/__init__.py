@@ -1,9 +1,8 @@
 """SQL: SQLite by default, PostgreSQL by URL."""
 
-from headway.store.audit import AuditAsk
-from headway.store.base import Locked, StoreAway
-from headway.store.operations import OperationAsk
-from headway.store.records import (
+from headway.store.core.audit import AuditAsk
+from headway.store.core.operations import OperationAsk
+from headway.store.db.rows import (
     AuditRow,
     ClusterRow,
     Event,
@@ -19,6 +18,7 @@ from headway.store.records import (
     SpeedRow,
     Token,
 )
+from headway.store.db.transactions import Locked, StoreAway
 from headway.store.store import Store, open_store
 
 __all__ = [

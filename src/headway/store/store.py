@@ -6,22 +6,22 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from headway.store.answers import AnswerStore
-from headway.store.audit import AuditStore
-from headway.store.clusters import ClusterStore
-from headway.store.datasets import DatasetStore
-from headway.store.engine import database_url, open_engine
-from headway.store.happenings import HappeningStore
-from headway.store.images import ImageStore
-from headway.store.incidents import IncidentStore
-from headway.store.jobs import JobStore
-from headway.store.keeping import KeepStore
-from headway.store.ledger import LedgerStore
-from headway.store.notebooks import NotebookStore
-from headway.store.operations import OperationStore
-from headway.store.people import PeopleStore
-from headway.store.prices import PriceStore
-from headway.store.volumes import VolumeStore
+from headway.store.billing.ledger import LedgerStore
+from headway.store.billing.prices import PriceStore
+from headway.store.core.activity import HappeningStore
+from headway.store.core.audit import AuditStore
+from headway.store.core.cluster_records import KeepStore
+from headway.store.core.clusters import ClusterStore
+from headway.store.core.datasets import DatasetStore
+from headway.store.core.idempotency_keys import AnswerStore
+from headway.store.core.incidents import IncidentStore
+from headway.store.core.jobs import JobStore
+from headway.store.core.node_images import ImageStore
+from headway.store.core.notebooks import NotebookStore
+from headway.store.core.operations import OperationStore
+from headway.store.core.people import PeopleStore
+from headway.store.core.volume_speeds import VolumeStore
+from headway.store.db.engine import database_url, open_engine
 
 
 class Store(

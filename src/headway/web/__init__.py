@@ -1,1 +1,1 @@
-
+"""The dashboard: pages, templates, live updates."""

@@ -16,14 +16,14 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
 from headway.errors import HeadwayError, NotFound, NotSignedIn
-from headway.web.html import assets, dump, part, pulse, render
-from headway.web.live import Live, Principal, Snapshot, Viewer
+from headway.web.event_stream import HEADERS, LEAVE, in_turn, ticks
+from headway.web.live_data import Live, Principal, Snapshot, Viewer
+from headway.web.page_routes import page_router
 from headway.web.pages import PAGES
-from headway.web.parts import Page
-from headway.web.route import page_router
-from headway.web.stream import HEADERS, LEAVE, in_turn, ticks
-from headway.web.view import JobKeys
-from headway.web.view import page as view_of
+from headway.web.rendering import assets, dump, part, pulse, render
+from headway.web.view_models import Page
+from headway.web.views.cluster import JobKeys
+from headway.web.views.cluster import page as view_of
 
 
 def mount(app: FastAPI, live: Live, principal: Principal) -> None:

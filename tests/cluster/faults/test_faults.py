@@ -15,7 +15,7 @@ from tests.cluster.lab import Lab
 from tests.cluster.trained import log, losses
 
 from headway.domain.fault import FaultKind
-from headway.wire.incidents import FaultIn
+from headway.schemas.incidents import FaultIn
 
 WRITES = "while true; do echo ${SLURM_RESTART_COUNT:-0} $(date +%s.%N) >> /scratch/admin/$SLURM_JOB_ID; sleep 0.2; done"
 FLAPS = NODES[2]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.domain.hostlist import expand
-from headway.domain.live import JobState, NodeState, Reservation
+from headway.domain.slurm.hostlist import expand
+from headway.domain.slurm.state import JobState, NodeState, Reservation
 
 _GRES_COUNT = re.compile(r"^gpu(?::[^:()]+)?:(\d+)")
 _GRES_TYPE = re.compile(r"^gpu:([^:()]+):\d+")

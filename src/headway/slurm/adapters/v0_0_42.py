@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headway.domain.jobstate import ENDED
-from headway.domain.live import JobState, NodeState, Reservation
+from headway.domain.slurm.job_states import ENDED
+from headway.domain.slurm.state import JobState, NodeState, Reservation
 from headway.slurm.adapters.base import (
     Adapter,
     Field,

@@ -4,28 +4,10 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from headway.web.pages import (
-    audit,
-    costs,
-    events,
-    fabric,
-    home,
-    incidents,
-    job,
-    new,
-    nodes,
-    notebooks,
-    operations,
-    people,
-    queue,
-    scale,
-    settings,
-    signin,
-    storage,
-    submit,
-    teams,
-    tokens,
-)
+from headway.web.pages.admin import audit, people, settings, signin, tokens
+from headway.web.pages.billing import costs, teams
+from headway.web.pages.cluster import events, fabric, home, incidents, new, nodes, operations, scale, storage
+from headway.web.pages.jobs import job, notebooks, queue, submit
 
 PAGES: tuple[ModuleType, ...] = (
     home,

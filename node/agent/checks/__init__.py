@@ -1,0 +1,1 @@
+"""Checks and tests of a node, and what they read."""

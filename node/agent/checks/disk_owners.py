@@ -1,0 +1,157 @@
+"""Whose the room of a full disk is. What jobs put there is no fault of the machine's, and goes when they do."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+
+from agent.gpu.job_gpus import JOBS
+from agent.jobs.processes import job_of
+from agent.metrics.host import text_of
+
+LOOK_S = 5.0  # for counting, on a disk that may be busy; the check as a whole has twenty
+CONTAINERS = "/var/lib/headway/containers"
+OPEN_TO_ALL = ("/tmp", "/var/tmp")  # sbcast writes there, beside jobs' own /tmp
+_AT_A_TIME = 100
+Row = tuple[int, "os.stat_result | None"]  # (job, a file of it; None for files that can't be seen)
+
+
+def holders(
+    place: str,
+    lacks_bytes: int,
+    lacks_files: int = 0,
+    *,
+    jobs: str = JOBS,
+    containers: str = CONTAINERS,
+    others: Iterable[str] = OPEN_TO_ALL,
+    owners: Mapping[int, int] | None = None,
+    proc: str = "/proc",
+) -> list[int]:
+    """Jobs without whose files there would be room in `place`, the one with the most first; [] where there would be none without
+    them either. Files of theirs that hide, or are too many to be counted, are taken for what is lacking.
+    `owners`: uid -> a job of theirs; those who have one here by default."""
+    size, devices, walks = _size(place), {_device(place)}, deque[Iterator[Row]]()
+    for top in (jobs, containers, *others):
+        if _device(top) != _device(place) and _size(top) != size:
+            continue
+        devices.add(_device(top))
+        if top in (jobs, containers):
+            walks += [_below(job, f"{top}/{name}") for name in _names(top) if (job := _number(name)) is not None]
+        else:
+            walks.append(_of_people(top, people(jobs) if owners is None else owners))
+    walks.append(_unlinked(devices, proc))
+    held: Counter[int] = Counter()
+    files: Counter[int] = Counter()
+    hidden, ends = set(), time.monotonic() + LOOK_S
+    while walks and time.monotonic() < ends:  # in turns: none is left out because another has millions of files
+        walk = walks.popleft()
+        rows = list(islice(walk, _AT_A_TIME))
+        for job, found in rows:
+            if found is None:
+                hidden.add(job)
+            else:
+                held[job] += found.st_blocks * 512
+                files[job] += 1
+        if rows:
+            walks.append(walk)
+    counts = files if lacks_files > 0 else held
+    enough = held.total() >= lacks_bytes and files.total() >= lacks_files
+    if not (enough or walks or hidden):
+        return []
+    return [job for job, count in counts.most_common() if count * 10 >= counts.total()] or sorted(hidden)
+
+
+def _below(job: int, top: str) -> Iterator[Row]:
+    """Of one file system, and what `top` itself is."""
+    device, folders = _device(top), [top]
+    with_top = _stat(top)
+    if with_top is not None:
+        yield job, with_top
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    try:
+                        found = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:  # taken away meanwhile
+                        continue
+                    if found.st_dev != device:
+                        continue
+                    if stat.S_ISDIR(found.st_mode):
+                        folders.append(entry.path)
+                    yield job, found
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:  # deeper than a path is long, say
+            yield job, None
+
+
+def people(jobs: str = JOBS) -> dict[int, int]:
+    """Uid -> a job of theirs, of those who have one here."""
+    told = {name: text_of(f"{jobs}/{name}/uid").strip() for name in _names(jobs) if name.isdigit()}
+    return {int(uid): int(name) for name, uid in told.items() if uid.isdigit()}
+
+
+def _of_people(top: str, has: Mapping[int, int]) -> Iterator[Row]:
+    """Where everybody writes: what belongs to those who have a job here."""
+    for name in _names(top):
+        found = _stat(f"{top}/{name}")
+        job = has.get(found.st_uid) if found is not None else None
+        if job is not None:
+            yield from _below(job, f"{top}/{name}")
+
+
+def _unlinked(devices: set[int], proc: str) -> Iterator[Row]:
+    """What processes of jobs have open, and has no name any more."""
+    seen = set()
+    for name in _names(proc):
+        process = _stat(f"{proc}/{name}") if name.isdigit() else None
+        job = job_of(int(name), process.st_uid, proc) if process is not None else None
+        for number in _names(f"{proc}/{name}/fd") if job is not None else ():
+            try:
+                found = os.stat(f"{proc}/{name}/fd/{number}")
+            except OSError:
+                continue
+            new = (found.st_dev, found.st_ino) not in seen
+            if job is not None and new and found.st_nlink == 0 and found.st_dev in devices:
+                seen.add((found.st_dev, found.st_ino))
+                yield job, found
+
+
+def _number(name: str) -> int | None:
+    """Also of what the epilog is taking away."""
+    word = name.removeprefix("gone-")
+    return int(word) if word.isdigit() else None
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
+
+
+def _device(path: str) -> int:
+    found = _stat(path)
+    return found.st_dev if found is not None else 0
+
+
+def _size(path: str) -> int:
+    """Of its file system: a layer or a subvolume has another device, and shares the room. Not how many files fit, which moves
+    with what is written."""
+    try:
+        told = os.statvfs(path)
+    except OSError:
+        return 0
+    return told.f_blocks * told.f_frsize

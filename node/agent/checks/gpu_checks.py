@@ -1,0 +1,103 @@
+"""Checks of GPUs, against what the plan promises."""
+
+from __future__ import annotations
+
+from agent.checks.runner import DRAIN, REBOOT, REPLACE, RESET_GPU, Result, Seen, bad, check, warn
+from agent.gpu import source
+from agent.gpu.source import Gpu
+
+SILENT_S = 45.0  # a driver that has not answered for so long hangs
+SLOWED_S = 60.0
+_THROTTLES = {0x8: "hardware slowdown", 0x20: "temperature", 0x40: "temperature", 0x80: "power brake"}
+
+
+def _first(seen: Seen, name: str, least: float = 1) -> Gpu | None:
+    """The first GPU of which this figure is at least that."""
+    return next((one for one in seen.gpus if one.figures.get(name, 0) >= least), None)
+
+
+@check(every_s=5, prolog=True, times=2)
+def gpu_count(seen: Seen) -> Result | None:
+    """As many as Slurm gives to jobs (GRES)."""
+    if not seen.config.gpus or seen.gpus_at is None:
+        return None
+    lost = [one.index for one in seen.gpus if one.lost]
+    if lost:
+        numbers = ", ".join(map(str, lost))
+        return bad(f"GPU {numbers} does not answer: {seen.config.gpus} are expected", REBOOT, lost[0])
+    if len(seen.gpus) < seen.config.gpus:
+        there = {one.index for one in seen.gpus}
+        missing = next((index for index in range(seen.config.gpus) if index not in there), None)
+        return bad(f"{len(seen.gpus)} GPUs are there, {seen.config.gpus} are expected", REBOOT, missing)
+    return None
+
+
+@check(every_s=5)
+def gpu_answers(seen: Seen) -> Result | None:
+    """The driver answers at all."""
+    since = seen.now - (seen.started if seen.gpus_at is None else seen.gpus_at)
+    if seen.config.gpus and since > SILENT_S:
+        return bad(f"the driver has not answered for {since:.0f} s {seen.gpu_error}".strip(), REBOOT)
+    return None
+
+
+@check(every_s=5, prolog=True)
+def gpu_memory_errors(seen: Seen) -> Result | None:
+    """ECC and remapped rows."""
+    if one := _first(seen, source.ROWS_FAILED):
+        return bad(f"GPU {one.index} has no spare memory rows left: remapping failed", REPLACE, one.index)
+    if one := _first(seen, source.DBE):
+        return bad(f"GPU {one.index} had {one.figures[source.DBE]:.0f} uncorrected memory errors", RESET_GPU, one.index)
+    if one := _first(seen, source.ROWS_PENDING):
+        return bad(f"GPU {one.index} replaces a memory row at its next reset", RESET_GPU, one.index)
+    if one := _first(seen, source.ROWS_BAD, 8):
+        return warn(f"GPU {one.index} has replaced {one.figures[source.ROWS_BAD]:.0f} memory rows", gpu=one.index)
+    return None
+
+
+@check(every_s=15, times=2)
+def gpu_nvlink(seen: Seen) -> Result | None:
+    """All links up."""
+    links = seen.config.expects.get("nvlinks", 0)
+    for one in seen.gpus:
+        up = one.figures.get(source.NVLINKS)
+        if links and up is not None and up < links:
+            return bad(f"GPU {one.index} has {up:.0f} of {links:.0f} NVLinks", RESET_GPU, one.index)
+    return None
+
+
+@check(every_s=10)
+def gpu_throttled(seen: Seen) -> Result | None:
+    """Clocks held back by heat or power supply; for as long as a minute, it is no passing peak."""
+    since = seen.kept.setdefault("throttled", {})
+    slowed = {one.index: why for one in seen.gpus if (why := _throttled(one))}
+    seen.kept["throttled"] = since = {index: since.get(index, seen.now) for index in slowed}
+    for index, why in slowed.items():
+        if seen.now - since[index] >= SLOWED_S:
+            return bad(f"GPU {index} has been slowed down for {seen.now - since[index]:.0f} s: {why}", DRAIN, index)
+    return next((warn(f"GPU {index} is slowed down: {why}", gpu=index) for index, why in slowed.items()), None)
+
+
+def _throttled(one: Gpu) -> str:
+    bits = int(one.figures.get(source.THROTTLE, 0))
+    return ", ".join(dict.fromkeys(why for bit, why in _THROTTLES.items() if bits & bit))
+
+
+@check(every_s=30, times=2)
+def gpu_pcie(seen: Seen) -> Result | None:
+    """Width only: the link's speed falls on purpose while a GPU is idle."""
+    for one in seen.gpus:
+        width, most = one.figures.get(source.PCIE_WIDTH), one.figures.get(source.PCIE_MAX_WIDTH)
+        if width and most and width < most:
+            return bad(f"GPU {one.index} is linked by {width:.0f} of {most:.0f} PCIe lanes", REBOOT, one.index)
+    return None
+
+
+@check(every_s=60, idle=True, times=2)
+def gpu_left_over(seen: Seen) -> Result | None:
+    """Memory in use although no job is here: a process that nobody ended."""
+    for one in seen.gpus:
+        used = one.figures.get(source.FB_USED, 0)
+        if used > 1024 + seen.config.gpu_memory_mib * 0.02:
+            return warn(f"GPU {one.index}: {used:.0f} MiB in use, and no job is here", RESET_GPU, one.index)
+    return None

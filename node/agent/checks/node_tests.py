@@ -1,0 +1,343 @@
+"""Tests of a node that has nothing to do: before it is given work again, it has to prove itself.
+
+    agent.pyz test NAME [--json] [--seconds S] [--expect JSON]       NAME: checks, memory, burn, copy, all
+    agent.pyz test allreduce --peers ADDRESS,ADDRESS --rank 0|1      on two nodes at the same time; the first is rank 0
+
+One line a test; the exit status is 0 when all are ok. Figures are held against what the plan expects of a sound node.
+Where GPUs are simulated the same work is done by the processor: the result has to be right, the figure is only shown, and
+the line says that it is simulated."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from agent.checks.kernel_log import KernelLog, said_by_kernel
+from agent.checks.munge import Munge
+from agent.checks.runner import BAD, Seen, every
+from agent.config import PATH, Config, load
+from agent.gpu import source as gpu
+from agent.gpu.job_gpus import jobs
+from agent.gpu.source import Gpu, Source, source_of
+
+NAMES = ("checks", "memory", "burn", "copy", "allreduce", "all")
+PORT = 29655
+_PATTERNS = (0x00, 0xFF, 0x55, 0xAA)
+_BURN_N, _BURN_CPU_N = 8192, 384
+_LONG_AGO_S = 3600.0
+
+
+@dataclass
+class Outcome:
+    test: str
+    ok: bool
+    simulated: bool = False
+    figure: float | None = None
+    unit: str = ""
+    expected: float | None = None  # at least so much
+    reason: str = ""
+
+    def line(self) -> str:
+        parts = [f"{self.test:<10} {'ok' if self.ok else 'FAILED'}"]
+        if self.figure is not None:
+            least = f" (at least {self.expected:g} expected)" if self.expected else ""
+            parts.append(f"{self.figure:g} {self.unit}{least}")
+        parts += [self.reason] if self.reason else []
+        return "  ".join([*parts, *(["SIMULATED"] if self.simulated else [])])
+
+
+class Broken(Exception):
+    """What a test found, in words."""
+
+
+def main(words: list[str]) -> int:
+    ask = argparse.ArgumentParser("agent.pyz test")
+    ask.add_argument("name", choices=NAMES)
+    ask.add_argument("--json", action="store_true")
+    ask.add_argument("--seconds", type=float, default=5.0, help="how long one figure is measured")
+    ask.add_argument("--expect", type=json.loads, default={}, help="figures that others stand for the plan's")
+    ask.add_argument("--peers", type=lambda text: text.split(","), default=[])
+    ask.add_argument("--rank", type=int, default=0)
+    ask.add_argument("--config", default=PATH)
+    asked = ask.parse_args(words)
+    config = load(asked.config)
+    config.expects.update(asked.expect)
+    fine = True
+    for one in outcomes(config, asked):
+        fine = fine and one.ok
+        print(json.dumps(asdict(one)) if asked.json else one.line(), flush=True)
+    return 0 if fine else 1
+
+
+def outcomes(config: Config, asked: argparse.Namespace) -> Iterator[Outcome]:
+    source = source_of(config)
+    names = ("checks", "memory", "burn", "copy") if asked.name == "all" else (asked.name,)
+    for name in names:
+        if name == "checks":
+            yield from checks(config, source)
+        elif name == "allreduce":
+            yield guarded(name, config, lambda bench: bench.allreduce(asked.peers, asked.rank), asked.seconds)
+        elif config.gpus:
+            broken = of_the_device(name, source)
+            if broken:
+                yield Outcome(name, False, config.simulated, reason=broken)
+            elif name == "memory":
+                yield guarded(name, config, Bench.memory, asked.seconds)
+            elif name == "burn":
+                yield guarded(name, config, Bench.burn, asked.seconds)
+            else:
+                yield guarded(name, config, Bench.copy, asked.seconds)
+                if not config.simulated:
+                    yield guarded("upload", config, Bench.upload, asked.seconds)
+
+
+def checks(config: Config, source: Source | None) -> Iterator[Outcome]:
+    """Every check of the agent, once. What only warns is no reason to keep a node out."""
+    for row in every(look(config, source)):
+        shown = config.simulated and row["check"].startswith("gpu_")
+        yield Outcome(row["check"], row["state"] != BAD, shown, reason=row["reason"])
+
+
+def look(config: Config, source: Source | None) -> Seen:
+    from agent.checks.node_checks import kernel_trouble
+    from agent.checks.runner import Process
+    from agent.jobs.processes import processes
+    from agent.metrics.sampler import Reader
+
+    now = time.monotonic()
+    seen = Seen(config, now=now, started=now - _LONG_AGO_S, jobs=jobs())
+    if source is not None:
+        reader = Reader(source)
+        reader.start()
+        reader.first.wait(20)
+        seen.gpus, seen.gpus_at, seen.gpu_error = reader.gpus, reader.at, reader.error
+    seen.processes = [Process(pid, name, state, now) for pid, name, state in processes()]
+    log = KernelLog(config.kernel_log)
+    while records := log.records():
+        seen.kernel += [text for text in map(said_by_kernel, records) if kernel_trouble(text)]
+    try:
+        Munge().seal(b"")
+        seen.sealed_at = now
+    except OSError:
+        pass
+    return seen
+
+
+def of_the_device(name: str, source: Source | None) -> str:
+    """What the driver itself says of the GPUs that this test is about; "" = nothing."""
+    found: list[Gpu] = source.read() if source else []
+    for one in found:
+        if one.lost:
+            return f"GPU {one.index} does not answer"
+        if name == "memory" and one.figures.get(gpu.DBE):
+            return f"GPU {one.index} had {one.figures[gpu.DBE]:.0f} uncorrected memory errors"
+        if name == "burn" and int(one.figures.get(gpu.THROTTLE, 0)) & 0xE8:
+            return f"GPU {one.index} is slowed down"
+    return ""
+
+
+def guarded(name: str, config: Config, run: Callable[[Bench], Outcome], seconds: float) -> Outcome:
+    """Whatever goes wrong in a test is a test that failed."""
+    try:
+        found = run(Bench(config, seconds))
+    except Exception as error:
+        text = str(error) if isinstance(error, Broken) else f"{type(error).__name__}: {error}"
+        return Outcome(name, False, config.simulated, reason=text[:500])
+    if found.expected and found.figure is not None and found.figure < found.expected:
+        found.ok, found.reason = False, "less than the plan expects"
+    return found
+
+
+class Bench:
+    """The work itself, by torch: on every GPU, or on the processor where GPUs are simulated."""
+
+    def __init__(self, config: Config, seconds: float) -> None:
+        import torch
+
+        self.torch: Any = torch
+        self._config, self._seconds = config, seconds
+        if config.simulated or not config.gpus:
+            self._devices = ["cpu"]
+            self._seconds = min(seconds, 1.0)
+        elif not torch.cuda.is_available():
+            raise Broken("torch finds no CUDA on this node")
+        else:
+            self._devices = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+            if len(self._devices) < config.gpus:
+                raise Broken(f"CUDA finds {len(self._devices)} GPUs, {config.gpus} are expected")
+
+    def memory(self) -> Outcome:
+        """Patterns in nearly all of the memory, written and read back."""
+        tested = 0
+        for device in self._devices:
+            tested += self._patterns(device)
+        return self._outcome("memory", round(tested / len(self._devices)), "MiB a GPU", None)
+
+    def _patterns(self, device: str) -> int:
+        torch, chunk = self.torch, 1 << (24 if device == "cpu" else 30)
+        free = 4 * chunk if device == "cpu" else int(torch.cuda.mem_get_info(device)[0] * 0.95)
+        blocks = [torch.empty(chunk, dtype=torch.uint8, device=device) for _ in range(max(1, free // chunk))]
+        for pattern in _PATTERNS:
+            for number, block in enumerate(blocks):
+                block.fill_((pattern + number) & 0xFF)  # each its own: a wrong address line shows
+            for number, block in enumerate(blocks):
+                if not bool((block == (pattern + number) & 0xFF).all()):
+                    raise Broken(f"{device}: memory does not hold what was written (pattern {pattern:#x})")
+        return len(blocks) * chunk >> 20
+
+    def burn(self) -> Outcome:
+        """The same product over and over, on all GPUs at once: each has to be the same, to the last bit. The figure is the
+        slowest GPU's, for which the others wait."""
+        torch = self.torch
+        n, kind = (_BURN_CPU_N, torch.float32) if self._config.simulated else (_BURN_N, torch.bfloat16)
+        torch.manual_seed(7)
+        left, right = torch.randn(n, n), torch.randn(n, n)
+        work = [(left.to(device, kind), right.to(device, kind)) for device in self._devices]
+        first = [a @ b for a, b in work]
+        self._settle()
+        rounds, began = 0, time.monotonic()
+        while time.monotonic() - began < self._seconds:
+            last: list[Any] = []
+            for _ in range(1 if self._config.simulated else 20):
+                last = [a @ b for a, b in work]
+                rounds += 1
+            self._settle()
+            wrong = [d for d, x, y in zip(self._devices, last, first, strict=True) if not torch.equal(x, y)]
+            if wrong:
+                raise Broken(f"{wrong[0]} computes another result each time")
+        took = time.monotonic() - began
+        if not all(torch.equal(first[0].cpu(), one.cpu()) for one in first[1:]):
+            raise Broken("the GPUs do not agree about a product")
+        return self._outcome("burn", 2 * n**3 * rounds / took / 1e12, "TFLOP/s", "burn_tflops")
+
+    def copy(self) -> Outcome:
+        """Within a GPU's memory: read and written bytes."""
+        size = 1 << (24 if self._config.simulated else 30)
+        slowest = min(self._rate(device, device, size) for device in self._devices) * 2
+        return self._outcome("copy", slowest, "GB/s", "copy_gb_s")
+
+    def upload(self) -> Outcome:
+        slowest = min(self._rate("cpu", device, 1 << 28) for device in self._devices)
+        return self._outcome("upload", slowest, "GB/s", "upload_gb_s")
+
+    def _rate(self, source: str, target: str, size: int) -> float:
+        torch = self.torch
+        pinned = source == "cpu" != target
+        data = torch.randint(0, 255, (size,), dtype=torch.uint8, pin_memory=pinned).to(source)
+        there = torch.empty(size, dtype=torch.uint8, device=target)
+        there.copy_(data)
+        self._settle()
+        rounds, began = 0, time.monotonic()
+        while time.monotonic() - began < self._seconds / max(1, len(self._devices)):
+            for _ in range(4):
+                there.copy_(data, non_blocking=True)
+            self._settle()
+            rounds += 4
+        took = time.monotonic() - began
+        if not torch.equal(there.cpu(), data.cpu()):
+            raise Broken(f"{target}: a copy differs from what was copied")
+        return float(size * rounds / took / 1e9)
+
+    def _settle(self) -> None:
+        if not self._config.simulated:
+            for device in self._devices:
+                self.torch.cuda.synchronize(device)
+
+    def allreduce(self, peers: list[str], rank: int) -> Outcome:
+        """Bus bandwidth between two nodes, by NCCL, or by gloo where GPUs are simulated."""
+        if len(peers) != 2 or rank not in (0, 1):
+            raise Broken("--peers takes two addresses, and --rank 0 or 1")
+        cuda = self._devices != ["cpu"]
+        each = len(self._devices)
+        ask = (rank, each, peers[0], interface_of(peers[rank]), self._seconds, cuda)
+        if each == 1:
+            rate = _allreduce(0, *ask)
+        else:
+            context = self.torch.multiprocessing.get_context("spawn")
+            answers = context.SimpleQueue()
+            ranks = [context.Process(target=_tell, args=(answers, local, *ask)) for local in range(each)]
+            for one in ranks:
+                one.start()
+            for one in ranks:
+                one.join()
+            if any(one.exitcode for one in ranks):
+                raise Broken("a rank of the all-reduce failed")
+            rate = min(answers.get() for _ in ranks)
+        return self._outcome("allreduce", rate, "GB/s", "allreduce_gb_s")
+
+    def _outcome(self, test: str, figure: float, unit: str, expected: str | None) -> Outcome:
+        least = self._config.expects.get(expected) if expected and not self._config.simulated else None
+        return Outcome(test, True, self._config.simulated, float(f"{figure:.4g}"), unit, least)
+
+
+def _tell(answers: Any, local: int, *ask: Any) -> None:
+    answers.put(_allreduce(local, *ask))
+
+
+def _allreduce(local: int, node: int, each: int, leader: str, interface: str, seconds: float, cuda: bool) -> float:
+    """GB/s of bus bandwidth as one rank measures it. Raises Broken for a wrong sum."""
+    from datetime import timedelta
+
+    import torch
+    import torch.distributed as dist
+
+    if interface:
+        os.environ["GLOO_SOCKET_IFNAME"] = interface
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
+    world, rank = 2 * each, node * each + local
+    dist.init_process_group(
+        "nccl" if cuda else "gloo",
+        init_method=f"tcp://{leader}:{PORT}",
+        world_size=world,
+        rank=rank,
+        timeout=timedelta(seconds=120),
+    )
+    try:
+        device = f"cuda:{local}" if cuda else "cpu"
+        size = 1 << (28 if cuda else 20)
+        data = torch.ones(size, dtype=torch.float32, device=device)
+        dist.all_reduce(data)
+        if not bool((data == world).all()):
+            raise Broken("the sum over all ranks is wrong")
+        go_on, rounds, began = torch.ones(1, device=device), 0, time.monotonic()
+        while bool(go_on.item()):
+            for _ in range(5):
+                dist.all_reduce(data)
+            rounds += 5
+            go_on.fill_(float(time.monotonic() - began < seconds))
+            dist.broadcast(go_on, 0)  # all end together
+        took = time.monotonic() - began
+        return 2 * (world - 1) / world * size * 4 * rounds / took / 1e9
+    finally:
+        dist.destroy_process_group()
+
+
+def interface_of(address: str) -> str:
+    """The network interface of this machine that has the address; "" for none."""
+    import fcntl
+    import socket
+    import struct
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for _, name in socket.if_nameindex():
+            try:
+                told = fcntl.ioctl(any_socket, 0x8915, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue
+            if socket.inet_ntoa(told[20:24]) == address:
+                return name
+    return ""
+
+
+def start(words: list[str]) -> None:
+    """As the program: with the packages of this machine's Python, which the agent itself goes without."""
+    import site
+
+    site.main()
+    sys.exit(main(words))

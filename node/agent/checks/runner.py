@@ -1,0 +1,242 @@
+"""How checks are made and run; the checks themselves are in check_gpu.py and check_node.py. docs/checks.md says how to add one.
+
+A check looks at what was read of the machine (`Seen`) and returns what is wrong, or None. It never changes anything and
+never acts: what follows from a result is the policy's business, on the head and the server."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agent.config import Config
+from agent.gpu.job_gpus import Job
+from agent.gpu.source import Gpu
+from agent.journal import say
+
+OK, WARN, BAD = "ok", "warn", "bad"
+LEVELS = {OK: 0, WARN: 1, BAD: 2}
+FOLDER = "/run/headway"
+UNFIT = "unfit"  # there while a check that the prolog asks for is bad; holds the reason
+LOOKED = "looked"  # there once each of those checks has answered since the machine booted: before, the prolog waits
+
+# Suggested actions, the lightest first.
+NONE, WATCH, MOUNT, RESET_GPU, REBOOT = "none", "watch", "mount", "reset_gpu", "reboot"
+DRAIN, REPLACE = "drain", "replace"
+
+
+@dataclass(frozen=True)
+class Result:
+    state: str  # "ok" | "warn" | "bad"
+    reason: str = ""
+    action: str = NONE
+    gpu: int | None = None
+
+
+FINE = Result(OK)
+
+
+def warn(reason: str, action: str = WATCH, gpu: int | None = None) -> Result:
+    return Result(WARN, reason, action, gpu)
+
+
+def bad(reason: str, action: str = DRAIN, gpu: int | None = None) -> Result:
+    return Result(BAD, reason, action, gpu)
+
+
+@dataclass
+class Process:
+    pid: int
+    name: str
+    state: str
+    since: float  # when it was first seen in this state
+
+
+@dataclass
+class Seen:
+    """The machine as it was last read: what checks look at."""
+
+    config: Config
+    now: float = 0.0  # as watcher.Awake has it, as all times here
+    gpus: list[Gpu] = field(default_factory=list)
+    gpus_at: float | None = None  # when they answered; None: never yet
+    gpu_error: str = ""  # what the driver said instead
+    jobs: list[Job] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
+    kernel: list[str] = field(default_factory=list)  # lines of this boot's log that tell of the kernel's own trouble
+    sealed_at: float | None = None  # when MUNGE last worked
+    skew_s: float | None = None  # this clock before (+) or after (-) the head's
+    started: float = 0.0  # of the agent
+    kept: dict[str, Any] = field(default_factory=dict)  # what a check wants to remember until the next time
+    proc: str = "/proc"
+    sys: str = "/sys"
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    run: Callable[[Seen], Result | None]
+    every_s: float
+    prolog: bool  # bad: a job that comes is sent away
+    idle: bool  # only while no job is here
+    waits: bool  # may wait for a disk or a network: has a thread of its own
+    limit_s: float  # and this long
+    times: int  # so often in a row before it counts
+    hangs: str | Callable[[Seen], str] = REBOOT  # what helps when it takes longer
+
+    def late(self, seen: Seen, words: str) -> Result:
+        return bad(words, self.hangs if isinstance(self.hangs, str) else self.hangs(seen))
+
+
+CHECKS: list[Check] = []
+Look = Callable[[Seen], "Result | None"]
+
+
+def check(
+    every_s: float = 10,
+    *,
+    prolog: bool = False,
+    idle: bool = False,
+    limit_s: float = 0,
+    times: int = 1,
+    hangs: str | Callable[[Seen], str] = REBOOT,
+) -> Callable[[Look], Look]:
+    """Registers a check under its function's name. `prolog`: while it is bad, no job begins here. `idle`: it runs only
+    while no job is here. `limit_s`: it may wait for something, so long. `times`: so often in a row before it counts.
+    `hangs`: what helps when it takes longer than `limit_s`."""
+
+    def register(look: Look) -> Look:
+        name = look.__name__
+        CHECKS.append(Check(name, look, every_s, prolog, idle, limit_s > 0, limit_s, times, hangs))
+        return look
+
+    return register
+
+
+@dataclass
+class _State:
+    check: Check
+    result: Result = FINE
+    known: bool = False  # whether anybody was told
+    at: float = 0.0  # unix seconds, of the result
+    due: float = 0.0
+    odd: int = 0  # so often in a row it was not as `result` says
+    thread: threading.Thread | None = None
+    began: float = 0.0
+    answer: list[Result] = field(default_factory=list)
+
+
+class Runner:
+    """Runs what is due, and says what has changed."""
+
+    def __init__(self, checks: Iterable[Check] | None = None, folder: str = FOLDER) -> None:
+        self.states = {one.name: _State(one) for one in (CHECKS if checks is None else checks)}
+        self._unfit, self._looked = f"{folder}/{UNFIT}", f"{folder}/{LOOKED}"
+        self.looked = False  # whether every check that the prolog asks for has answered
+
+    def run(self, seen: Seen, wall: float, *, whole: bool = True) -> list[dict[str, Any]]:
+        """The results that are others now. `whole`: whether `seen` is all that is to be seen."""
+        changed = []
+        for state in self.states.values():
+            found = self._look(state, seen)
+            if found is not None and self._counts(state, found):
+                state.result, state.at, state.odd = found, wall, 0
+                changed.append(told(state))
+        asked = [state for state in self.states.values() if state.check.prolog]
+        self.looked = self.looked or (whole and all(state.known and not state.odd for state in asked))
+        self._mark([state.result.reason for state in asked if state.result.state == BAD])
+        return changed
+
+    def at_once(self) -> None:
+        """At the next run those that the prolog asks for are due."""
+        for state in self.states.values():
+            if state.check.prolog:
+                state.due = 0.0
+
+    def _look(self, state: _State, seen: Seen) -> Result | None:
+        """None where nothing is due, or not yet known."""
+        one = state.check
+        if state.thread is not None:
+            return self._waited(state, seen)
+        if seen.now < state.due or (one.idle and seen.jobs):
+            return None
+        state.due = seen.now + one.every_s
+        if not one.waits:
+            return safely(one, seen)
+        state.answer, state.began = [], seen.now
+        state.thread = threading.Thread(target=lambda: state.answer.append(safely(one, seen)), daemon=True)
+        state.thread.start()
+        return None
+
+    def _waited(self, state: _State, seen: Seen) -> Result | None:
+        if state.thread is not None and not state.thread.is_alive():
+            state.thread = None
+            return state.answer[0]
+        if seen.now - state.began > state.check.limit_s:
+            words = f"{state.check.name} has no answer for {state.check.limit_s:g} s: something there hangs"
+            return state.check.late(seen, words)
+        return None
+
+    @staticmethod
+    def _counts(state: _State, found: Result) -> bool:
+        if (found.state, found.action, found.gpu) == (state.result.state, state.result.action, state.result.gpu):
+            state.odd = 0
+            if not state.known:  # the first time, also that all is well: before, it may have been otherwise
+                state.known = True
+                return True
+            state.result = replace(state.result, reason=found.reason)  # the figure in it may be another one
+            return False
+        state.odd += 1
+        state.known = state.known or state.odd >= state.check.times
+        return state.odd >= state.check.times
+
+    def _mark(self, reasons: list[str]) -> None:
+        """For the prolog, which has no time to look itself."""
+        try:
+            if reasons:
+                with open(f"{self._unfit}.new", "w") as file:
+                    file.write("; ".join(reasons) + "\n")
+                os.replace(f"{self._unfit}.new", self._unfit)
+            elif self.looked and os.path.exists(self._unfit):
+                os.unlink(self._unfit)
+            if self.looked and not os.path.exists(self._looked):
+                os.close(os.open(self._looked, os.O_CREAT | os.O_WRONLY, 0o644))
+        except OSError as error:
+            say(f"{self._unfit}: {error}")
+
+
+def safely(one: Check, seen: Seen) -> Result:
+    """A check that breaks says so, and no other suffers from it."""
+    try:
+        return one.run(seen) or FINE
+    except Exception as error:
+        return warn(f"the check itself failed: {type(error).__name__}: {error}")
+
+
+def told(state: _State) -> dict[str, Any]:
+    """As it goes to the head."""
+    found = state.result
+    return {
+        "check": state.check.name,
+        "at": round(state.at, 3),
+        "state": found.state,
+        "reason": found.reason[:500],
+        "action": found.action,
+        "gpu": found.gpu,
+    }
+
+
+def every(seen: Seen, checks: Iterable[Check] | None = None) -> list[dict[str, Any]]:
+    """All checks once, as for a node that was repaired; those that hang are bad."""
+    rows = []
+    for one in CHECKS if checks is None else checks:
+        state = _State(one, at=time.time())
+        thread = threading.Thread(target=lambda s=state: s.answer.append(safely(s.check, seen)), daemon=True)
+        thread.start()
+        thread.join(one.limit_s or 10)
+        state.result = state.answer[0] if state.answer else one.late(seen, f"{one.name} has no answer")
+        rows.append(told(state))
+    return rows

@@ -1,0 +1,1 @@
+"""GPUs behind one interface: the driver's library, a DCGM exporter, a simulation."""

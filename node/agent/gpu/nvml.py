@@ -1,0 +1,206 @@
+"""GPUs as NVIDIA's driver tells them, by the library that every driver brings."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import Structure, byref, c_char, c_uint, c_ulonglong, c_void_p
+from typing import Any
+
+from agent.gpu import source
+from agent.gpu.source import Gpu
+
+GPU_IS_LOST = 15
+XID_EVENT = 0x8
+_MOST_LINKS = 18
+_MEMORY_TEMP = 82  # NVML_FI_DEV_MEMORY_TEMP
+
+
+class _Utilization(Structure):
+    _fields_ = [("gpu", c_uint), ("memory", c_uint)]
+
+
+class _Memory(Structure):
+    _fields_ = [("total", c_ulonglong), ("free", c_ulonglong), ("used", c_ulonglong)]
+
+
+class _Pci(Structure):
+    _fields_ = [
+        ("legacy", c_char * 16),
+        ("domain", c_uint),
+        ("bus", c_uint),
+        ("device", c_uint),
+        ("id", c_uint),
+        ("subsystem", c_uint),
+        ("bus_id", c_char * 32),
+    ]
+
+
+class _FieldValue(Structure):
+    _fields_ = [
+        ("field", c_uint),
+        ("scope", c_uint),
+        ("timestamp", ctypes.c_longlong),
+        ("latency_us", ctypes.c_longlong),
+        ("type", c_uint),
+        ("code", c_uint),
+        ("value", c_ulonglong),  # a union; a little-endian machine has a 32-bit number at its beginning
+    ]
+
+
+class _Event(Structure):
+    _fields_ = [
+        ("device", c_void_p),
+        ("kind", c_ulonglong),
+        ("data", c_ulonglong),
+        ("gpu_instance", c_uint),
+        ("compute_instance", c_uint),
+    ]
+
+
+class Lost(OSError):
+    """The GPU has fallen off the bus."""
+
+
+class Nvml:
+    """Raises OSError where there is no driver. `library`: libnvidia-ml, or what stands for it."""
+
+    simulated = False
+
+    def __init__(self, library: Any = None) -> None:
+        self._nvml = library or ctypes.CDLL("libnvidia-ml.so.1")
+        self._call("nvmlInit_v2")
+        self.driver = self._text("nvmlSystemGetDriverVersion")
+        self._fixed: dict[int, Gpu] = {}
+
+    def read(self) -> list[Gpu]:
+        return [self._read(place) for place in range(self._number("nvmlDeviceGetCount_v2"))]
+
+    def events(self) -> Callable[[int], tuple[str, int] | None]:
+        """Waits so many milliseconds: (bus address, XID) of an error, or None. Raises OSError where it can't."""
+        found = c_void_p()
+        self._call("nvmlEventSetCreate", byref(found))
+        for place in range(self._number("nvmlDeviceGetCount_v2")):
+            self._call("nvmlDeviceRegisterEvents", self._handle(place), c_ulonglong(XID_EVENT), found)
+
+        def wait(timeout_ms: int) -> tuple[str, int] | None:
+            event = _Event()
+            if self._nvml.nvmlEventSetWait_v2(found, byref(event), c_uint(timeout_ms)) or event.kind != XID_EVENT:
+                return None
+            return self._bus(c_void_p(event.device)), int(event.data)
+
+        return wait
+
+    def _read(self, place: int) -> Gpu:
+        """A GPU that is lost is still listed, by what was known of it."""
+        try:
+            handle = self._handle(place)
+            if place not in self._fixed:
+                self._fixed[place] = Gpu(
+                    self._number("nvmlDeviceGetMinorNumber", handle),
+                    self._text("nvmlDeviceGetUUID", handle),
+                    self._text("nvmlDeviceGetName", handle),
+                    self._bus(handle),
+                )
+            figures = self._figures(handle)
+        except Lost:
+            known = self._fixed.get(place, Gpu(place, "", "", ""))
+            return Gpu(known.index, known.uuid, known.name, known.bus, lost=True)
+        known = self._fixed[place]
+        return Gpu(known.index, known.uuid, known.name, known.bus, figures)
+
+    def _figures(self, handle: c_void_p) -> dict[str, float]:
+        found: dict[str, float] = {}
+
+        def put(name: str, ask: Callable[[], float]) -> None:
+            try:
+                found[name] = ask()
+            except Lost:
+                raise
+            except (OSError, AttributeError):  # not on this GPU, or not in this driver
+                pass
+
+        busy, memory, rows = _Utilization(), _Memory(), [c_uint() for _ in range(4)]
+        put(source.UTIL, lambda: self._into("nvmlDeviceGetUtilizationRates", handle, busy).gpu)
+        if source.UTIL in found:
+            found[source.MEM_UTIL] = busy.memory
+        put(source.FB_USED, lambda: self._into("nvmlDeviceGetMemoryInfo", handle, memory).used >> 20)
+        if source.FB_USED in found:
+            found[source.FB_FREE] = memory.free >> 20
+        put(source.POWER, lambda: self._number("nvmlDeviceGetPowerUsage", handle) / 1000)
+        put(source.ENERGY, lambda: self._long("nvmlDeviceGetTotalEnergyConsumption", handle))
+        put(source.TEMP, lambda: self._number("nvmlDeviceGetTemperature", handle, c_uint(0)))
+        put(source.MEM_TEMP, lambda: self._field(handle, _MEMORY_TEMP))
+        put(source.SM_CLOCK, lambda: self._number("nvmlDeviceGetClockInfo", handle, c_uint(1)))
+        put(source.MEM_CLOCK, lambda: self._number("nvmlDeviceGetClockInfo", handle, c_uint(2)))
+        put(source.SBE, lambda: self._long("nvmlDeviceGetTotalEccErrors", handle, c_uint(0), c_uint(0)))
+        put(source.DBE, lambda: self._long("nvmlDeviceGetTotalEccErrors", handle, c_uint(1), c_uint(0)))
+        put(source.ROWS_WEAK, lambda: self._rows(handle, rows))
+        if source.ROWS_WEAK in found:
+            names = (source.ROWS_WEAK, source.ROWS_BAD, source.ROWS_PENDING, source.ROWS_FAILED)
+            found.update({name: row.value for name, row in zip(names, rows, strict=True)})
+        put(source.THROTTLE, lambda: self._long("nvmlDeviceGetCurrentClocksThrottleReasons", handle))
+        put(source.PCIE_WIDTH, lambda: self._number("nvmlDeviceGetCurrPcieLinkWidth", handle))
+        put(source.PCIE_MAX_WIDTH, lambda: self._number("nvmlDeviceGetMaxPcieLinkWidth", handle))
+        put(source.PCIE_REPLAYS, lambda: self._number("nvmlDeviceGetPcieReplayCounter", handle))
+        put(source.NVLINKS, lambda: self._links(handle))
+        return found
+
+    def _links(self, handle: c_void_p) -> int:
+        """Links that are up. Raises OSError for a GPU that has none."""
+        up = 0
+        for link in range(_MOST_LINKS):
+            try:
+                up += self._number("nvmlDeviceGetNvLinkState", handle, c_uint(link))
+            except Lost:
+                raise
+            except OSError:
+                if link == 0:
+                    raise
+                break
+        return up
+
+    def _rows(self, handle: c_void_p, rows: list[c_uint]) -> int:
+        self._call("nvmlDeviceGetRemappedRows", handle, *(byref(row) for row in rows))
+        return rows[0].value
+
+    def _field(self, handle: c_void_p, number: int) -> int:
+        asked = _FieldValue(field=number)
+        self._call("nvmlDeviceGetFieldValues", handle, ctypes.c_int(1), byref(asked))
+        if asked.code:
+            raise OSError(f"NVML has no field {number}")
+        return int(asked.value) & 0xFFFFFFFF
+
+    def _handle(self, place: int) -> c_void_p:
+        handle = c_void_p()
+        self._call("nvmlDeviceGetHandleByIndex_v2", c_uint(place), byref(handle))
+        return handle
+
+    def _bus(self, handle: c_void_p) -> str:
+        return bytes(self._into("nvmlDeviceGetPciInfo_v3", handle, _Pci()).bus_id).decode()
+
+    def _into(self, name: str, handle: c_void_p, answer: Any) -> Any:
+        self._call(name, handle, byref(answer))
+        return answer
+
+    def _text(self, name: str, *handle: c_void_p) -> str:
+        buffer = ctypes.create_string_buffer(96)
+        self._call(name, *handle, buffer, c_uint(96))
+        return buffer.value.decode()
+
+    def _number(self, name: str, *words: Any) -> int:
+        answer = c_uint()
+        self._call(name, *words, byref(answer))
+        return answer.value
+
+    def _long(self, name: str, *words: Any) -> int:
+        answer = c_ulonglong()
+        self._call(name, *words, byref(answer))
+        return answer.value
+
+    def _call(self, name: str, *words: Any) -> None:
+        code = getattr(self._nvml, name)(*words)
+        if code == GPU_IS_LOST:
+            raise Lost(f"{name}: the GPU is lost")
+        if code:
+            raise OSError(f"{name}: NVML error {code}")

@@ -1,0 +1,173 @@
+"""GPUs that are not there, on machines for trying things out: what they show follows what the jobs that hold them really
+do. Faults of such a device are what injection has written to files in FAULTS: gpu3-ecc, gpu3-throttle, gpu3-lost ..."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import os
+import time
+
+from agent.config import Config
+from agent.gpu import source
+from agent.gpu.job_gpus import JOBS, Job, jobs
+from agent.gpu.source import Gpu
+
+FAULTS = "/run/headway/faults"
+DEVICES = "/dev"
+CGROUPS = "/sys/fs/cgroup"
+IDLE_W, IDLE_C, IDLE_MHZ = 70.0, 30.0, 345
+BUSY_C, BUSY_MHZ, MEM_MHZ = 68.0, 1755, 2619
+CONTEXT_MIB = 512  # what a process takes on a GPU before it has done anything
+THERMAL = 0x40
+_POWER_W = {"h100": 700.0, "h200": 700.0, "b200": 1000.0, "a100": 400.0, "l40s": 350.0}
+
+
+class Simulated:
+    simulated = True
+    driver = "simulated"
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        faults: str = FAULTS,
+        devices: str = DEVICES,
+        cgroups: str = CGROUPS,
+        held: str = JOBS,
+        host: str = "",
+    ) -> None:
+        self._config, self._faults, self._devices, self._cgroups, self._held = config, faults, devices, cgroups, held
+        self._host = host or os.uname().nodename
+        self._energy = [0.0] * config.gpus
+        self._used: dict[int, tuple[float, float]] = {}  # job -> (when, seconds of processor so far)
+        self._busy: dict[int, float] = {}  # job -> processors it keeps busy
+        self._at = 0.0
+
+    def read(self, now: float | None = None) -> list[Gpu]:
+        now = time.monotonic() if now is None else now
+        passed = now - self._at if self._at else 0.0
+        self._at = now
+        here = jobs(self._held)
+        for job in here:
+            self._look(job, now)
+        self._used = {job.number: self._used[job.number] for job in here if job.number in self._used}
+        owner = {index: job for job in here for index in job.gpus}
+        faults = self._injected()
+        return [self._one(index, owner.get(index), faults.get(index, {}), passed) for index in self._indices()]
+
+    def _indices(self) -> range:
+        return range(self._config.gpus)
+
+    def _one(self, index: int, job: Job | None, fault: dict[str, str], passed: float) -> Gpu:
+        found = Gpu(index, self._uuid(index), f"{self._config.product} (simulated)", bus(index))
+        if "lost" in fault or not os.path.exists(f"{self._devices}/nvidia{index}"):
+            found.lost = True
+            return found
+        busy = min(1.0, self._busy.get(job.number, 0.0)) if job else 0.0
+        util = _number(fault.get("util"), round(100 * busy))
+        most = _POWER_W.get(self._config.gpu_type, 400.0)
+        hot = "throttle" in fault
+        power = IDLE_W + util / 100 * (most * 0.9 - IDLE_W)
+        self._energy[index] += power * passed * 1000
+        used = min(self._config.gpu_memory_mib, CONTEXT_MIB + self._memory(job) // len(job.gpus)) if job else 0
+        found.figures = {
+            source.UTIL: util,
+            source.MEM_UTIL: _number(fault.get("mem_util"), round(util * 0.4)),
+            source.FB_USED: used,
+            source.FB_FREE: self._config.gpu_memory_mib - used,
+            source.POWER: round(power, 1),
+            source.ENERGY: round(self._energy[index]),
+            source.TEMP: _number(fault.get("temp"), 95 if hot else round(IDLE_C + util / 100 * (BUSY_C - IDLE_C))),
+            source.MEM_TEMP: round(IDLE_C + 5 + util / 100 * 40),
+            source.SM_CLOCK: 900 if hot else (BUSY_MHZ if util else IDLE_MHZ),
+            source.MEM_CLOCK: MEM_MHZ,
+            source.SBE: _number(fault.get("ecc-corrected")),
+            source.DBE: _number(fault.get("ecc")),
+            source.ROWS_BAD: _number(fault.get("rows")),
+            source.ROWS_WEAK: 0,
+            source.ROWS_PENDING: float("rows-pending" in fault),
+            source.ROWS_FAILED: float("rows-failed" in fault),
+            source.THROTTLE: THERMAL if hot else 0 if util else 1,
+            source.PCIE_WIDTH: _number(fault.get("pcie"), 16),
+            source.PCIE_MAX_WIDTH: 16,
+            source.PCIE_REPLAYS: 0,
+        }
+        links = int(self._config.expects.get("nvlinks", 0))
+        if links:
+            found.figures[source.NVLINKS] = links - _number(fault.get("nvlinks-down"))
+        return found
+
+    def _uuid(self, index: int) -> str:
+        """As the simulated nvidia-smi has it."""
+        text = hashlib.sha256(f"headway {self._host} {index}".encode()).hexdigest()
+        return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:32]}"
+
+    def _injected(self) -> dict[int, dict[str, str]]:
+        """{3: {"ecc": "1"}} of a file gpu3-ecc that holds 1."""
+        found: dict[int, dict[str, str]] = {}
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self._faults):
+                device, _, kind = name.partition("-")
+                if device.startswith("gpu") and device[3:].isdigit():
+                    found.setdefault(int(device[3:]), {})[kind] = _text(f"{self._faults}/{name}").strip()
+        return found
+
+    # what a job does: its cgroup counts it, with all its processes
+
+    def _look(self, job: Job, now: float) -> None:
+        """A job whose processes keep one processor of this machine busy shows its GPUs fully used."""
+        used = self._processor_s(job.number)
+        at, before = self._used.get(job.number, (now, used))
+        if now > at:
+            self._busy[job.number] = max(0.0, used - before) / (now - at)
+        self._used[job.number] = (now, used)
+
+    def _processor_s(self, job: int) -> float:
+        for controller in ("cpuacct", "cpu,cpuacct"):
+            for folder in self._folders(controller, job):
+                return float(_text(f"{folder}/cpuacct.usage") or 0) / 1e9
+        for folder in self._unified(job):
+            for line in _text(f"{folder}/cpu.stat").splitlines():
+                if line.startswith("usage_usec "):
+                    return float(line.split()[1]) / 1e6
+        return 0.0
+
+    def _memory(self, job: Job) -> int:
+        """MiB."""
+        for folder in self._folders("memory", job.number):
+            return int(_text(f"{folder}/memory.usage_in_bytes") or 0) >> 20
+        for folder in self._unified(job.number):
+            return int(_text(f"{folder}/memory.current") or 0) >> 20
+        return 0
+
+    def _folders(self, controller: str, job: int) -> list[str]:
+        """cgroup v1: .../slurm[_NODE]/uid_1000/job_12."""
+        return [
+            path for path in glob.glob(f"{self._cgroups}/{controller}/slurm*/uid_*/job_{job}") if os.path.isdir(path)
+        ]
+
+    def _unified(self, job: int) -> list[str]:
+        place = f"{self._cgroups}/system.slice/slurmstepd.scope/job_{job}"
+        return [place] if os.path.isdir(place) else []
+
+
+def bus(index: int) -> str:
+    """As the simulated nvidia-smi has it."""
+    return f"00000000:{0x19 + 0x11 * index & 0xFF:02X}:00.0"
+
+
+def _number(text: str | None, otherwise: float = 0) -> float:
+    try:
+        return otherwise if text is None else float(text)
+    except ValueError:
+        return otherwise
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -1,0 +1,101 @@
+"""The one interface to GPUs, and the only place that knows whether they are real.
+
+Everything about a GPU is said under the names that dcgm-exporter gives it, whichever source it comes from: the driver's
+own library (nvml.py), a DCGM exporter that runs here already (dcgm.py), or a simulation (simulated.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from agent.config import Config
+
+UTIL = "DCGM_FI_DEV_GPU_UTIL"
+MEM_UTIL = "DCGM_FI_DEV_MEM_COPY_UTIL"
+FB_USED = "DCGM_FI_DEV_FB_USED"
+FB_FREE = "DCGM_FI_DEV_FB_FREE"
+POWER = "DCGM_FI_DEV_POWER_USAGE"
+ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+TEMP = "DCGM_FI_DEV_GPU_TEMP"
+MEM_TEMP = "DCGM_FI_DEV_MEMORY_TEMP"
+SM_CLOCK = "DCGM_FI_DEV_SM_CLOCK"
+MEM_CLOCK = "DCGM_FI_DEV_MEM_CLOCK"
+XID = "DCGM_FI_DEV_XID_ERRORS"
+SBE = "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"
+DBE = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"
+ROWS_BAD = "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"
+ROWS_WEAK = "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS"
+ROWS_FAILED = "DCGM_FI_DEV_ROW_REMAP_FAILURE"
+ROWS_PENDING = "DCGM_FI_DEV_ROW_REMAP_PENDING"
+THROTTLE = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"
+PCIE_WIDTH = "DCGM_FI_DEV_PCIE_LINK_WIDTH"
+PCIE_MAX_WIDTH = "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH"
+PCIE_REPLAYS = "DCGM_FI_DEV_PCIE_REPLAY_COUNTER"
+NVLINK_ERRORS = "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL"
+NVLINKS = "headway_gpu_nvlinks_active"  # DCGM has no count of them
+
+# name -> (Prometheus type, what it is)
+FIELDS = {
+    SM_CLOCK: ("gauge", "SM clock (MHz)"),
+    MEM_CLOCK: ("gauge", "Memory clock (MHz)"),
+    TEMP: ("gauge", "GPU temperature (C)"),
+    MEM_TEMP: ("gauge", "Memory temperature (C)"),
+    POWER: ("gauge", "Power draw (W)"),
+    ENERGY: ("counter", "Energy since the driver was loaded (mJ)"),
+    PCIE_REPLAYS: ("counter", "PCIe retries"),
+    PCIE_WIDTH: ("gauge", "PCIe lanes in use"),
+    PCIE_MAX_WIDTH: ("gauge", "PCIe lanes there are"),
+    UTIL: ("gauge", "GPU utilisation (%)"),
+    MEM_UTIL: ("gauge", "Memory utilisation (%)"),
+    XID: ("gauge", "The last XID error"),
+    FB_FREE: ("gauge", "Free memory (MiB)"),
+    FB_USED: ("gauge", "Used memory (MiB)"),
+    SBE: ("counter", "Corrected ECC errors since the driver was loaded"),
+    DBE: ("counter", "Uncorrected ECC errors since the driver was loaded"),
+    ROWS_BAD: ("counter", "Memory rows remapped for uncorrected errors"),
+    ROWS_WEAK: ("counter", "Memory rows remapped for corrected errors"),
+    ROWS_FAILED: ("gauge", "Whether remapping a memory row failed"),
+    ROWS_PENDING: ("gauge", "Whether a memory row is remapped at the next reset"),
+    THROTTLE: ("gauge", "Why the clocks are lower than they could be (bits)"),
+    NVLINK_ERRORS: ("counter", "NVLink CRC errors"),
+    NVLINKS: ("gauge", "NVLinks that are up"),
+}
+
+
+@dataclass
+class Gpu:
+    """One GPU, read once. `figures` holds what this GPU and this source know; a name that is not there is not known."""
+
+    index: int  # of /dev/nvidiaN, the number Slurm knows it by
+    uuid: str
+    name: str
+    bus: str  # 00000000:3B:00.0
+    figures: dict[str, float] = field(default_factory=dict)
+    lost: bool = False  # there, but it does not answer any more
+
+
+class Source(Protocol):
+    simulated: bool
+    driver: str
+
+    def read(self) -> list[Gpu]:
+        """All GPUs. Raises OSError when the driver does not answer."""
+        ...
+
+
+def source_of(config: Config) -> Source | None:
+    """None where there are no GPUs, or nothing that could read them."""
+    if config.simulated:
+        from agent.gpu.simulated import Simulated
+
+        return Simulated(config)
+    if not config.gpus:
+        return None
+    from agent.gpu.nvml import Nvml
+
+    try:
+        return Nvml()
+    except OSError:
+        from agent.gpu.dcgm import Dcgm
+
+        return Dcgm()

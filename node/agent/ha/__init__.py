@@ -1,0 +1,1 @@
+"""What happens when a node, a head or the server is not heard."""

@@ -1,0 +1,104 @@
+"""On a second head, while the first one's machine is gone: what is said to its controller and its slurmdbd fails at once.
+
+A slurmctld that takes over asks slurmdbd four or five times before it works, and waits a second each time for a machine
+that is switched off, and minutes for one that hangs while its kernel takes connections. Whoever calls squeue here waits for the
+first controller in the same way. So the kernel is told not to try: a routing rule for those ports, which holds in whatever
+network the heads are and goes with the boot.
+
+Gone is who neither answers on its agent's port, of which the rule says nothing, nor writes its heartbeat into the state
+folder: of a network that is cut between the heads, or an agent that stands still, nothing follows."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from agent.config import Config
+from agent.ha.leader import Leading
+from agent.journal import say
+from agent.metrics.exporter import PORT
+
+WAIT_S = 1.0
+LOOK_S = 0.5
+STILL_S = 2.0  # its controller writes a heartbeat each second; the next one takes over after four
+SLURM = "6817-6819"  # slurmctld and slurmdbd
+PREF = "6817"
+_LINE_S = 10
+
+
+def answers(address: str, port: int = PORT) -> bool:
+    """Whether that machine's agent speaks, or its kernel says that there is none just now."""
+    try:
+        with socket.create_connection((address, port), WAIT_S) as link:
+            link.settimeout(WAIT_S)
+            link.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            link.recv(1)
+    except (ConnectionRefusedError, ConnectionResetError):
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def execute(argv: Sequence[str]) -> int:
+    """Its exit code."""
+    try:
+        return subprocess.run(
+            list(argv), stdin=subprocess.DEVNULL, capture_output=True, timeout=_LINE_S, check=False
+        ).returncode
+    except (OSError, subprocess.TimeoutExpired):
+        return 1
+
+
+class Away(threading.Thread):
+    def __init__(
+        self,
+        config: Config,
+        answers: Callable[[str], bool] = answers,
+        execute: Callable[[Sequence[str]], int] = execute,
+    ) -> None:
+        super().__init__(daemon=True)
+        self._first = config.first_head
+        self._answers, self._execute = answers, execute
+        self._leading = Leading(config.first, config.state)
+        self._beat, self._beat_at = (0, 0), 0.0  # the last one that was another than before, and when on our own clock
+        self._refused: bool | None = None  # None: an agent before this one may have left the rule
+        self._failed = False
+
+    def run(self) -> None:
+        while True:
+            self.look(time.monotonic())
+            time.sleep(LOOK_S)
+
+    def look(self, now: float) -> None:
+        there = self._beats(now) | self._answers(self._first)
+        if there and self._refused is not False:
+            while self._execute(["ip", "rule", "del", "pref", PREF]) == 0:
+                pass
+            if self._refused:
+                say(f"{self._first} is there again: it is asked as before")
+            self._refused = False
+        elif not there:
+            self._refuse()
+
+    def _beats(self, now: float) -> bool:
+        """Whether the first one leads and goes on writing. No clock of the other machine's is read."""
+        self._leading.look()
+        if self._leading.beat != self._beat:
+            self._beat, self._beat_at = self._leading.beat, now
+        return self._beat[1] == 0 and now - self._beat_at < STILL_S
+
+    def _refuse(self) -> None:
+        """Each time, for programs that manage a machine's network sweep away rules that are not theirs."""
+        rule = ["pref", PREF, "to", self._first, "ipproto", "tcp", "dport", SLURM, "unreachable"]
+        code = self._execute(["ip", "rule", "add", *rule])
+        if code not in (0, 2):  # 2: it is there
+            if not self._failed:
+                say(f"ip rule add {' '.join(rule)} ended with {code}: a takeover takes some seconds longer")
+            self._failed = True
+        elif not self._refused:
+            say(f"{self._first} is gone: what is asked of its controller and its accounting fails at once")
+            self._refused = True

@@ -1,0 +1,56 @@
+"""Machines that trust each other by a key, while that key is changed, and whose messages MUNGE looks at.
+
+Between the first machine and the last one that takes up another key some can't read what others say. That is no silence: for
+as long as MARK is fresh, the head answers what it can't open with UNREAD, a node that is answered so keeps its lease, and the
+head counts it as heard. A node that is cut off hears nothing and is not heard, as always. What is believed of UNREAD is no more
+than that, and comes from the head's own port, which on the head no user has."""
+
+from __future__ import annotations
+
+import os
+import time
+
+MARK = "/run/headway/keys-change"  # made by whoever changes the key (cluster/munge_key.py)
+CHANGE_S = 240.0  # so long a mark counts: Slurm itself gives a node up that it can't read for 300 s
+UNREAD = b"unread"
+MOST_BAD = 10  # messages a second that MUNGE is asked about for nothing, from one address
+_MOST_KNOWN = 20_000
+
+Sender = tuple[str, int]
+
+
+def changing(mark: str = MARK) -> bool:
+    try:
+        age_s = time.time() - os.stat(mark).st_mtime
+    except OSError:
+        return False
+    return -1 < age_s < CHANGE_S
+
+
+class Callers:
+    """Who sends what can't be opened: MUNGE has to work for each message, and whoever sends nonsense keeps it from nobody
+    else. An agent is known by its port, so that others on its machine can't keep it out either."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[Sender, str] = {}  # agents whose message was good -> their node
+        self._bad: dict[str, int] = {}  # address -> how many within this second
+        self._second = 0
+
+    def admits(self, sender: Sender, now: float) -> bool:
+        if int(now) != self._second:
+            self._second = int(now)
+            self._bad.clear()
+        return sender in self._nodes or self._bad.get(sender[0], 0) < MOST_BAD
+
+    def bad(self, sender: Sender) -> None:
+        self._bad[sender[0]] = self._bad.get(sender[0], 0) + 1
+
+    def good(self, sender: Sender, node: str) -> None:
+        """What this port said was sealed by root on that node."""
+        if sender not in self._nodes and len(self._nodes) >= _MOST_KNOWN:
+            self._nodes.clear()
+        self._nodes[sender] = node
+
+    def node(self, sender: Sender) -> str:
+        """Of an agent that was read before; "" for anybody else."""
+        return self._nodes.get(sender, "")

@@ -1,0 +1,181 @@
+"""A node that nobody hears must not go on writing: whoever takes its work over waits until this is sure.
+
+The head answers each heartbeat. Without an answer for LEASE_S a node ends its own jobs' processes, unless the head is away
+and not the node: then other nodes, which are asked, have not heard it either, and most of them answer. Asked are
+those that the head has heard itself: many slots of a cluster that scales have no machine. A head that is
+started again, or a relay that is killed, so costs no job. A machine that stood still notices by the clock, and ends them
+before it asks anybody.
+
+Of two heads the answer of the one that leads counts: the controller there sets the node down. While nobody is known to
+lead, as in a takeover, either's does; that is so 12 seconds after the last heartbeat of the one that is away, so a takeover
+costs no job.
+
+The server, or the relay on the head, tells Slurm that the node is down later than that: LEASE_OVER_S."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Any
+
+from agent.checks.munge import Munge
+from agent.jobs.processes import job_of, of_root
+from agent.journal import say
+from agent.metrics.host import text_of
+
+LEASE_S = 20.0
+LEASE_OVER_S = 28.0  # by then the processes are gone; health/detection/silence_rules.py has the same
+ASK_S = 8.0  # without an answer for so long, others are asked
+FRESH_S = 6.0  # an answer of another node counts so long
+TESTIFIED_S = 2.0  # others hear the head for so long already: one that comes back answers a node a second after another
+TICK_S = 0.25
+PORT = 6821
+_MOST_ASKED = 8
+_SPARED = frozenset({"slurmstepd"})
+
+
+class Lease(threading.Thread):
+    """`heard` is set whenever a head that leads has answered. `ended`: (job, why), for the main loop to tell the head."""
+
+    def __init__(self, others: Callable[[], list[str]], end: Callable[[], set[int]] | None = None) -> None:
+        super().__init__(daemon=True)
+        self._others = others
+        self._end = end or end_jobs
+        self.heard = self._ticked = time.monotonic()
+        self.ended: deque[tuple[int, str]] = deque()
+        self.known: list[str] = []  # addresses of nodes that the head hears, as it said last
+        self._asked: list[str] = []
+        self._asked_since = 0.0  # for want of an answer after that one
+        self._answers: dict[str, tuple[float, float]] = {}  # node -> (when it answered, when it had heard the head)
+        self._testified: float | None = None  # since when others say that they hear the head
+        self._over = False
+
+    def run(self) -> None:
+        munge = Munge()
+        ears = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        ears.bind(("", PORT))
+        ears.settimeout(TICK_S)
+        asked = 0.0
+        while True:
+            now = time.monotonic()
+            self.look(now)
+            if now - self.heard >= ASK_S and now - asked >= 1:
+                asked = now
+                self._ask(ears, munge)
+            self._listen(ears, munge)
+
+    def look(self, now: float) -> None:
+        """Ends the jobs when it is time to."""
+        stood_still = now - self._ticked >= LEASE_S
+        self._ticked = now
+        fresh = [heard for at, heard in self._answers.values() if now - at <= FRESH_S]
+        if now - self.heard < ASK_S or not any(now - heard < ASK_S for heard in fresh):
+            self._testified = None
+        elif self._testified is None:
+            self._testified = now
+        if not stood_still and now - self.heard < LEASE_S:
+            self._over = False
+            return
+        why = "this machine stood still" if stood_still else self._cut_off(now, len(fresh))
+        if not why or (self._over and not stood_still):
+            return
+        self._over = True
+        for job in sorted(self._end()):
+            say(f"job {job}: its processes here were ended: {why}")
+            self.ended.append((job, why))
+
+    def _cut_off(self, now: float, answered: int) -> str:
+        """Why the node, and not the head, is away; "" when it is the head, or not known yet."""
+        if self._testified is not None:
+            return "others hear the head, and this node does not" if now - self._testified >= TESTIFIED_S else ""
+        if answered * 2 >= len(self._asked):
+            return ""
+        return f"no contact for {now - self.heard:.0f} s"
+
+    def _ask(self, ears: socket.socket, munge: Munge) -> None:
+        if not self._asked or self._asked_since != self.heard:  # the next time others are there
+            self._asked_since = self.heard
+            others = self.known or self._others()
+            self._asked = random.sample(others, min(_MOST_ASKED, len(others)))
+        for address in self._asked:
+            self._send(ears, munge, {"hears": None}, (address, PORT))
+
+    def _listen(self, ears: socket.socket, munge: Munge) -> None:
+        try:
+            data, sender = ears.recvfrom(65535)
+            text, uid = munge.open(data)
+            told = json.loads(text)
+        except (OSError, ValueError):
+            return
+        if uid != 0 or not isinstance(told, dict) or "hears" not in told:
+            return
+        now = time.monotonic()
+        if told["hears"] is None:
+            self._send(ears, munge, {"hears": round(now - self.heard, 2)}, sender)
+        elif sender[0] in self._asked:
+            self._answers[sender[0]] = (now, now - float(told["hears"]))
+
+    @staticmethod
+    def _send(ears: socket.socket, munge: Munge, message: dict[str, Any], to: tuple[str, int]) -> None:
+        try:
+            ears.sendto(munge.seal(json.dumps(message).encode()), to)
+        except OSError as error:
+            say(f"{to[0]} not asked: {error}")
+
+
+def end_jobs(proc: str = "/proc", only: int | None = None) -> set[int]:
+    """Kills what runs for jobs here, or for `only` one, again until nothing is left; the jobs."""
+    found: set[int] = set()
+    for _ in range(20):
+        alive = False
+        for name in os.listdir(proc):
+            job = _job(int(name), proc) if name.isdigit() else None
+            if job is None or (only is not None and job != only):
+                continue
+            try:
+                os.kill(int(name), signal.SIGKILL)
+            except OSError:
+                continue
+            found.add(job)
+            alive = True
+        if not alive:
+            break
+        time.sleep(0.05)
+    return found
+
+
+def _job(pid: int, proc: str) -> int | None:
+    """Of people's processes in a job; slurmstepd itself reports the end."""
+    try:
+        uid = os.stat(f"{proc}/{pid}").st_uid
+    except OSError:
+        return None
+    name = text_of(f"{proc}/{pid}/comm").strip()
+    state = text_of(f"{proc}/{pid}/stat").rpartition(")")[2].split()[:1]
+    return None if state == ["Z"] or (name in _SPARED and of_root(pid, proc)) else job_of(pid, uid, proc)
+
+
+def other_nodes(heads: Collection[str], path: str = "/etc/hosts") -> list[str]:
+    """Addresses of the other nodes of the cluster."""
+    own = {address for _, _, _, _, (address, *_) in _own_addresses()}
+    try:
+        with open(path) as file:
+            rows = [line.split("#")[0].split() for line in file]
+    except OSError:
+        return []
+    found = {row[0] for row in rows if len(row) > 1 and row[0].count(".") == 3 and not row[0].startswith("127.")}
+    return sorted(found - own - set(heads))
+
+
+def _own_addresses() -> list[Any]:
+    try:
+        return list(socket.getaddrinfo(os.uname().nodename, None, socket.AF_INET))
+    except OSError:
+        return []

@@ -1,0 +1,216 @@
+"""On the head, while no server listens: acts by itself on what is sure, so that a fault at night with the server away costs a
+job minutes and not the night.
+
+- A GPU error whose class drains the node (`Config.drains`): drained, and its jobs requeued.
+- A node that is silent for longer than its lease (lease.py), one of few: down, so that Slurm requeues its jobs.
+
+All else waits for the server. What was done is a line in DEEDS, which the server reads before anything else, so that nothing is
+done twice; and nothing is done about what a server has read already, for that one acts on it itself when it is back."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agent.config import Config
+from agent.ha.leader import Leading
+from agent.ha.lease import LEASE_OVER_S
+from agent.journal import say, whole_lines
+
+DEEDS = "/var/lib/headway/deeds.jsonl"
+WATCHED = "/run/headway/watched"  # touched by `watch` as long as a server reads
+AWAY_S = 15.0  # a server that is started again is back by then
+OLD_S = 900.0  # what is older is for the server to judge
+MOST_AT_ONCE = 0.5  # of all nodes: so many silent ones are the network
+FORGOTTEN_S = 900.0
+TICK_S = 1.0
+_OWN = "headway: "
+_OUT = frozenset({"DRAIN", "DOWN", "FAIL"})
+_ASLEEP = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWERING_UP"})  # nobody waits for word from there
+_ENDED_BADLY = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
+_GIVEN_UP = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})
+# Of a requeue: the job itself forbids it, or the controller has forgotten it.
+_NEVER = ("presently disabled", "only batch jobs", "heterogeneous job", "invalid job id")
+_WAITS = "job is pending execution"  # also while it still ends: somebody has requeued it
+Run = Callable[[Sequence[str]], "tuple[int, str]"]
+
+
+def run(argv: Sequence[str]) -> tuple[int, str]:
+    """(exit code, what it printed; of one that failed its errors too)."""
+    try:
+        done = subprocess.run(list(argv), capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        return 1, str(error)
+    return done.returncode, done.stdout + (done.stderr if done.returncode else "")
+
+
+class Relay(threading.Thread):
+    def __init__(
+        self,
+        config: Config,
+        beats: dict[str, float],
+        faults: str,
+        deeds: str = DEEDS,
+        watched: str = WATCHED,
+        execute: Run = run,
+    ) -> None:
+        super().__init__(daemon=True)
+        self._config = config
+        self._beats = beats  # node -> when it was last heard, unix seconds
+        self._faults, self._deeds, self._watched = faults, deeds, watched
+        self._run = execute
+        self._leading = Leading(config.first, config.state)
+        self._led: bool | None = None
+        self._led_since = 0.0
+        self._began = time.time()
+        self._sent: dict[str, set[int]] = {}  # fault that is not done yet -> jobs that were requeued for it
+        self._done = {str(json.loads(line)["signal"]) for line in whole_lines(deeds)}
+
+    def run(self) -> None:
+        while True:
+            time.sleep(TICK_S)
+            try:
+                self.look(time.time())
+            except (OSError, ValueError, KeyError) as error:
+                say(f"relay: {error!r}")
+
+    def look(self, now: float) -> None:
+        """Acts where a server has been away for long enough."""
+        read_at = self._read_at()
+        leads = self._leads(now)
+        if not self._config.acts or now - max(read_at, self._began) < AWAY_S or not leads:
+            return
+        for line in whole_lines(self._faults)[-200:]:
+            fault = json.loads(line)
+            new = max(read_at, now - OLD_S) < float(fault["at"])
+            due = new and int(fault.get("code") or 0) in self._config.drains and fault["id"] not in self._done
+            if due and not self._drain(fault, now):
+                return
+        if now - self._led_since >= LEASE_OVER_S:  # until then the other head has renewed leases
+            self._silent(now)
+
+    def _leads(self, now: float) -> bool:
+        """The relay of the head that leads acts; that of the first one also where nobody is known to."""
+        self._leading.look()
+        mine = self._leading.mine()
+        if mine and not self._led:
+            self._led_since = now
+        self._led = mine
+        return self._config.first if mine is None else mine
+
+    def _read_at(self) -> float:
+        try:
+            return os.stat(self._watched).st_mtime
+        except OSError:
+            return 0.0
+
+    def _drain(self, fault: dict[str, Any], now: float) -> bool:
+        """Whether the controller answers at all. What it does not take is done with the next look."""
+        node, name = str(fault["node"]), str(fault["id"])
+        states, reason = self._node(node)
+        if not states and "not found" in reason:
+            self._done.add(name)
+        if not states:
+            return name in self._done
+        if not states & _OUT or reason.startswith(_OWN):
+            code, _ = self._run(_update(node, "DRAIN", f"relay: XID {fault['code']}"))
+            if code:
+                return True
+        there, ending = self._jobs(node), self._jobs(node, "COMPLETING")
+        if there is None or ending is None:
+            return True
+        job = fault.get("job")
+        there -= self._over(ending, job)
+        if job is not None and self._state(int(job)) in _ENDED_BADLY:
+            there.add(int(job))
+        sent, stay, late = self._sent.setdefault(name, set()), list[int](), False
+        for number in sorted(there - sent):
+            code, said = self._run(["scontrol", "requeue", self._alone(number)])
+            if code == 0 or _WAITS in said.lower():
+                sent.add(number)
+            elif any(words in said.lower() for words in _NEVER):
+                stay.append(number)
+            else:
+                late = True
+        if not late:
+            self._note(name, node, now, sorted(self._sent.pop(name)), stay)
+        return True
+
+    def _silent(self, now: float) -> None:
+        # One that has been away for so long has been dealt with, or was given back.
+        beats = {node: at for node, at in self._beats.items() if now - at < FORGOTTEN_S}
+        silent = [node for node, at in beats.items() if now - at >= LEASE_OVER_S]
+        quiet = [node for node, at in beats.items() if now - at >= LEASE_OVER_S / 2]
+        if not silent or (len(quiet) > 1 and len(quiet) >= MOST_AT_ONCE * len(beats)):
+            return
+        for node in silent:
+            name = f"silent {node} {self._beats[node]:.0f}"
+            if name in self._done:
+                continue
+            states, said = self._node(node)
+            if not states and "not found" not in said:
+                return  # the controller does not answer
+            if states and not states & (_OUT | _ASLEEP):
+                there = self._jobs(node)
+                if there is None or self._run(_update(node, "DOWN", "relay: no heartbeat, and its lease is over"))[0]:
+                    continue
+                self._note(name, node, now, sorted(there), [])
+            self._done.add(name)
+
+    def _note(self, signal: str, node: str, now: float, requeued: list[int], stay: list[int]) -> None:
+        deed = {"signal": signal, "node": node, "at": round(now, 3), "requeued": requeued, "stay": stay}
+        with open(self._deeds, "a") as file:
+            file.write(json.dumps(deed) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self._done.add(signal)
+        say(f"no server listens: {node} is out of service, jobs requeued: {requeued}")
+
+    def _node(self, node: str) -> tuple[set[str], str]:
+        """(states, reason); no states, and what was said instead, without an answer."""
+        code, said = self._run(["scontrol", "--oneliner", "show", "node", node])
+        if code:
+            return set(), said
+        fields = dict(word.split("=", 1) for word in said.split() if "=" in word)
+        reason = said.partition(" Reason=")[2].partition(" [")[0]
+        return {state.rstrip("*") for state in fields.get("State", "").split("+") if state}, reason
+
+    def _jobs(self, node: str, states: str = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING") -> set[int] | None:
+        """None without an answer."""
+        code, said = self._run(["squeue", "--noheader", f"--nodelist={node}", f"--states={states}", "--format=%A"])
+        return None if code else {int(word) for word in said.split() if word.isdigit()}
+
+    def _over(self, ending: set[int], victim: int | None) -> set[int]:
+        """Those that end on the node by somebody's word, or ended well: requeued, they would run once more. As accounting knows
+        it; none where that does not answer. Of the fault's own job only a person's word counts."""
+        if not ending:
+            return set()
+        jobs = ",".join(map(str, sorted(ending)))
+        code, said = self._run(["sacct", "-X", "-n", "-P", "-o", "JobIDRaw,State", "-j", jobs])
+        rows = [] if code else [line.partition("|") for line in said.splitlines()]
+        states = {int(number): state.split(" ")[0] for number, _, state in rows if number.isdigit()}
+        return {job for job, state in states.items() if state in _GIVEN_UP or (state == "COMPLETED" and job != victim)}
+
+    def _alone(self, job: int) -> str:
+        """What names this job and no other: an array's own number is one of its tasks' too, and means all of them. A part of a
+        heterogeneous job goes with the whole of it, by the number of its first part."""
+        code, said = self._run(["squeue", "--all", "--noheader", f"--jobs={job}", "--states=all", "--format=%A %i"])
+        own = "" if code else dict(line.split() for line in said.splitlines()).get(str(job), "")
+        array, _, task = own.partition("_")
+        whole, part, _ = own.partition("+")
+        return whole if part else own if array.isdigit() and task.isdigit() else str(job)
+
+    def _state(self, job: int) -> str:
+        """Of an array's number every task is shown."""
+        _, said = self._run(["scontrol", "--oneliner", "show", "job", str(job)])
+        own = next((line for line in said.splitlines() if line.startswith(f"JobId={job} ")), "")
+        return own.partition(" JobState=")[2].partition(" ")[0]
+
+
+def _update(node: str, state: str, why: str) -> list[str]:
+    return ["scontrol", "update", f"NodeName={node}", f"State={state}", f"Reason={_OWN}{why}"]

@@ -1,0 +1,41 @@
+"""A node registers anew some while after a controller has begun to lead, another head's or the same one started again.
+
+A controller that is told to stand by may give a job its nodes in that very moment, and write down that it runs, without ever
+having launched it; one that is killed may have heard that a job ended and not have written it down. The next one believes that
+such a job runs, and finds out from the node's registration that it does not, which sends it back to the queue; but as long as
+BatchStartTimeout after its own start it leaves all of them alone, and the next registration that Slurm asks for by itself may be
+half an hour away (src/slurmctld/job_mgr.c, _purge_missing_jobs; ping_nodes.c, MAX_REG_FREQUENCY)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from agent.ha.first_head_away import execute
+from agent.journal import say
+
+AFTER_S = 45.0  # render/slurm/slurm_conf.py's BatchStartTimeout is 30 s
+# slurmd registers when it has read its configuration; jobs do not notice.
+RELOAD = ("systemctl", "reload", "--no-block", "slurmd.service")
+
+
+class Registers:
+    def __init__(self, execute: Callable[[Sequence[str]], int] = execute) -> None:
+        self._execute = execute
+        self._leads: tuple[str, int] | None = None
+        self._due = 0.0  # on the monotonic clock; 0: not at all
+
+    def hear(self, head: str, controller: int, now: float) -> None:
+        """That head says that it leads. `controller`: a number of its controller, another one after each start; 0 while none runs
+        there."""
+        if not controller:
+            return
+        if self._leads not in (None, (head, controller)):
+            self._due = now + AFTER_S
+        self._leads = head, controller
+
+    def look(self, now: float) -> None:
+        if not self._due or now < self._due:
+            return
+        self._due = 0.0
+        if code := self._execute(RELOAD):
+            say(f"{' '.join(RELOAD)} ended with {code}: Slurm looks at this node's jobs when it next asks")

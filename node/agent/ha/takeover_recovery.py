@@ -1,0 +1,77 @@
+"""On a second head: jobs that the first one's controller had accepted and not written down when it fell silent.
+
+The controller that takes over reads what is written, and deletes the scripts of jobs that it does not know. So they are copied as
+soon as the first one's heartbeat stands still, which is before. Once the controller here leads, what people's sbatch noted and it
+has no job of is written down beside them. Which of these had ended only accounting knows, which went with the first head:
+they are submitted again when that one is back (recall.py)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from agent.config import Config
+from agent.ha.first_head_away import STILL_S
+from agent.ha.leader import Leading
+from agent.jobs.queue_recovery import BEGAN, DUE, SAVED, Slurm, bytes_of, hand_on, handed_in, keep, lost, notes_of, put
+from agent.journal import say
+
+LOOK_S = 0.25
+
+
+class Heir(threading.Thread):
+    """What is to do stands in the folder, so that an agent that is started again, and a try that failed, go on with it: `saved`
+    until the list is made, and `began`, since when the controller here leads."""
+
+    def __init__(self, config: Config, slurm: Callable[[], Slurm] = Slurm, notes: str = "") -> None:
+        super().__init__(daemon=True)
+        self._state, self._slurm, self._notes = config.state, slurm, notes or notes_of(config.cluster)
+        self._folder = handed_in(config.state)
+        self._leading = Leading(config.first, config.state)
+        self._beat, self._beat_at = (0, 0), 0.0  # the last one that was another than before, and when on our own clock
+
+    def run(self) -> None:
+        while True:
+            try:
+                self.look(time.monotonic())
+            except (OSError, ValueError, subprocess.SubprocessError) as error:
+                say(f"what the first head had not written down: {error}")
+            time.sleep(LOOK_S)
+
+    def look(self, now: float) -> None:
+        """Raises OSError, ValueError, or what asking the controller raises; the next look tries again."""
+        self._leading.look()
+        beat, before = self._leading.beat, self._beat
+        if beat != before:
+            self._beat, self._beat_at = beat, now
+        if os.path.exists(f"{self._folder}/{SAVED}"):
+            if beat[1] and not os.path.exists(f"{self._folder}/{BEGAN}"):
+                put(f"{self._folder}/{BEGAN}", str(beat[0]))
+            if began := bytes_of(f"{self._folder}/{BEGAN}"):
+                self._list(int(began))
+            elif before[0] and beat != before:
+                self._forget()
+        elif beat[0] and not beat[1] and now - self._beat_at >= STILL_S:
+            keep(self._state, self._folder)
+
+    def _list(self, began: int) -> None:
+        found = lost(self._slurm(), began, self._notes, self._folder)
+        hand_on(found, self._folder)
+        for name in (BEGAN, SAVED):
+            os.unlink(f"{self._folder}/{name}")
+        if found:
+            jobs = ", ".join(str(one.note.job) for one in found)
+            told = f"the first head had not written down what it had accepted: {jobs}; submitted again when it is back"
+            print(told, file=sys.stderr, flush=True)  # once: `say` drops lines, and this would make it drop others
+
+    def _forget(self) -> None:
+        """It went on. What is on the list from before stays."""
+        if os.path.exists(f"{self._folder}/{DUE}"):
+            os.unlink(f"{self._folder}/{SAVED}")
+        else:
+            shutil.rmtree(self._folder, ignore_errors=True)

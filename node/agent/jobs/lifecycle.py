@@ -1,0 +1,57 @@
+"""Jobs that begin and end on this node, told at once: the prolog makes a job's folder, the epilog puts a mark beside it when it
+begins and takes both away when it is done. So nothing is started for it, and a prolog waits for nobody. (The folder is
+looked at and not watched by inotify, of which a host with many machines in containers has too few.)
+
+A heartbeat carries the last of them under a number; the head goes by the number, so a beat that is lost is made good by the
+next. It is only a hint to look: what became of the job, Slurm says."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from typing import Any
+
+from agent.gpu.job_gpus import JOBS
+
+LOOK_S = 0.25
+FRESH_S = 3.0  # for so long a turn is told with each beat
+MOST = 100  # jobs in one beat
+ENDS = ".ends"  # of the epilog's mark
+
+
+class Turns:
+    def __init__(self, folder: str = JOBS) -> None:
+        self._folder = folder
+        self._run = os.urandom(4).hex()  # an agent that was started again counts from one again
+        self._count = 0
+        self._recent: deque[tuple[float, int]] = deque(maxlen=MOST)
+        self._told_at = float("-inf")
+        self._changed_at, self._names = self._look()
+
+    def _look(self) -> tuple[int, frozenset[str]]:
+        """When the folder changed last, for a job may be here and gone between two looks; and what is there."""
+        try:
+            return os.stat(self._folder).st_mtime_ns, frozenset(os.listdir(self._folder))
+        except OSError:
+            return 0, frozenset()
+
+    def take(self, now: float) -> bool:
+        """Whether a job began or ended since the last call."""
+        changed_at, names = self._look()
+        if (changed_at, names) == (self._changed_at, self._names):
+            return False
+        for name in names ^ self._names:
+            number = name.removesuffix(ENDS)
+            if number.isdigit():
+                self._recent.append((now, int(number)))
+        self._changed_at, self._names, self._told_at = changed_at, names, now
+        self._count += 1
+        return True
+
+    def beat(self, now: float) -> dict[str, Any]:
+        """Part of the next message to the head; {} where nothing was lately."""
+        while self._recent and now - self._recent[0][0] > FRESH_S:
+            self._recent.popleft()
+        if now - self._told_at > FRESH_S:
+            return {}
+        return {"turns": {"n": f"{self._run}.{self._count}", "jobs": sorted({job for _, job in self._recent})}}

@@ -1,0 +1,134 @@
+"""Reports of trainings: what they said, and what of it goes to the head."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.jobs.processes import job_of
+
+SOON_S = 1.0  # between two reports of a job that are sent at once
+RATE_OVER_S = 30.0  # tokens a second are a mean over the last so many
+TIMES = 2  # each report is sent so often: a datagram may be lost
+FORGET_S = 600.0  # a job that has said nothing for so long is forgotten by its node
+MOST_BYTES = 4096
+MOST_SENT = 32 * 1024  # bytes in one message to the head: sealed, it stays below the 64 KiB that UDP takes
+MEASURED = frozenset({"t", "n", "ago_s", "tokens_per_s"})  # what the agents themselves say beside it
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-/]{0,63}")
+
+
+def parse(data: bytes) -> dict[str, Any] | None:
+    """What a training said: whole numbers for step and tokens, finite numbers for the rest; None for nonsense. A loss
+    that is no number any more is kept as "nan": people want to see just that."""
+    try:
+        told = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict):
+        return None
+    values: dict[str, Any] = {}
+    for name, value in list(told.items())[:20]:
+        refused = name in MEASURED or not _NAME.fullmatch(name)
+        if refused or isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if name in ("step", "tokens"):
+            if isinstance(value, int) and 0 <= value < 2**63:
+                values[name] = value
+        elif isinstance(value, int) and abs(value) >= 2**63:
+            continue
+        elif math.isfinite(value):
+            values[name] = value
+        elif name == "loss":
+            values[name] = "nan"
+    return values or None
+
+
+@dataclass
+class Spoken:
+    """The newest report of one job, and what its rate follows from."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    at: float = 0.0  # of the machine's own clock that never goes back
+    left: int = 0  # times of TIMES that it is still to be sent
+    number: int = 0
+    soon: float = -1e9  # when a report was last sent at once
+    _tokens: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def take(self, values: dict[str, Any], now: float) -> None:
+        """Step and loss that were not sent yet go along where these values have none."""
+        before = self.values if self.left == TIMES else {}
+        went_back = values.get("step", math.inf) < before.get("step", 0)
+        unsent = {} if went_back else {name: before[name] for name in ("step", "loss") if name in before}
+        self.values, self.at, self.left = {**unsent, **values}, now, TIMES
+        self.number += 1
+        tokens = values.get("tokens")
+        if tokens is None:
+            return
+        seen = self._tokens
+        if seen and tokens < seen[-1][1]:  # went on from a checkpoint
+            seen.clear()
+        if not seen or now - seen[-1][0] >= RATE_OVER_S / 60:
+            seen.append((now, tokens))
+        while now - seen[0][0] > RATE_OVER_S and len(seen) > 2:
+            seen.popleft()
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        if len(self._tokens) < 2:
+            return None
+        (began, first), (ended, last) = self._tokens[0], self._tokens[-1]
+        return round((last - first) / (ended - began), 3) if ended > began else None
+
+
+class Reports:
+    """Takes datagrams, and hands on what is new every FLUSH_S."""
+
+    def __init__(self, send: Callable[[dict[str, Any]], None], who: Callable[[int, int], int | None] = job_of) -> None:
+        self._send = send
+        self._who = who
+        self._run = os.urandom(4).hex()  # an agent that was started again counts from one again
+        self.jobs: dict[int, Spoken] = {}
+
+    def take(self, data: bytes, pid: int, uid: int, now: float) -> None:
+        job = self._who(pid, uid)
+        values = parse(data) if job is not None and len(data) <= MOST_BYTES else None
+        if job is None or values is None:
+            return
+        spoken = self.jobs.setdefault(job, Spoken())
+        begins = values.get("step", 0) < spoken.values.get(
+            "step", 1 << 63
+        )  # or goes on from a checkpoint: from which step
+        spoken.take(values, now)
+        if begins and now - spoken.soon >= SOON_S:
+            spoken.soon = now
+            self._send({"jobs": {str(job): self._row(spoken, now)}})
+
+    def flush(self, now: float) -> None:
+        for job in [job for job, spoken in self.jobs.items() if now - spoken.at > FORGET_S]:
+            del self.jobs[job]
+        rows: dict[str, Any] = {}
+        size = 0
+        for job, spoken in self.jobs.items():
+            if not spoken.left:
+                continue
+            spoken.left -= 1
+            row = self._row(spoken, now)
+            size += len(json.dumps(row))
+            if rows and size > MOST_SENT:
+                self._send({"jobs": rows})
+                rows, size = {}, len(json.dumps(row))
+            rows[str(job)] = row
+        if rows:
+            self._send({"jobs": rows})
+
+    def _row(self, spoken: Spoken, now: float) -> dict[str, Any]:
+        """With how long ago it was said: what is told of a run's last seconds comes when that is over."""
+        rate = {} if spoken.tokens_per_s is None else {"tokens_per_s": spoken.tokens_per_s}
+        ago_s = round(max(0.0, now - spoken.at), 1)
+        return {**spoken.values, **rate, "n": f"{self._run}.{spoken.number}", "ago_s": ago_s}

@@ -1,0 +1,81 @@
+"""What processors and memory drew: RAPL's counters, Intel's and AMD's, by the kernel's powercap interface, under the names
+that node_exporter gives them. Only root may read them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agent.metrics.host import Figure, text_of
+
+PACKAGE = "node_rapl_package_joules_total"
+DRAM = "node_rapl_dram_joules_total"
+_FOLDER = "class/powercap"
+_DRIVERS = ("intel-rapl", "intel-rapl-mmio")  # two ways to the same counters: the first that has any is read
+
+
+@dataclass(frozen=True)
+class Zone:
+    """`index`: of its package."""
+
+    metric: str
+    index: str
+    path: str
+
+
+def zones(sys: str = "/sys") -> list[Zone]:
+    """Each package, and the memory beside it. Cores and graphics are parts of a package; "psys" counts all of it again."""
+    top = f"{sys}/{_FOLDER}"
+    try:
+        names = sorted(os.listdir(top))
+    except OSError:
+        return []
+    for driver in _DRIVERS:
+        found: dict[str, list[Zone]] = {}
+        for name in names:
+            parts = name.split(":")
+            told = text_of(f"{top}/{name}/name").strip()
+            if len(parts) == 2 and parts[0] == driver and told.startswith("package"):
+                index = told.partition("-")[2]
+                memory = [Zone(DRAM, index, f"{top}/{part}") for part in _memory(top, name, names)]
+                found.setdefault(told, [Zone(PACKAGE, index, f"{top}/{name}"), *memory])
+        if found:
+            return sorted((zone for own in found.values() for zone in own), key=lambda zone: zone.metric, reverse=True)
+    return []
+
+
+def _memory(top: str, package: str, names: list[str]) -> list[str]:
+    return [
+        name for name in names if name.startswith(f"{package}:") and text_of(f"{top}/{name}/name").strip() == "dram"
+    ]
+
+
+class Rapl:
+    """Adds up what the counters say, from 0 on: they start over every few minutes to hours, so they are to be read more
+    often than that. Who reads the sum takes a new beginning for one."""
+
+    def __init__(self, sys: str = "/sys") -> None:
+        self._sys = sys
+        self._zones: list[Zone] = []
+        self._last: dict[str, int] = {}
+        self._sums: dict[str, int] = {}  # microjoules
+
+    def figures(self) -> Iterator[Figure]:
+        """Joules of each zone. One that can't be read is left out until it can."""
+        self._zones = self._zones or zones(self._sys)  # the driver may come later than the agent
+        for zone in self._zones:
+            told = _number(f"{zone.path}/energy_uj")
+            if told is None:
+                continue
+            used = told - self._last.get(zone.path, told)
+            if used < 0:
+                used += _number(f"{zone.path}/max_energy_range_uj") or -used
+            self._last[zone.path] = told
+            self._sums[zone.path] = self._sums.get(zone.path, 0) + max(0, used)
+            yield zone.metric, {"index": zone.index, "path": zone.path}, self._sums[zone.path] / 1e6
+
+
+def _number(path: str) -> int | None:
+    text = text_of(path).strip()
+    return int(text) if text.isdigit() else None

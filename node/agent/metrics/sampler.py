@@ -1,0 +1,197 @@
+"""Looks after the machine beside the agent's main loop, which never waits for it: reads GPUs and figures, runs checks,
+keeps the text for Prometheus ready."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from agent.checks.runner import LEVELS, Process, Runner, Seen
+from agent.config import Config
+from agent.gpu.job_gpus import jobs
+from agent.gpu.source import Gpu, Source
+from agent.ha.lease import end_jobs
+from agent.jobs.orphans import Orphans
+from agent.jobs.processes import of_root, processes
+from agent.journal import say
+from agent.metrics import exporter, host
+from agent.metrics.host import Figure
+from agent.metrics.rapl import Rapl
+
+READ_S = 5.0
+LOOK_S = 1.0
+FIRST_LOOK_S = 0.1  # until all has been looked at once: jobs wait for that
+FIRST_S = (
+    12.0  # and what has not answered by then is judged without it: a prolog waits 20 s (render/slurm/prolog_epilog.py)
+)
+PROCESSES_S = 15.0
+DISKS_S = 30.0
+TEXT_S = 5.0
+MOST_S = 3.0  # between two looks: what is over it the agent itself stood still
+_MOST_LINES = 20
+
+
+class Awake:
+    """A monotonic clock that stands still while this agent can't look. Of a machine that stood still, or that is short of
+    everything for minutes, nobody knows whether its driver, MUNGE or a disk would have answered meanwhile."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._looked = clock()
+        self._missed = 0.0
+
+    def __call__(self) -> float:
+        return self._clock() - self._missed
+
+    def look(self) -> float:
+        """Now, at the beginning of a look."""
+        now = self._clock()
+        self._missed += max(0.0, now - self._looked - MOST_S)
+        self._looked = now
+        return now - self._missed
+
+
+class Reader(threading.Thread):
+    """The GPUs, in a thread of its own: a driver in trouble may not come back from a question."""
+
+    def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(daemon=True)
+        self._source = source
+        self._clock = clock
+        self.first = threading.Event()  # they have answered, or refused to
+        self.gpus: list[Gpu] = []
+        self.at: float | None = None
+        self.error = ""
+
+    def run(self) -> None:
+        while True:
+            self.once()
+            time.sleep(READ_S)
+
+    def once(self) -> None:
+        try:
+            self.gpus, self.at, self.error = self._source.read(), self._clock(), ""
+        except OSError as error:
+            self.error = str(error)
+        self.first.set()
+
+
+class Disks(threading.Thread):
+    """Room on disks, in a thread of its own: a network file system may not come back either."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.figures: list[Figure] = []
+
+    def run(self) -> None:
+        while True:
+            self.figures = list(host.disks())
+            time.sleep(DISKS_S)
+
+
+def _errors(errors: dict[tuple[int, int], tuple[int, float]]) -> Iterator[Figure]:
+    rows = [({"gpu": str(gpu), "code": str(code)}, *told) for (gpu, code), told in sorted(errors.copy().items())]
+    yield from (("headway_xid_errors_total", labels, often) for labels, often, _ in rows)
+    yield from (("headway_xid_last_seconds", labels, last) for labels, _, last in rows)
+
+
+class Watcher(threading.Thread):
+    def __init__(
+        self, config: Config, source: Source | None, runner: Runner | None = None, proc: str = "/proc"
+    ) -> None:
+        super().__init__(daemon=True)
+        self._source = source
+        self.awake = Awake()
+        self.reader = Reader(source, self.awake) if source else None
+        self._disks = Disks()
+        self._runner = runner or Runner()
+        self._proc = proc
+        self._orphans = Orphans(proc)
+        self._rapl = Rapl() if config.own_energy else None
+        self._host = os.uname().nodename
+        self._states: dict[int, tuple[str, str, float]] = {}  # process -> (name, state, since)
+        self._due = self._text_due = 0.0
+        self._whole = False  # whether GPUs were read, and so all is seen
+        self.seen = Seen(config, started=self.awake(), proc=proc)
+        self.changed: deque[dict[str, Any]] = deque(maxlen=500)  # results, for the main loop to send
+        self.lost: deque[int] = deque()  # jobs without their slurmstepd, for the main loop to tell the head
+        self.kernel: deque[str] = deque(maxlen=_MOST_LINES)  # from the main loop, which follows the log
+        self.xids: dict[int, int] = {}
+        self.errors: dict[tuple[int, int], tuple[int, float]] = {}
+        self.sealed_at: float | None = None
+        self.skew_s: float | None = None
+        self.text = b""
+
+    def run(self) -> None:
+        for thread in (self.reader, self._disks):
+            if thread is not None:
+                thread.start()
+        while True:
+            try:
+                self.look(self.awake.look())
+            except Exception as error:  # without this thread nobody looks any more, and nobody is told
+                say(f"the machine can't be looked at: {type(error).__name__}: {error}")
+            hurries = not self._runner.looked and self.awake() - self.seen.started < FIRST_S
+            time.sleep(FIRST_LOOK_S if hurries else LOOK_S)
+
+    def look(self, now: float) -> None:
+        if not self._whole and (self.reader is None or self.reader.first.is_set() or now - self.seen.started > FIRST_S):
+            self._whole = True
+            self._runner.at_once()
+        seen = self._see(now)
+        changed = self._runner.run(seen, time.time(), whole=self._whole)
+        self.changed.extend(changed)
+        if changed or now >= self._text_due:
+            self._text_due = now + TEXT_S
+            self._write(seen)
+
+    def _write(self, seen: Seen) -> None:
+        source = self._source
+        energy = self._rapl.figures() if self._rapl else ()
+        self.text = exporter.text(
+            self._host,
+            source.driver if source else "",
+            bool(source and source.simulated),
+            seen.gpus,
+            seen.jobs,
+            self.xids,
+            [*_errors(self.errors), *host.own(), *host.figures(self._proc), *energy, *self._disks.figures],
+            {name: LEVELS[state.result.state] for name, state in self._runner.states.items()},
+        )
+
+    def _see(self, now: float) -> Seen:
+        old, reader = self.seen, self.reader
+        self.seen = Seen(
+            config=old.config,
+            now=now,
+            gpus=reader.gpus if reader else [],
+            gpus_at=reader.at if reader else None,
+            gpu_error=reader.error if reader else "",
+            jobs=jobs(),
+            processes=self._processes(now) if now >= self._due else old.processes,
+            kernel=list(self.kernel),
+            sealed_at=self.sealed_at,
+            skew_s=self.skew_s,
+            started=old.started,
+            kept=old.kept,
+            proc=self._proc,
+        )
+        return self.seen
+
+    def _processes(self, now: float) -> list[Process]:
+        self._due = now + PROCESSES_S
+        found = {}
+        for pid, comm, state in processes(self._proc):
+            old = self._states.get(pid)
+            found[pid] = (comm, state, old[2] if old and old[:2] == (comm, state) else now)
+        self._states = found
+        daemons = (pid for pid, (name, _, _) in found.items() if name == "slurmstepd")
+        for job in self._orphans.look(pid for pid in daemons if of_root(pid, self._proc)):
+            if self.seen.config.acts:
+                end_jobs(self._proc, only=job)
+            self.lost.append(job)
+        return [Process(pid, *rest) for pid, rest in found.items()]

@@ -1,0 +1,286 @@
+"""The agent of the head: the relay between nodes and server. It keeps what nodes say until the server has read it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import re
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from agent.checks.munge import Munge
+from agent.config import Config
+from agent.ha.first_head_away import Away
+from agent.ha.key_change import UNREAD, Callers, Sender, changing
+from agent.ha.leader import Leading, Looks
+from agent.ha.offline_responder import Relay
+from agent.ha.takeover_recovery import Heir
+from agent.journal import say, whole_lines
+from agent.metrics.exporter import Giver
+from agent.metrics.head import HeadWatcher
+
+REPORTS = "/var/lib/headway/reports"
+PORT = 6821
+MOST_LINES = 4000  # of a job's file; then every other line goes
+KEEP_S = 14 * 86400
+BEAT_S = 1.0
+FAULTS = "/var/lib/headway/faults.jsonl"
+BEATS = "/run/headway/beats.json"
+TURNS = "/run/headway/turns.jsonl"  # jobs that began or ended on a node just now
+CONTROLLER = "/run/slurmctld"
+MOST_TURNS = 1_000_000  # bytes; then a new file
+HEARD_S = 5.0  # nodes heard so lately are named to others
+MOST_OTHERS = 8
+MOST_FAULTS = 4000  # lines on the head; then the older half goes
+_NODE = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+class Head:
+    """Keeps each job's reports as lines of JSON, the newest last, at most MOST_LINES of them."""
+
+    def __init__(self, folder: str = REPORTS, faults: str = FAULTS, turns: str = TURNS) -> None:
+        self._folder = folder
+        self._turns_file = turns
+        self._turns: dict[str, str] = {}  # node -> number of its last one
+        self._faults_file = faults
+        self._faults: list[str] = []
+        self._checks: dict[tuple[str, str], tuple[Any, ...]] = {}  # (node, check) -> what it was last
+        for line in whole_lines(faults):
+            told = json.loads(line)
+            self._faults.append(told["id"])
+            if "check" in told:
+                self._checks[told["node"], told["check"]] = _gist(told)
+        self.beats: dict[str, float] = {}  # node -> when it was last heard
+        self.addresses: dict[str, str] = {}  # node -> where it was heard from
+        self.last = ""  # whose message was taken last
+        self.leads = True  # False while another head does: then the answers renew no lease
+        self.controller = 0  # as `controller` says
+        self._lines: dict[int, int] = {}
+        self._numbers: dict[int, str] = {}
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+
+    def take(self, data: bytes, at: float) -> dict[str, Any] | None:
+        """One message of a node's agent, whose seal was looked at. Returns the answer to a heartbeat."""
+        try:
+            told = json.loads(data)
+            jobs = told.get("jobs", {})
+            rows = [
+                (int(job), str(values.pop("n")), at - max(0.0, float(values.pop("ago_s", 0.0))), values)
+                for job, values in jobs.items()
+            ]
+            node, faults = str(told.get("node", "")), [dict(fault) for fault in told.get("faults", ())]
+            checks = [dict(result) for result in told.get("checks", ())]
+            turns = dict(told.get("turns", {}))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            say("a message that is none of ours")
+            return None
+        for job, number, said_at, values in rows:
+            if self._numbers.get(job) != number:
+                self._numbers[job] = number
+                try:
+                    self._add(job, {**values, "t": round(said_at, 1)})
+                except OSError as error:
+                    say(f"what job {job} reports is not kept: {error}")
+        if not _NODE.fullmatch(node):
+            return None
+        self.beats[node] = at
+        self.last = node
+        got = []
+        try:
+            for fault in faults:
+                self._fault({**fault, "node": node})
+                got.append(fault.get("id"))
+            for result in checks:
+                self._check({**result, "node": node})
+                got.append(result.get("id"))
+        except OSError as error:  # a full disk: the node says the rest again, and that it is heard is what counts
+            say(f"{self._faults_file}: {error}")
+        self._turn(node, turns, at)
+        told = {"got": got, "now": round(at, 3), "leads": self.leads, "controller": self.controller}
+        return {**told, "others": self._others(node, at)}
+
+    def _others(self, node: str, at: float) -> list[str]:
+        """Addresses of some nodes that are heard."""
+        there = [
+            one for name, one in self.addresses.items() if name != node and at - self.beats.get(name, 0.0) < HEARD_S
+        ]
+        return random.sample(there, min(MOST_OTHERS, len(there)))
+
+    def _check(self, result: dict[str, Any]) -> None:
+        """Only what is another result than the last: an agent that was started again says all of them."""
+        key = (result["node"], str(result.get("check", "")))
+        if self._checks.get(key, _FINE) != _gist(result):
+            self._fault(result)
+            self._checks[key] = _gist(result)
+
+    def _turn(self, node: str, turns: dict[str, Any], at: float) -> None:
+        """Told once, to whoever reads now: nobody needs to know later."""
+        number, jobs = str(turns.get("n", "")), turns.get("jobs")
+        if not number or number == self._turns.get(node) or not isinstance(jobs, list):
+            return
+        self._turns[node] = number
+        line = json.dumps({"at": round(at, 3), "node": node, "jobs": [job for job in jobs if isinstance(job, int)]})
+        try:
+            with open(self._turns_file, "a") as file:
+                file.write(line + "\n")
+                full = file.tell() > MOST_TURNS
+            if full:
+                os.unlink(self._turns_file)
+        except OSError as error:  # no loss: the server looks by itself
+            say(f"{self._turns_file}: {error}")
+
+    def _fault(self, fault: dict[str, Any]) -> None:
+        """To disk before the node hears that we have it."""
+        name = str(fault.get("id", ""))
+        if not name or name in self._faults:
+            return
+        _append(self._faults_file, json.dumps(fault), sync=True)
+        self._faults.append(name)
+        if len(self._faults) > MOST_FAULTS:
+            lines = whole_lines(self._faults_file)[-MOST_FAULTS // 2 :]
+            with open(f"{self._faults_file}.new", "w") as file:
+                file.writelines(lines)
+            os.replace(f"{self._faults_file}.new", self._faults_file)
+            self._faults = self._faults[-len(lines) :]
+
+    def write_beats(self, path: str) -> None:
+        with open(f"{path}.new", "w") as file:
+            json.dump({node: round(at, 2) for node, at in self.beats.items()}, file)
+        os.replace(f"{path}.new", path)
+
+    def _add(self, job: int, values: dict[str, Any]) -> None:
+        path = f"{self._folder}/{job}.jsonl"
+        if job not in self._lines:
+            self._lines[job] = len(whole_lines(path))
+        _append(path, json.dumps(values))
+        self._lines[job] += 1
+        if self._lines[job] > MOST_LINES:
+            lines = whole_lines(path)
+            kept = [*lines[:-1:2], lines[-1]]
+            with open(f"{path}.new", "w") as file:
+                file.writelines(kept)
+            os.replace(f"{path}.new", path)
+            self._lines[job] = len(kept)
+
+    def forget_old(self, now: float) -> None:
+        """Removes what no job has added to for KEEP_S, and from memory what none has for a day."""
+        for name in os.listdir(self._folder):
+            path = f"{self._folder}/{name}"
+            age_s = now - os.stat(path).st_mtime
+            if age_s > KEEP_S:
+                os.unlink(path)
+            job = name.removesuffix(".jsonl")
+            if age_s > 86400 and job.isdigit():
+                self._lines.pop(int(job), None)
+                self._numbers.pop(int(job), None)
+
+
+def _append(path: str, line: str, *, sync: bool = False) -> None:
+    """All of the line or nothing of it: half of one would spoil the next. Raises OSError."""
+    with open(path, "ab", buffering=0) as file:
+        before, data = file.tell(), line.encode() + b"\n"
+        try:
+            if file.write(data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if sync:
+                os.fsync(file.fileno())
+        except OSError:
+            file.truncate(before)
+            raise
+
+
+_FINE = ("ok", "none", None)
+
+
+def _gist(result: dict[str, Any]) -> tuple[Any, ...]:
+    return _FINE if result.get("state") == "ok" else (result.get("state"), result.get("action"), result.get("gpu"))
+
+
+def controller(folder: str = CONTROLLER) -> int:
+    """A number of the slurmctld that runs here, another one after each start; 0 while none runs."""
+    try:
+        return os.stat(folder).st_ino  # systemd makes it with the process, in memory, where no number is given twice
+    except OSError:
+        return 0
+
+
+class Desk:
+    """Where messages of nodes come in."""
+
+    def __init__(self, head: Head, munge: Munge, changes: Callable[[], bool] = changing) -> None:
+        self._head, self._munge, self._changes = head, munge, changes
+        self._callers = Callers()
+
+    def answer(self, data: bytes, sender: Sender, now: float, at: float) -> bytes | None:
+        """What the sender is told: sealed, or that it can't be read while keys change; None: nothing. `now` is of the
+        monotonic clock, `at` in unix seconds."""
+        if not self._callers.admits(sender, now):
+            return None
+        try:
+            text, uid = self._munge.open(data)
+        except OSError as error:
+            say(f"from {sender[0]}: {error}")
+            self._callers.bad(sender)
+            return self._unread(sender, at)
+        if uid != 0:
+            say(f"from {sender[0]}: sealed by uid {uid}, not by root")
+            self._callers.bad(sender)
+            return None
+        answer = self._head.take(text, at)
+        if answer is None:
+            return None
+        self._callers.good(sender, self._head.last)
+        self._head.addresses[self._head.last] = sender[0]
+        try:
+            return self._munge.seal(json.dumps(answer).encode())
+        except OSError as error:
+            say(f"not answered: {error}")
+            return None
+
+    def _unread(self, sender: Sender, at: float) -> bytes | None:
+        """It has the other key, and lives."""
+        node = self._callers.node(sender)
+        if not node or not self._changes():
+            return None
+        self._head.beats[node] = at
+        return UNREAD
+
+
+def serve_head(config: Config) -> None:
+    address = config.head
+    ears = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    ears.bind((address, PORT))
+    head, leading = Head(), Leading(config.first, config.state)
+    desk = Desk(head, Munge())
+    Looks(leading).start()
+    if config.first_head:
+        Away(config).start()
+        Heir(config).start()
+    watcher = HeadWatcher(head.beats, first=config.first)
+    watcher.start()
+    Giver(address, lambda: watcher.text).start()
+    Relay(config, head.beats, FAULTS).start()
+    due = beat = 0.0
+    while True:
+        now = time.monotonic()
+        if now >= due:
+            head.forget_old(time.time())
+            due = now + 3600
+        if now >= beat:
+            head.leads, head.controller = leading.mine() is not False, controller()
+            head.write_beats(BEATS)
+            beat = now + BEAT_S
+        if not select.select([ears], [], [], max(0.0, beat - now))[0]:
+            continue
+        data, sender = ears.recvfrom(65535)
+        answer = desk.answer(data, sender, now, time.time())
+        if answer is not None:
+            try:
+                ears.sendto(answer, sender)
+            except OSError as error:  # the node sends it again
+                say(f"not answered: {error}")

@@ -1,0 +1,180 @@
+"""Files that jobs work in: kept once under the digest of their content, and a copy for each job."""
+
+import json
+import os
+import sys
+import time
+import zlib
+
+from user_helper import identity
+
+MOST_FILES, MOST_UNPACKED = 20_000, 512 * 1024 * 1024  # of a bundle: 64 MiB of archive can be made to hold any amount
+MOST_MEMORY = 1024 * 1024 * 1024
+BUNDLE_KEPT_S = 30 * 86400
+
+
+def bundle(ask):
+    import resource
+    import tarfile
+
+    entry = identity.person(ask["user"])
+    identity.must_be_current(entry)
+    data = sys.stdin.buffer.read()
+    identity.limit(entry)
+    identity.become(entry)
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))  # headers can be made to hold any amount too
+    try:
+        present = keep_bundle(ask["root"], ask["digest"], data)
+    except (OSError, EOFError, ValueError, MemoryError, RecursionError, tarfile.TarError, zlib.error) as error:
+        said = getattr(error, "strerror", None) or error or type(error).__name__
+        identity.refuse(f"{os.uname().nodename}: the files can't be kept in {ask['root']}: {said}")
+    print(json.dumps({"present": present}), flush=True)
+
+
+def keep_bundle(root, digest, data):
+    """Whether the bundle is there now. Read before it gets its name, so a torn one never has it. Raises ValueError, or
+    what tarfile and the file system raise; nothing is left then."""
+    import io
+    import tarfile
+
+    place = os.path.join(root, "bundles", digest)
+    if used(place) or not data:
+        return os.path.isdir(place)
+    make_folder(os.path.dirname(place))
+    os.chmod(root, 0o700)
+    forget_unused(os.path.dirname(place))
+    part = f"{place}.{os.getpid()}"
+    os.mkdir(part, 0o700)
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz", encoding="utf-8") as archive:
+            unpack(archive, part)
+        if tree_digest(part) != digest:
+            raise ValueError("they arrived damaged: send them again")
+        for path in under(part):
+            if not os.path.islink(path):
+                os.chmod(path, 0o555 if os.path.isdir(path) or os.access(path, os.X_OK) else 0o444)
+        try:
+            os.rename(part, place)
+        except OSError as error:  # another request of the same person was quicker
+            if not os.path.isdir(place):
+                raise error
+    finally:
+        erase(part)
+    return True
+
+
+def stage(ask):
+    """The job's own folder: a copy of the bundle that the job may write to; or as it is there, for the steps of a pipeline
+    share one, and it may outlive the bundle. As the person."""
+    import shutil
+
+    for path, text in ask["files"].items():
+        if not os.path.exists(path):
+            make_folder(os.path.dirname(path))
+            with open(f"{path}.{os.getpid()}", "w") as file:
+                file.write(text)
+            os.chmod(file.name, 0o555)
+            os.replace(file.name, path)
+    work = ask["work"]
+    make_folder(os.path.dirname(work))
+    if not ask["bundle"]:
+        os.makedirs(work, exist_ok=True)
+        return
+    source = os.path.join(ask["root"], "bundles", ask["bundle"])
+    known = used(source)
+    if os.path.isdir(work):  # whole: it has its name only when all is copied
+        return
+    if not known:
+        identity.refuse(f"the files of this job are not on {os.uname().nodename} any more: send them again")
+    part = f"{work}.{os.getpid()}"
+    shutil.copytree(source, part, symlinks=True)
+    for path in under(part):
+        if not os.path.islink(path):
+            os.chmod(path, os.stat(path).st_mode | 0o200)
+    os.rename(part, work)
+
+
+def used(place):
+    """Whether the bundle is there; from now on it counts as just used."""
+    try:
+        os.utime(place)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def forget_unused(folder):
+    """Bundles, and what a cut transfer has left, that no job was made of for BUNDLE_KEPT_S. Each job has its own copy."""
+    for entry in os.scandir(folder):
+        if time.time() - entry.stat(follow_symlinks=False).st_mtime > BUNDLE_KEPT_S:
+            erase(entry.path)
+
+
+def unpack(archive, folder):
+    """Plain files, folders and links with names of their own; nothing above the folder."""
+    import shutil
+
+    links, left = [], MOST_UNPACKED
+    for count, member in enumerate(archive, 1):
+        left -= member.size
+        if count > 2 * MOST_FILES or left < 0:
+            raise ValueError(f"they are more than {MOST_FILES} files or {MOST_UNPACKED >> 20} MiB")
+        parts = member.name.split("/")
+        if member.name.startswith("/") or any(word in ("", ".", "..") for word in parts):
+            raise ValueError(f"a file's name can't be used: {member.name[:100]!r}")
+        path = os.path.join(folder, *parts)
+        os.makedirs(path if member.isdir() else os.path.dirname(path), exist_ok=True)
+        if member.isfile():
+            with open(path, "xb") as file:
+                shutil.copyfileobj(archive.extractfile(member), file)
+            os.chmod(path, 0o700 if member.mode & 0o100 else 0o600)
+        elif member.issym():
+            links.append((member.linkname, path))  # last, so that none leads a file elsewhere
+    for target, path in links:
+        os.symlink(target, path)
+
+
+def tree_digest(folder):
+    """SHA-256 over every file's kind, content and name; headway.sdk.bundle counts the same way."""
+    import hashlib
+
+    lines = []
+    for path in under(folder):
+        name = os.path.relpath(path, folder)
+        if os.path.islink(path):
+            lines.append(f"l {hashlib.sha256(os.readlink(path).encode(errors='surrogateescape')).hexdigest()} {name}")
+        elif not os.path.isdir(path):
+            content = hashlib.sha256()
+            with open(path, "rb") as file:
+                while chunk := file.read(identity.CHUNK):
+                    content.update(chunk)
+            lines.append(f"{'x' if os.access(path, os.X_OK) else 'f'} {content.hexdigest()} {name}")
+    told = "\n".join(sorted(lines)).encode(errors="surrogateescape")  # names may hold any bytes
+    return hashlib.sha256(told).hexdigest()
+
+
+def make_folder(path):
+    try:
+        os.makedirs(path, mode=0o755, exist_ok=True)
+    except OSError as error:
+        identity.refuse(f"{os.uname().nodename}: {path} can't be made: {error.strerror}")
+
+
+def under(folder):
+    """The folder and all in it, the inner first."""
+    for place, folders, names in os.walk(folder, topdown=False):
+        yield from (os.path.join(place, name) for name in names)
+        yield from (os.path.join(place, name) for name in folders if os.path.islink(os.path.join(place, name)))
+        yield place
+
+
+def erase(folder):
+    """A bundle's folder, which is read-only, with all in it."""
+    import shutil
+
+    if not os.path.isdir(folder) or os.path.islink(folder):
+        return
+    for path in under(folder):
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.chmod(path, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,102 @@
+"""What is done once under a tag: who comes again with it, by way of another server even, gets the first one's answer.
+
+A file in the person's home for each tag, of a day. It is locked while its work runs, so that a second one waits for the
+end of the first; it says that the work has begun before it has, so that one that was cut off is told from one that never ran."""
+
+import errno
+import json
+import os
+import time
+
+from user_helper import identity
+
+FOLDER = ".headway-once"
+KEPT_S = 86400 - 600  # less than the server keeps a key: one that is good again runs again
+NOBODY_KNOWS = 98
+SIGNALLED = range(128, 193)  # what ran was ended by a signal, and may have done its work; 255 is sbatch's own refusal
+# What Slurm's commands say when the controller took the request and did not answer: it may do it yet.
+UNSURE = (b"timed out on send/recv", b"Zero Bytes were transmitted", b"Unexpected message received")
+NO_LOCKS = (
+    errno.ENOSYS,
+    errno.ENOLCK,
+    errno.EOPNOTSUPP,
+)  # Lustre without flock, NFSv3 without lockd: one server asks, nearly always
+
+
+def once(tag, work):
+    """Exit code, and on the standard outputs the words, of `work`: a function in whose place a program is put. One that
+    failed may be tried again."""
+    try:
+        file = opened(tag)
+    except OSError as error:
+        identity.refuse(f"{os.environ['HOME']} can't be written, so this can't be sent: {error.strerror}")
+    try:
+        os.lockf(file, os.F_LOCK, 0)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+    told = os.pread(file, 1 << 22, 0)
+    if told == b"begun":
+        os.write(2, b"what ran for this request before was cut off half-way\n")
+        return NOBODY_KNOWS
+    if told:
+        answer = json.loads(told)
+        for number, name in ((1, "out"), (2, "err")):
+            pour(number, answer[name].encode("latin-1"))
+        return 0
+    keep(file, b"begun")
+    code, out, err = ran(work)
+    if code and any(word in err for word in UNSURE):
+        pour(2, err)
+        return NOBODY_KNOWS
+    words = {"out": out.decode("latin-1"), "err": err.decode("latin-1")}
+    if code not in SIGNALLED:
+        keep(file, json.dumps(words).encode() if code == 0 else b"")
+    pour(1, out)
+    pour(2, err)
+    return code
+
+
+def opened(tag):
+    folder = os.path.join(os.environ["HOME"], FOLDER)
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        forget_old(folder)
+    return os.open(os.path.join(folder, tag), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def forget_old(folder):
+    for entry in os.scandir(folder):
+        try:
+            if time.time() - entry.stat(follow_symlinks=False).st_mtime > KEPT_S:
+                os.unlink(entry.path)
+        except OSError:
+            pass
+
+
+def keep(file, data):
+    os.pwrite(
+        file, data, 0
+    )  # over what is there: a machine that dies between leaves no empty file, which would run again
+    os.ftruncate(file, len(data))
+    os.fsync(file)
+
+
+def ran(work):
+    """(exit code, standard output, standard error) of the work in a child of its own."""
+    pipes = os.memfd_create("out"), os.memfd_create("err")
+
+    def apart():
+        os.dup2(pipes[0], 1)
+        os.dup2(pipes[1], 2)
+        work()
+
+    code = identity.in_child(apart)
+    return code, *(os.pread(number, 1 << 20, 0) for number in pipes)
+
+
+def pour(number, data):
+    view = memoryview(data)
+    while view:
+        view = view[os.write(number, view) :]

@@ -1,0 +1,136 @@
+"""Parts of files: what jobs have written, as their owner may read it, and what the agents have kept of trainings."""
+
+import binascii
+import errno
+import json
+import os
+import stat
+import sys
+import time
+from functools import partial
+
+from user_helper import identity
+
+REPORTS = "/var/lib/headway/reports"
+POLL_S = 0.1
+SEARCH_S = 8
+LONGEST = 500  # bytes shown of a line that was found
+
+
+def follow(ask):
+    entry = identity.person(ask["user"])
+    identity.limit(entry)
+    identity.become(entry)
+    path, offset = ask["path"], ask["offset"]
+    handle, waited = None, False
+    parent = os.getppid()
+    while os.getppid() == parent:
+        if handle is None:
+            try:
+                handle = open_log(path)
+            except OSError as error:
+                identity.refuse(f"{path}: {error.strerror}")
+        if handle is None:
+            if not waited:
+                send(b"W")
+                waited = True
+        else:
+            size = os.fstat(handle).st_size
+            if size < offset:
+                offset = 0
+                send(b"T")
+            while chunk := os.pread(handle, identity.CHUNK, offset):
+                offset += len(chunk)
+                send(b"D %d" % len(chunk), chunk)
+            if replaced(path, handle):
+                os.close(handle)
+                handle, offset = None, 0
+                send(b"T")
+                continue
+        time.sleep(POLL_S)
+
+
+def send(head, body=b""):
+    out = sys.stdout.buffer
+    out.write(head + b"\n" + body)
+    out.flush()
+
+
+def replaced(path, handle):
+    """Another file has this name now; none at all is no reason to let go."""
+    try:
+        now = os.stat(path)
+    except OSError:
+        return False
+    held = os.fstat(handle)
+    return (now.st_dev, now.st_ino) != (held.st_dev, held.st_ino)
+
+
+def read(ask):
+    for one in ask["files"]:
+        if identity.in_child(partial(answer, one)):
+            print(json.dumps({"error": f"no user {one['user']}"}), flush=True)
+    for one in ask.get("reports", ()):
+        print(json.dumps(read_part({**one, "path": f"{REPORTS}/{int(one['job'])}.jsonl"})), flush=True)
+
+
+def answer(one):
+    identity.become(identity.person(one["user"]))
+    print(json.dumps(read_part(one)), flush=True)
+
+
+def read_part(one):
+    """A negative offset counts from the end."""
+    try:
+        handle = open_log(one["path"])
+    except OSError as error:
+        return {"error": error.strerror}
+    if handle is None:
+        return {"error": "", "missing": True}
+    size = os.fstat(handle).st_size
+    offset = max(0, size + one["offset"]) if one["offset"] < 0 else one["offset"]
+    data, limit = b"", one["limit"]
+    while len(data) < limit and (chunk := os.pread(handle, min(identity.CHUNK, limit - len(data)), offset + len(data))):
+        data += chunk
+    return {"size": size, "offset": offset, "b64": binascii.b2a_base64(data, newline=False).decode()}
+
+
+def search(ask):
+    """Lines that hold a text, without regard to case: at most so many, each with its number and its place in the file. Ends
+    after some seconds, and says how far it came."""
+    entry = identity.person(ask["user"])
+    identity.limit(entry)
+    identity.become(entry)
+    try:
+        handle = open_log(ask["path"])
+    except OSError as error:
+        print(json.dumps({"error": error.strerror}))
+        return
+    if handle is None:
+        print(json.dumps({"error": "", "missing": True}))
+        return
+    wanted, most, until = ask["text"].encode().lower(), ask["most"], time.monotonic() + SEARCH_S
+    found, at, number = [], 0, 0
+    with open(handle, "rb") as log:
+        while len(found) < most and time.monotonic() < until:
+            line = log.readline(identity.CHUNK)  # one without end is looked at in pieces
+            if not line:
+                break
+            number += 1
+            if wanted in line.lower():
+                found.append({"offset": at, "line": number, "text": line[:LONGEST].decode(errors="replace").rstrip()})
+            at += len(line)
+        size = os.fstat(log.fileno()).st_size
+    print(json.dumps({"found": found, "looked": at, "size": size}))
+
+
+def open_log(path):
+    """A regular file or None; a FIFO never makes us wait."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "is not a plain file")
+    return handle

@@ -1,0 +1,121 @@
+"""A helper that stays: requests of one person, or readings of anybody's files, one after the other."""
+
+import json
+import os
+import select
+import sys
+import warnings  # noqa: F401  (os.execvpe does: here once, not in each child)
+
+from user_helper import identity
+from user_helper.logs import read
+from user_helper.submit import sbatch
+
+IDLE_S = 900  # without a request; Headway itself lets go of a helper long before
+MOST_ANSWER = 64 * 1024 * 1024  # bytes kept of each output; the rest is read and dropped
+DOES = {"sbatch": sbatch, "read": read}
+
+
+def serve(ask):
+    """One helper a person: its limits are theirs from the start, so no request has to wait for them. Root is given up in
+    each request's own child, as ever; none of them can reach the pipes that requests and answers come and go by."""
+    user = ask["user"]
+    if user:
+        entry = identity.person(user)
+        identity.must_be_current(entry)
+        identity.limit(entry)
+    questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")  # neither is handed on by exec
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    answers.write(b"ready\n")
+    answers.flush()
+    while select.select([questions], [], [], IDLE_S)[0]:
+        line = questions.readline()
+        if not line.endswith(b"\n"):
+            return
+        asked = json.loads(line)
+        data = questions.read(asked["size"])
+        if len(data) < asked["size"]:
+            return
+        answers.write(b"begun\n")  # who ended without this has done nothing, and another may be asked
+        answers.flush()
+        code, out, err = served(asked["ask"], data, user, (questions, answers))
+        answers.write(json.dumps({"code": code, "out": len(out), "err": len(err)}).encode() + b"\n" + out + err)
+        answers.flush()
+
+
+def served(ask, data, user, ours):
+    """(exit code, standard output, standard error) of one request in a child of its own."""
+    if (ask["do"], ask.get("user", "")) not in (("sbatch", user), ("read", user)):
+        return identity.REFUSED, b"", b"this helper is not for that\n"
+    out, err = os.pipe(), os.pipe()
+    try:
+        child = os.fork()
+    except OSError as error:
+        for number in (*out, *err):
+            os.close(number)
+        said = f"{os.uname().nodename}: nothing can be started for {user or 'root'}: {error.strerror}\n"
+        return identity.REFUSED, b"", said.encode()
+    if child == 0:
+        be_served(ask, data, out[1], err[1], ours)
+    os.close(out[1])
+    os.close(err[1])
+    said = gather(child, out[0], err[0])
+    return identity.end_of(child), *said
+
+
+def be_served(ask, data, out, err, ours):
+    code = 1
+    try:
+        for number in ours:
+            os.close(number.fileno())
+        feed = os.memfd_create("input")
+        view = memoryview(data)
+        while view:
+            view = view[os.write(feed, view) :]
+        os.lseek(feed, 0, os.SEEK_SET)
+        for number, place in ((feed, 0), (out, 1), (err, 2)):
+            os.dup2(number, place)
+        DOES[ask["do"]](ask)
+        code = 0
+    except SystemExit as end:
+        code = end.code or 0
+    except BaseException as error:
+        identity.refuse(f"{type(error).__name__}: {error}")
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def gather(child, *numbers):
+    """What a child writes until it has ended. Whatever it leaves behind may keep the pipes, and is not waited for."""
+    found = {number: bytearray() for number in numbers}
+    ended = os.pidfd_open(child)
+    watch = select.poll()
+    for number in (*numbers, ended):
+        watch.register(number, select.POLLIN)
+    for number in numbers:
+        os.set_blocking(number, False)
+    over = False
+    while not over:
+        over = ended in [number for number, _ in watch.poll()]  # looked at first: what it wrote is in the pipes by now
+        for number, data in found.items():
+            pour(number, data, watch)
+    for number in (*numbers, ended):
+        os.close(number)
+    return [bytes(data) for data in found.values()]
+
+
+def pour(number, data, watch):
+    """All that is in a pipe now: a pipe holds less than four of these, and whoever writes on is not waited for."""
+    for _ in range(8):
+        try:
+            piece = os.read(number, identity.CHUNK)
+        except BlockingIOError:
+            return
+        if not piece:
+            try:
+                watch.unregister(number)
+            except KeyError:
+                pass
+            return
+        data += piece[: max(0, MOST_ANSWER - len(data))]

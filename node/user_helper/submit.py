@@ -1,0 +1,59 @@
+"""The real sbatch, with the person's script in a file of its own."""
+
+import os
+import sys
+
+from user_helper import bundles, idempotency, identity, login_environment
+
+
+def sbatch(ask):
+    """The script gets its own name in a folder only the person can read: sbatch names the job after it. slurmctld
+    has its own copy once sbatch has ended, so the folder goes."""
+    entry = identity.person(ask["user"])
+    identity.must_be_current(entry)
+    text = sys.stdin.buffer.read() if ask["has_script"] else b""
+    env = login_environment.login_environment(entry)
+    words, folder = ["sbatch", *ask["args"]], ""
+    if ask["has_script"]:
+        folder = f"/tmp/headway-{os.urandom(8).hex()}"
+        os.mkdir(folder, 0o700)
+        path = os.path.join(folder, ask["script_name"])
+        with open(path, "xb") as file:
+            file.write(text)
+        os.chmod(path, 0o700)
+        for name in (path, folder):
+            os.chown(name, entry.pw_uid, entry.pw_gid)
+        words += [path, *ask["script_args"]]
+
+    def work():
+        identity.limit(entry)
+        identity.become(entry)
+        if ask.get("stage"):
+            bundles.stage(ask["stage"])
+        identity.enter(entry, ask["cwd"])
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        if ask.get("tag"):
+            os._exit(idempotency.once(ask["tag"], run))
+        run()
+
+    def run():
+        given = {**env, **ask.get("env", {}), "PWD": os.environ["PWD"]}
+        given.pop("SBATCH_WAIT", None)  # it would hold the request until the job ends
+        os.execvpe(words[0], words, given)
+
+    code = identity.in_child(work)
+    if folder:
+        remove(entry, folder)  # this process is the person from here on, and has nothing else to do
+    sys.exit(code)
+
+
+def remove(entry, folder):
+    """As the person, who may have put a link in the folder's place meanwhile. What is more than plain files in one
+    level is left to /tmp's own cleaning."""
+    identity.become(entry)
+    try:
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
+    except OSError:
+        pass

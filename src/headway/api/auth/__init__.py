@@ -1,0 +1,1 @@
+"""Who sends a request, and how a browser signs in."""

@@ -1,0 +1,268 @@
+"""Signing in by an OpenID provider: the code flow with PKCE, a state that only this browser has, and a nonce.
+
+A person is known by the provider's issuer and subject, which nobody can choose, never by a name or a mail address. Who they
+are on clusters is said by an admin, or by the claim that the server's settings name for it; without, they are viewers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headway.errors import Conflict, NotAllowed, NotSignedIn, Unreachable
+from headway.services.context import AppState, Oidc
+from headway.store import Person
+from headway.validation.syntax_rules import user_name_fault
+
+if TYPE_CHECKING:
+    import httpx
+    from joserfc.jwk import KeySet
+
+BACK = "/signin/oidc/back"
+# Signed with the provider's private key; never "none", never a secret that both sides share.
+ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
+_TIMEOUT_S = 10.0
+_KEPT_S = 3600.0  # the provider's own description and keys
+_LEEWAY_S = 60  # clocks differ
+_HINT = "headway server logs; HEADWAY_OIDC_ISSUER names the provider"
+
+
+class Provider:
+    """One OpenID provider, as its own description says it is."""
+
+    def __init__(self, settings: Oidc) -> None:
+        self.settings = settings
+        self._about: Mapping[str, Any] = {}
+        self._keys: KeySet | None = None
+        self._read_at = 0.0
+        self._lock = asyncio.Lock()
+
+    async def leave(self, state: AppState) -> tuple[str, str]:
+        """(the provider's address to send the browser to, the state that it must bring back)."""
+        from authlib.common.security import generate_token
+
+        about = await self._description()
+        nonce, verifier = generate_token(48), generate_token(64)
+        async with self._client(state) as client:
+            url, secret = client.create_authorization_url(
+                str(about["authorization_endpoint"]), state=generate_token(48), code_verifier=verifier, nonce=nonce
+            )
+        await state.store.start_flow(secret, nonce, verifier)
+        return str(url), str(secret)
+
+    async def arrive(self, state: AppState, asked: Mapping[str, str], kept: str) -> Person:
+        """The person whom the provider sends back. `asked`: its answer; `kept`: the state in the browser's cookie. Raises
+        NotSignedIn for an answer that is not to be believed, NotAllowed for a person who has no business here."""
+        secret = asked.get("state", "")
+        if not secret or not hmac.compare_digest(secret.encode(), kept.encode()):
+            raise NotSignedIn("this sign-in was not begun in this browser", hint="begin again on the sign-in page")
+        flow = await state.store.end_flow(secret)
+        if flow is None:
+            raise NotSignedIn("this sign-in took too long, or has ended already", hint="begin again")
+        if asked.get("error") or not asked.get("code"):
+            why = asked.get("error_description") or asked.get("error") or "no reason given"
+            raise NotSignedIn(f"the sign-in provider said no: {why[:200]}", hint="begin again, or ask an admin")
+        nonce, verifier = flow
+        id_token, access_token = await self._tokens(state, asked["code"], verifier)
+        claims = await self._claims(id_token, nonce)
+        return await self._person(state, {**await self._more(access_token, str(claims["sub"])), **claims})
+
+    async def _tokens(self, state: AppState, code: str, verifier: str) -> tuple[str, str]:
+        """(id token, access token) for the code."""
+        import httpx
+        from authlib.common.errors import AuthlibBaseError
+
+        about = await self._description()
+        try:
+            async with self._client(state) as client:
+                answer = await client.fetch_token(str(about["token_endpoint"]), code=code, code_verifier=verifier)
+        except AuthlibBaseError as error:
+            raise NotSignedIn(f"the sign-in provider refused: {error.error}", hint="begin again") from None
+        except (httpx.HTTPError, ValueError) as error:
+            raise _unreachable(self.settings, error) from None
+        token = answer.get("id_token") if isinstance(answer, dict) else None
+        if not isinstance(token, str):
+            raise NotSignedIn("the sign-in provider gave no id token", hint=_HINT)
+        return token, str(answer.get("access_token") or "")
+
+    async def _more(self, access_token: str, subject: str) -> Mapping[str, Any]:
+        """What the provider says of the person beside the id token: many keep names and groups there."""
+        url = str((await self._description()).get("userinfo_endpoint") or "")
+        if not url or not access_token:
+            return {}
+        found = await self._get(url, access_token)
+        if found.get("sub") != subject:
+            raise NotSignedIn("the sign-in provider speaks of two people at once", hint="begin again")
+        return found
+
+    async def _claims(self, token: str, nonce: str) -> Mapping[str, Any]:
+        """What the id token says, if it is the provider's, for us, of now, and of this very sign-in."""
+        from joserfc import jwt
+        from joserfc.errors import JoseError
+
+        about = await self._description()
+        said = about.get("id_token_signing_alg_values_supported")
+        usable = sorted(ALGORITHMS.intersection(said) if isinstance(said, list) else {"RS256"})
+        try:
+            try:
+                found = jwt.decode(token, await self._keyset(), algorithms=usable)
+            except (JoseError, ValueError):  # the provider may have changed its keys since
+                found = jwt.decode(token, await self._keyset(fresh=True), algorithms=usable)
+            claims = dict(found.claims)
+            essential: dict[str, Any] = {
+                "iss": {"essential": True, "value": self.settings.issuer},
+                "aud": {"essential": True, "value": self.settings.client_id},
+                "nonce": {"essential": True, "value": nonce},
+                "exp": {"essential": True},
+                "iat": {"essential": True},
+                "sub": {"essential": True},
+            }
+            jwt.JWTClaimsRegistry(now=lambda: int(time.time()), leeway=_LEEWAY_S, **essential).validate(claims)
+        except (JoseError, ValueError) as error:
+            raise NotSignedIn(f"the sign-in provider's answer can't be believed: {error}", hint="begin again") from None
+        others = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
+        if len(others) > 1 and claims.get("azp") != self.settings.client_id:
+            raise NotSignedIn("the sign-in provider's answer is for somebody else", hint="begin again")
+        if not isinstance(claims["sub"], str) or not claims["sub"]:
+            raise NotSignedIn("the sign-in provider's answer names nobody", hint=_HINT)
+        return claims
+
+    async def _person(self, state: AppState, claims: Mapping[str, Any]) -> Person:
+        """The person of these claims, made at their first sign-in; the role follows the claims each time."""
+        subject = f"{self.settings.issuer} {claims['sub']}"[:500]
+        role, user = self.role(claims), self.user(claims)
+        known = await state.store.person_of_subject(subject)
+        if known is None:
+            name = _name(claims)
+            try:
+                known = await _added(state, name, subject, role, user)
+            except Conflict:
+                name = f"{name[:50]}-{hashlib.sha256(subject.encode()).hexdigest()[:8]}"
+                known = await _added(state, name, subject, role, user)
+            await state.store.note(known.name, "person.add", known.name, {"by": "sign-in provider", "role": known.role})
+        wanted = (role or known.role, known.user if user is None else user)
+        if wanted != (known.role, known.user):
+            beside = _free(known.name, wanted[1])
+            known = await state.store.change_person(known.name, role=wanted[0], user=wanted[1], beside=beside)
+            await state.store.note(
+                known.name, "person.change", known.name, {"by": "sign-in provider", "role": known.role}
+            )
+        return known
+
+    def role(self, claims: Mapping[str, Any]) -> str:
+        """By the first of the settings' words that the claim has; "" where the settings name no claim. NotAllowed for who
+        has none of the words."""
+        if not self.settings.role_claim:
+            return ""
+        said = claims.get(self.settings.role_claim)
+        words = set(said) if isinstance(said, list) else set(said.split()) if isinstance(said, str) else set()
+        for word, role in self.settings.roles:
+            if word in words:
+                return role
+        raise NotAllowed("your account at the sign-in provider has no role here", hint="ask an admin of Headway")
+
+    def user(self, claims: Mapping[str, Any]) -> str | None:
+        """Their Linux user by the settings' claim: "" where it has none that can be one, None where they name no claim."""
+        if not self.settings.user_claim:
+            return None
+        said = claims.get(self.settings.user_claim)
+        return said if isinstance(said, str) and said and not user_name_fault(said) else ""
+
+    def _client(self, state: AppState) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it would rather have another HTTP library than ours
+            from authlib.integrations.httpx_client import AsyncOAuth2Client
+
+        secret = self.settings.client_secret
+        methods = self._about.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+        method = "client_secret_basic" if "client_secret_basic" in methods else "client_secret_post"
+        return AsyncOAuth2Client(
+            self.settings.client_id,
+            secret or None,
+            token_endpoint_auth_method=method if secret else "none",
+            scope=" ".join(("openid", "profile", "email", *self.settings.scopes)),
+            redirect_uri=f"{state.settings.url}{BACK}",
+            code_challenge_method="S256",
+            timeout=_TIMEOUT_S,
+        )
+
+    async def _description(self) -> Mapping[str, Any]:
+        async with self._lock:
+            if not self._about or time.monotonic() - self._read_at > _KEPT_S:
+                about = await self._get(f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration")
+                if about.get("issuer") != self.settings.issuer:
+                    raise Unreachable(
+                        f"the sign-in provider calls itself {str(about.get('issuer'))[:200]}, not {self.settings.issuer}",
+                        hint="HEADWAY_OIDC_ISSUER must be its own name for itself, to the letter",
+                    )
+                missing = {"authorization_endpoint", "token_endpoint", "jwks_uri"} - about.keys()
+                if missing:
+                    raise Unreachable(f"the sign-in provider names no {', '.join(sorted(missing))}", hint=_HINT)
+                self._about, self._keys, self._read_at = about, None, time.monotonic()
+        return self._about
+
+    async def _keyset(self, *, fresh: bool = False) -> KeySet:
+        from joserfc.jwk import KeySet
+
+        if self._keys is None or fresh:
+            found: Any = await self._get(str((await self._description())["jwks_uri"]))
+            self._keys = KeySet.import_key_set(found)
+        return self._keys
+
+    async def _get(self, url: str, access_token: str = "") -> Mapping[str, Any]:
+        import httpx
+
+        headers = {"accept": "application/json"}
+        if access_token:
+            headers["authorization"] = f"Bearer {access_token}"
+        try:
+            async with httpx.AsyncClient(timeout=_TIMEOUT_S) as client:
+                answer = await client.get(url, headers=headers)
+                answer.raise_for_status()
+                found = answer.json()
+        except (httpx.HTTPError, ValueError) as error:
+            raise _unreachable(self.settings, error) from None
+        if not isinstance(found, dict):
+            raise _unreachable(self.settings, ValueError("it answers something else"))
+        return found
+
+
+def _unreachable(settings: Oidc, error: httpx.HTTPError | ValueError) -> Unreachable:
+    said = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+    return Unreachable(f"the sign-in provider {settings.issuer} can't be used: {said}", hint=_HINT)
+
+
+def _name(claims: Mapping[str, Any]) -> str:
+    """What to call them here; two with the same name are told apart by the provider's own name for them."""
+    for claim in ("preferred_username", "email", "sub"):
+        said = claims.get(claim)
+        if isinstance(said, str) and said.isprintable():
+            name = said.strip().replace("/", "-")[:64]
+            if name.strip(".-"):  # "." and ".." are no names in an address
+                return name
+    return "somebody"
+
+
+async def _added(state: AppState, name: str, subject: str, role: str, user: str | None) -> Person:
+    return await state.store.add_from_provider(
+        name, subject, role=role or "viewer", user=user or "", beside=_free(name, user)
+    )
+
+
+def _free(name: str, user: str | None) -> Callable[[Sequence[Person]], None]:
+    """What raises NotAllowed when the Linux user is another of these people's already: two never act as one."""
+    from headway.api.routers.access.people import own_user
+    from headway.errors import Refused
+
+    def look(people: Sequence[Person]) -> None:
+        try:
+            own_user(name, user or "")(people)
+        except Refused as error:
+            raise NotAllowed(error.message, hint="ask an admin to make one person of the two") from None
+
+    return look

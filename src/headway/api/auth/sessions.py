@@ -1,0 +1,141 @@
+"""How a browser becomes a person: sign-in link, name and token, or the OpenID provider; and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from functools import lru_cache
+
+from fastapi import Request
+from starlette.responses import Response
+
+from headway.api.auth.dependencies import address_of, audit, principal, signed_in
+from headway.api.auth.login_throttle import account_key, address_key
+from headway.api.auth.oidc import BACK, Provider
+from headway.errors import NotAllowed, NotFound, NotSignedIn
+from headway.services.context import AppState, Oidc
+from headway.store import Person
+
+FLOW_S = 600
+
+
+@contextlib.asynccontextmanager
+async def attempt(
+    state: AppState, request: Request, how: str, account: str = "", *, sure: bool = False
+) -> AsyncIterator[None]:
+    """Around what may fail: counts failures by address and by account, and notes them. Raises TooManyTries, unless it is
+    `sure` who comes."""
+    here, now = address_key(address_of(request)), state.clock()
+    keys = (here, account_key(account)) if account else (here,)
+    if not sure:
+        state.tries.check(now, *keys)
+    try:
+        yield
+    except (NotSignedIn, NotAllowed) as error:
+        state.tries.failed(now, *keys)
+        detail = {"how": how, "why": error.message[:200]}
+        await state.store.note(account, "signin", account, detail, address=address_of(request), result="refused")
+        raise
+    if account:
+        state.tries.worked(account_key(account))
+
+
+async def by_code(state: AppState, request: Request, code: str) -> tuple[Person, str, float]:
+    """(person, cookie, when it ends) for a sign-in link, once."""
+    async with attempt(state, request, "link"):
+        spent = await state.store.spend_signin_code(code) if code else None
+        if spent is None:
+            raise NotSignedIn("this sign-in link was used already or is too old", hint="headway token link makes one")
+    return spent
+
+
+async def by_token(state: AppState, request: Request, person: str, token: str) -> Person:
+    """The person, who typed their name and one of their tokens. A token that is cut down opens no session: a browser may
+    do all that its person may."""
+    held = await state.store.holder_of_token(token)
+    good = held is not None and held.person.name == person
+    # A good token is never held back, whoever else guesses at this account: it has 256 bits, and guesses only cost.
+    async with attempt(state, request, "token", person, sure=good):
+        if held is None or not good:
+            raise NotSignedIn("that is no token of that person", hint="headway token create makes one")
+        if "all" not in held.scopes or held.cluster:
+            raise NotAllowed("this token is not for signing in: it is cut down", hint="headway token link makes a link")
+    return held.person
+
+
+async def leave(state: AppState, answer_to: Request) -> tuple[str, str]:
+    """(the provider's address, the state to keep in a cookie)."""
+    provider = _provider(state)
+    state.tries.check(state.clock(), address_key(address_of(answer_to)))
+    return await provider.leave(state)
+
+
+async def by_provider(state: AppState, request: Request, asked: Mapping[str, str]) -> Person:
+    async with attempt(state, request, "provider"):
+        return await _provider(state).arrive(state, asked, request.cookies.get(flow_cookie(state), ""))
+
+
+async def open_session(state: AppState, request: Request, person: Person, answer: Response, how: str) -> None:
+    """Signs the browser in: its cookie is a secret of 256 bits that no script and no other site's page can use."""
+    cookie, expires = await state.store.create_session(person.name)
+    await keep_session(state, request, person, answer, how, cookie, expires)
+
+
+async def keep_session(
+    state: AppState, request: Request, person: Person, answer: Response, how: str, cookie: str, expires: float
+) -> None:
+    before = request.cookies.get(state.settings.cookie, "")
+    if before:
+        await state.store.end_session(before)  # the browser forgets it now: nobody shall find it later
+    await audit(state, principal(person, request), "signin", person.name, how=how)
+    answer.set_cookie(
+        state.settings.cookie,
+        cookie,
+        max_age=int(expires - state.clock()),
+        httponly=True,
+        samesite="strict",
+        secure=state.settings.https,
+        path="/",
+    )
+
+
+async def close_session(state: AppState, request: Request, answer: Response) -> None:
+    """Only from our own pages, as every write with a cookie; a session that has ended is fine."""
+    with contextlib.suppress(NotSignedIn):
+        who = await signed_in(request)
+        await state.store.end_session(request.cookies.get(state.settings.cookie, ""))
+        state.notebooks.sign_out(who.person)
+        await audit(state, who, "signout", who.person)
+    answer.delete_cookie(state.settings.cookie, path="/", secure=state.settings.https, httponly=True, samesite="strict")
+
+
+def flow_cookie(state: AppState) -> str:
+    return f"{state.settings.cookie.removeprefix('__Host-')}_oidc"  # of one path, which that prefix does not allow
+
+
+def keep_flow(state: AppState, answer: Response, secret: str) -> None:
+    """Lax: the provider's page sends the browser back, and this cookie must come along."""
+    answer.set_cookie(
+        flow_cookie(state),
+        secret,
+        max_age=FLOW_S,
+        httponly=True,
+        samesite="lax",
+        secure=state.settings.https,
+        path=BACK,
+    )
+
+
+def forget_flow(state: AppState, answer: Response) -> None:
+    answer.delete_cookie(flow_cookie(state), path=BACK)
+
+
+def _provider(state: AppState) -> Provider:
+    if state.settings.oidc is None:
+        raise NotFound("this server has no sign-in provider", hint="HEADWAY_OIDC_ISSUER names one")
+    return _made(state.settings.oidc)
+
+
+@lru_cache(maxsize=4)
+def _made(settings: Oidc) -> Provider:
+    return Provider(settings)

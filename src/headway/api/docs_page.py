@@ -1,0 +1,113 @@
+"""The API's documentation as one plain page made from its OpenAPI text: no script, nothing from elsewhere."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import HTMLResponse, Response
+
+from headway.schemas.base import API_PREFIX, PROBLEM_JSON
+
+router = APIRouter(include_in_schema=False)
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
+color-scheme: light dark }
+code, pre { font: 13px/1.45 ui-monospace, monospace }
+summary { cursor: pointer; padding: .35rem 0 }
+details { border-bottom: 1px solid #8884; }
+summary b { display: inline-block; width: 4.5rem }
+pre { overflow: auto; padding: .6rem; background: #8882 }
+table { border-collapse: collapse } td, th { text-align: left; padding: .15rem .8rem .15rem 0;
+vertical-align: top }
+"""
+
+
+PROBLEMS = {  # kind -> (HTTP status, what it means)
+    "invalid_spec": (422, "a file that was sent (cluster, pipeline, job) has faults: all of them, with their paths"),
+    "not_signed_in": (401, "no token or session, or one that is unknown or has ended"),
+    "not_allowed": (403, "this person may not do this"),
+    "too_many_tries": (429, "sign-in has failed too often from there; wait"),
+    "too_many_at_once": (429, "as much of it as may run at once runs already; nothing was done, try again in a moment"),
+    "not_found": (404, "there is no such thing"),
+    "conflict": (409, "something else holds it, or it has changed since it was read"),
+    "needs_confirmation": (409, "it disturbs what runs: read the plan and send its digest back, confirmed"),
+    "refused": (400, "the request can't be done as asked"),
+    "unreachable": (503, "a machine, Slurm or the database does not answer; try again"),
+    "command_failed": (502, "a program on the cluster ended with an error; the detail has its words"),
+    "step_failed": (502, "a step on a machine failed; the detail names both"),
+    "error": (400, "none of the others"),
+    "bug": (500, "an error nobody foresaw; the server's log has it"),
+}
+
+
+@router.get("/docs")
+async def docs(request: Request) -> HTMLResponse:
+    return HTMLResponse(page(request.app.openapi()))
+
+
+@router.get("/docs.css")
+async def style() -> Response:
+    return Response(STYLE, media_type="text/css")
+
+
+def page(spec: dict[str, Any]) -> str:
+    """The OpenAPI document as HTML."""
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8><title>Headway API</title>",
+        f"<meta name=viewport content='width=device-width'><link rel=stylesheet href={API_PREFIX}/docs.css>",
+        f"<h1>Headway API {escape(str(spec['info']['version']))}</h1>",
+        "<p>Send <code>Authorization: Bearer TOKEN</code>; <code>headway token create</code> makes one. ",
+        f"Every failure is a <a href='#Problem'>Problem</a> ({PROBLEM_JSON}). The same as ",
+        f"<a href={API_PREFIX}/openapi.json>OpenAPI</a>.</p>",
+        "<h2>Requests</h2>",
+    ]
+    for path, methods in spec["paths"].items():
+        parts += [_operation(path, method, operation) for method, operation in methods.items()]
+    parts.append("<h2>Problems</h2><table><tr><th>kind<th>status<th>means")
+    for kind, (status, means) in PROBLEMS.items():
+        parts.append(f"<tr id='problem-{kind}'><td><code>{kind}</code><td>{status}<td>{escape(means)}")
+    parts.append("</table><h2>Shapes</h2>")
+    for name, schema in sorted(spec.get("components", {}).get("schemas", {}).items()):
+        text = escape(json.dumps(schema, indent=1))
+        parts.append(f"<details id='{escape(name)}'><summary>{escape(name)}</summary><pre>{text}</pre></details>")
+    return "".join(parts)
+
+
+def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
+    text = escape(operation.get("description", "") or operation.get("summary", ""))
+    rows = "".join(
+        f"<tr><td><code>{escape(p['name'])}</code><td>{escape(p['in'])}<td>{escape(_type(p.get('schema', {})))}"
+        for p in operation.get("parameters", ())
+    )
+    asked = _shape(operation.get("requestBody", {}).get("content", {}))
+    given = ", ".join(
+        f"{code} {shape}"
+        for code, a in operation.get("responses", {}).items()
+        if (shape := _shape(a.get("content", {})))
+    )
+    return (
+        f"<details><summary><b>{method.upper()}</b><code>{escape(path)}</code></summary><p>{text}</p>"
+        + (f"<table><tr><th>name<th>in<th>type{rows}</table>" if rows else "")
+        + (f"<p>Body: {asked}</p>" if asked else "")
+        + (f"<p>Answers: {given}</p>" if given else "")
+        + "</details>"
+    )
+
+
+def _shape(content: dict[str, Any]) -> str:
+    for media in content.values():
+        schema = media.get("schema", {})
+        many = schema.get("type") == "array"
+        reference = (schema.get("items", {}) if many else schema).get("$ref", "")
+        if reference:
+            name = escape(reference.rpartition("/")[2])
+            return f"<a href='#{name}'>{name}</a>{' (list)' if many else ''}"
+    return ""
+
+
+def _type(schema: dict[str, Any]) -> str:
+    return str(schema.get("type", ""))

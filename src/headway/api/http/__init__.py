@@ -1,0 +1,1 @@
+"""What every answer carries: errors, pages of lists, compression, idempotency keys, streams."""

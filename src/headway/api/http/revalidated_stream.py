@@ -1,0 +1,63 @@
+"""Answers that go on: a followed log, a watched command, events. They end when their person may no longer have them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+from fastapi import Request
+
+from headway.api.auth.dependencies import Principal, Right, needs
+from headway.errors import HeadwayError, NotAllowed, NotSignedIn, TooManyTries
+
+LOOK_S = 5.0  # they end so soon after
+T = TypeVar("T")
+Check = Callable[[Principal], Awaitable[object]]
+
+
+async def while_allowed(
+    request: Request,
+    pieces: AsyncIterator[T],
+    right: Right,
+    check: Check | None = None,
+    say: Callable[[str], T] | None = None,
+) -> AsyncGenerator[T, None]:
+    """The pieces, for as long as the request's person has the right. `check` raises NotAllowed where it takes more than
+    that; `say` makes the last piece of why it ended."""
+    gone = asyncio.ensure_future(_lost(request, right, check))
+    following: asyncio.Future[Any] = gone
+    end = object()
+    try:
+        while True:
+            following = asyncio.ensure_future(anext(pieces, end))
+            await asyncio.wait({gone, following}, return_when=asyncio.FIRST_COMPLETED)
+            if gone.done():
+                if say is not None:
+                    yield say(gone.result())
+                return
+            piece = following.result()
+            if piece is end:
+                return
+            yield piece
+    finally:
+        for task in (gone, following):
+            task.cancel()
+        await asyncio.gather(gone, following, return_exceptions=True)
+        close = getattr(pieces, "aclose", None)
+        if close is not None:
+            await close()
+
+
+async def _lost(request: Request, right: Right, check: Check | None) -> str:
+    """Returns once they may no longer: why not."""
+    while True:
+        await asyncio.sleep(LOOK_S)
+        try:
+            who = await needs(right, anywhere=True)(request)
+            if check is not None:
+                await check(who)
+        except (NotSignedIn, NotAllowed, TooManyTries) as error:
+            return error.message
+        except HeadwayError:
+            continue  # the database or the cluster does not answer just now

@@ -1,0 +1,1 @@
+"""Endpoints of people, tokens, teams and the audit trail."""

@@ -1,0 +1,1 @@
+"""Endpoints of usage, invoices, budgets, goodput, energy and capacity."""

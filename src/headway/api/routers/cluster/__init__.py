@@ -1,0 +1,1 @@
+"""Endpoints of a cluster, its nodes, storage, incidents, metrics and backups."""

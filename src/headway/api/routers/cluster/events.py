@@ -1,0 +1,76 @@
+"""What happens, as it happens: jobs, nodes, incidents and operations as one stream of server-sent events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from fastapi import APIRouter, Header, Request
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from headway.api.auth.dependencies import Anyone, Everywhere, Principal, Right, State
+from headway.api.http.revalidated_stream import while_allowed
+from headway.schemas.clusters import NewsOut
+from headway.services.context import AppState
+from headway.services.read_model.snapshot import Live, news_topic
+
+router = APIRouter(tags=["events"])
+PING_S = 10
+STREAM = {200: {"model": NewsOut, "content": {"text/event-stream": {}}, "description": "NewsOut as server-sent events"}}
+
+
+@router.get("/events", response_class=EventSourceResponse, responses=STREAM)  # type: ignore[arg-type]
+async def everywhere(
+    request: Request, state: State, who: Everywhere, last_event_id: str = Header("")
+) -> EventSourceResponse:
+    """Events of every cluster: `job`, `node`, `incident`, `operation` (NewsOut). Resumes behind `Last-Event-ID`; what is
+    too long ago comes as `reset`: read the lists again. `stopping` when the server stops."""
+    return _answer(request, state, who, "", last_event_id)
+
+
+@router.get("/clusters/{name}/events", response_class=EventSourceResponse, responses=STREAM)  # type: ignore[arg-type]
+async def of_cluster(
+    name: str, request: Request, state: State, who: Anyone, last_event_id: str = Header("")
+) -> EventSourceResponse:
+    """The same of one cluster."""
+    await state.known(name)
+    return _answer(request, state, who, name, last_event_id)
+
+
+def _answer(request: Request, state: AppState, who: Principal, cluster: str, last: str) -> EventSourceResponse:
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    events = while_allowed(request, _follow(state, who, cluster, last), Right.READ)
+    return EventSourceResponse(events, ping=PING_S, headers=headers)
+
+
+async def _follow(state: AppState, who: Principal, cluster: str, last: str) -> AsyncIterator[ServerSentEvent]:
+    live, topic = state.live, news_topic(cluster)
+    seen = _place(live, last)
+    if seen is None:
+        seen = live.told
+        yield ServerSentEvent("{}", event="reset", id=f"{live.epoch}-{seen}")
+    elif not last:
+        yield ServerSentEvent("{}", event="ready", id=f"{live.epoch}-{seen}")  # a place to resume from
+    with live.hub.watching(topic):
+        while not live.stopping.is_set():
+            number = live.hub.number(topic)
+            news = live.news_after(seen)
+            if news is None:
+                seen = live.told
+                yield ServerSentEvent("{}", event="reset", id=f"{live.epoch}-{seen}")
+                continue
+            for one in news:
+                seen = one.number
+                if cluster in ("", one.cluster) and who.reaches(one.cluster):
+                    yield ServerSentEvent(one.text, event=one.kind, id=f"{live.epoch}-{seen}")
+            await live.hub.changed(topic, number)
+    yield ServerSentEvent("{}", event="stopping")
+
+
+def _place(live: Live, last: str) -> int | None:
+    """The number behind which to go on; None for one of another life of the server, or nonsense."""
+    if not last:
+        return live.told
+    epoch, _, number = last.partition("-")
+    if epoch != live.epoch or not (number.isascii() and number.isdigit() and len(number) < 16):
+        return None
+    return int(number) if int(number) <= live.told else None

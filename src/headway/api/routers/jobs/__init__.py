@@ -1,0 +1,1 @@
+"""Endpoints of jobs: queue, submission, logs, pipelines, notebooks."""

@@ -1,0 +1,1 @@
+"""Groups that scale by themselves, and machines that a provider takes back."""

@@ -1,0 +1,112 @@
+"""Incidents of machines that can't be made: one a group, from the first try that failed until a machine has come up; and of
+those that can't be given back: one a machine, until it is gone or serves again.
+
+seen ──► repairing ──► returned
+           └ a step for each try that failed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from headway.autoscale.planner import CLOSED, State
+from headway.domain.cluster import Cluster, Group
+from headway.domain.incident import Incident, IncidentState, XidClass
+from headway.domain.machine import Machine
+from headway.health.incidents.orphaned import missed
+from headway.slurm import commands
+from headway.store import Store
+
+WHAT = "a machine can't be made"
+KEPT = "a machine can't be given back"
+NOT_MISSED = "the group has as many as it should have"
+NOBODY_ASKS_S = 600.0  # after the next try would have been possible: then none of the group is wanted any more
+
+
+async def note(cluster: Cluster, store: Store, group: Group, node: str, why: str, now: float, until: float) -> None:
+    """`until`: unix seconds before which there is no further try."""
+    unmade = [one for one in await _unfinished(cluster, store) if one.what == WHAT]
+    found = [one for one in unmade if cluster.group_of.get(one.node) is group]
+    if found:
+        incident = found[0]
+    else:
+        incident = await store.open_incident(cluster.name, node, WHAT, XidClass.MAKE, now, {"group": group.name})
+    await _tried(store, incident, f"{node}: {why}", now, until)
+
+
+async def note_kept(cluster: Cluster, store: Store, node: str, why: str, now: float, until: float) -> None:
+    """As `note`, of a machine that its provider can't delete."""
+    found = [one for one in await _unfinished(cluster, store) if one.what == KEPT and one.node == node]
+    incident = found[0] if found else await store.open_incident(cluster.name, node, KEPT, XidClass.MAKE, now, {})
+    await _tried(store, incident, why, now, until)
+
+
+async def _tried(store: Store, incident: Incident, why: str, now: float, until: float) -> None:
+    words = why + (f"; the next try in {until - now:.0f} s at the earliest" if until > now else "")
+    evidence = {"until": until}
+    await store.move_incident(incident, IncidentState.REPAIRING, words, evidence=evidence, last_signal_at=now)
+
+
+async def look(
+    cluster: Cluster,
+    store: Store,
+    states: Mapping[str, State],
+    machines: Mapping[str, Machine],
+    making: Collection[str],
+    now: float,
+    going: Collection[str] = (),
+) -> list[tuple[str, str]]:
+    """Ends those of groups of which a machine has come up since, or is wanted no more. `going`: nodes whose machines leave."""
+    said = []
+    for incident in await _unfinished(cluster, store):
+        group = cluster.group_of.get(incident.node)
+        words = "its slot is no longer part of the cluster file"
+        if group is not None and incident.what == KEPT:
+            words = _settled(incident.node, states, machines)
+        elif group is not None:
+            words = await _over(store, group, incident, states, machines, making, now)
+            if not words and group.idle_s is None and not making and not missed(group, machines, going):
+                words = NOT_MISSED
+        if words:
+            await store.move_incident(incident, IncidentState.RETURNED, words)
+            said.append((incident.node, words))
+    return said
+
+
+def _settled(node: str, states: Mapping[str, State], machines: Mapping[str, Machine]) -> str:
+    """Why a machine that could not be given back is nobody's trouble any more; "" while it is."""
+    if node not in machines:
+        return "it is gone"
+    return "Slurm has use for it again" if commands.serves(states.get(node, ("", ""))[0]) else ""
+
+
+async def _over(
+    store: Store,
+    group: Group,
+    incident: Incident,
+    states: Mapping[str, State],
+    machines: Mapping[str, Machine],
+    making: Collection[str],
+    now: float,
+) -> str:
+    """Why it is; "" while it is not."""
+    for name in group.slots:
+        machine = machines.get(name)
+        new = machine is not None and name not in making and machine.started_at > incident.last_signal_at
+        if new and commands.serves(states.get(name, ("", ""))[0]):
+            return f"{name} has come up"
+    wanted = any(
+        name in making
+        or states.get(name, ("", ""))[0].endswith("#")
+        or states.get(name, ("", ""))[1].startswith(CLOSED)
+        for name in group.slots
+    )
+    until = (await store.incident(incident.number)).found("until")
+    if not wanted and isinstance(until, int | float) and now > until + NOBODY_ASKS_S:
+        return "no other one was asked for since"
+    return ""
+
+
+async def _unfinished(cluster: Cluster, store: Store) -> list[Incident]:
+    found = await store.incidents(cluster.name, unfinished=True)
+    return [one for one in found if one.action is XidClass.MAKE]

@@ -1,0 +1,208 @@
+"""A backup of a cluster while it works: Slurm's state, then the database, secrets, file and records.
+
+The state comes before the database: a job that the state knows is in the database, however long that takes to read; one that
+the database alone knows began after the backup, and is closed when it is brought back."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import tarfile
+import time
+import zlib
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.backup.archive import SUFFIX, Damaged, Header, Reader, Writer
+from headway.cluster.context import Env, Say
+from headway.cluster.observe import machines_of
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Machine, MachineState
+from headway.errors import CommandFailed, Conflict
+from headway.store.core.cluster_records import BRINGING
+from headway.store.db.rows import OWN_SECRETS
+from headway.transport.remote_program import program
+
+DATABASE = "slurm_acct_db"
+_OF_A_MOMENT = tuple(OWN_SECRETS.values())  # secrets that are none of the cluster's
+PARTS = ("state", "database", "about", "secrets", "records")
+_DUMP = f"set -o pipefail; mariadb-dump --single-transaction --quick --hex-blob {DATABASE} | gzip -1"  # no person's word in it
+_DUMP_ENDS = b"-- Dump completed"
+_PART_S = 6 * 3600.0
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was found when a backup was read back: every byte, and that each part is what it says."""
+
+    header: Header
+    bytes: int
+    records: int  # Headway's own
+    state_files: int  # of slurmctld's
+
+
+def file_of(folder: Path, header: Header) -> Path:
+    """DIR/lab-20261122-034500.headway-backup"""
+    when = time.strftime("%Y%m%d-%H%M%S", time.gmtime(header.at))
+    return folder / f"{header.cluster}-{when}{SUFFIX}"
+
+
+def program_argv(*words: str) -> list[str]:
+    return ["python3", "-I", "-S", "-c", program("slurm_state"), *words]
+
+
+async def back_up(
+    cluster: Cluster, about: Mapping[str, Any], env: Env, say: Say, path: Path, header: Header, key: bytes
+) -> Proof:
+    """Makes `path`, reads it back and only then gives it its name. `about`: the cluster's own row. Raises Conflict when there
+    is no head to back up, Refused when it can't be written; then nothing is left of it."""
+    head = (await machines_of(env, cluster.name)).get(cluster.head)
+    if head is None or head.state is not MachineState.RUNNING:
+        raise Conflict(
+            f"{cluster.head} does not run: there is nothing to back up", hint=f"headway status {cluster.name}"
+        )
+    writer = await asyncio.to_thread(Writer, path, header, key)
+    try:
+        since = (await env.connections.remote(head, ["date", "+%s.%N"], timeout_s=20)).stdout.strip()
+        await _part(
+            writer,
+            "state",
+            _run(env, head, program_argv("state", cluster.state, since), ["copy", cluster.state]),
+            say,
+        )
+        await _part(writer, "database", _run(env, head, ["bash", "-c", _DUMP], ["mariadb-dump", DATABASE]), say)
+        await _part(writer, "about", _one(json.dumps(dict(about)).encode()), say)
+        await _part(writer, "secrets", _one(json.dumps(await _secrets(cluster, env)).encode()), say)
+        await _part(writer, "records", _lines(env, cluster.name), say)
+        await say("proof", "is being read back")
+        began = time.monotonic()
+        written = await asyncio.to_thread(writer.finish)
+        proof = await asyncio.to_thread(prove, written, key)
+        await say("proof", f"{proof.bytes} bytes read back whole", done=True, seconds=time.monotonic() - began)
+        await asyncio.to_thread(writer.name)
+        return proof
+    except BaseException:
+        await asyncio.to_thread(writer.drop)
+        raise
+
+
+async def _part(writer: Writer, name: str, pieces: AsyncIterator[bytes], say: Say) -> None:
+    began = time.monotonic()
+    await say(name, "is being kept")
+    count = 0
+    await asyncio.to_thread(writer.begin, name)
+    async for piece in pieces:
+        count += len(piece)
+        await asyncio.to_thread(writer.write, piece)
+    await asyncio.to_thread(writer.end)
+    await say(name, f"kept, {count} bytes", done=True, seconds=time.monotonic() - began)
+
+
+async def _run(env: Env, head: Machine, argv: list[str], what: list[str]) -> AsyncIterator[bytes]:
+    """`what`: how an error calls the command."""
+    try:
+        async for piece in env.connections.stream(head, argv, timeout_s=_PART_S):
+            yield piece
+    except CommandFailed as error:
+        raise CommandFailed(what, error.code, error.stderr, where=head.name) from None
+
+
+async def _one(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+async def _secrets(cluster: Cluster, env: Env) -> dict[str, str]:
+    have = await env.store.secrets(cluster.name)
+    return {name: value for name, value in have.items() if not name.startswith((*_OF_A_MOMENT, BRINGING))}
+
+
+async def _lines(env: Env, cluster: str) -> AsyncIterator[bytes]:
+    """Compressed JSON, a row a line."""
+    packed = zlib.compressobj(1)
+    async for table, values in env.store.records(cluster):
+        piece = packed.compress(json.dumps([table, values]).encode() + b"\n")
+        if piece:
+            yield piece
+    yield packed.flush()
+
+
+def prove(path: Path, key: bytes) -> Proof:
+    """Reads all of a backup. Raises Damaged."""
+    records = files = 0
+    seen = []
+    with Reader(path, key) as reader:
+        for name, pieces in reader.parts():
+            seen.append(name)
+            if name == "state":
+                files = _check_state(path, pieces)
+            elif name == "database":
+                _check_dump(path, pieces)
+            elif name == "records":
+                records = sum(1 for _ in rows(pieces))
+        if sorted(seen) != sorted(PARTS):
+            raise Damaged(f"{path} lacks {', '.join(sorted(set(PARTS) - set(seen)))}", hint="take another backup")
+        return Proof(reader.header, path.stat().st_size, records, files)
+
+
+def rows(pieces: Iterable[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(table, values) of the part "records"."""
+    unpack, rest = zlib.decompressobj(), b""
+    for piece in pieces:
+        *lines, rest = (rest + unpack.decompress(piece)).split(b"\n")
+        for line in lines:
+            table, values = json.loads(line)
+            yield table, values
+
+
+def _check_state(path: Path, pieces: Iterator[bytes]) -> int:
+    names = set()
+    try:
+        with tarfile.open(mode="r|gz", fileobj=io.BufferedReader(Pieces(pieces))) as tar:
+            for member in tar:
+                names.add(member.name)
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise Damaged(f"{path}: Slurm's state is not whole: {error}", hint="take another backup") from None
+    if "./job_state" not in names:
+        raise Damaged(
+            f"{path}: Slurm's state has no list of jobs",
+            hint="slurmctld writes it with its first job, or five minutes after its start: take another backup then",
+        )
+    return len(names)
+
+
+def _check_dump(path: Path, pieces: Iterator[bytes]) -> None:
+    unpack, tail = zlib.decompressobj(31), b""
+    try:
+        for piece in pieces:
+            while piece:  # a piece may hold a hundred times its size
+                tail = (tail + unpack.decompress(piece, 1 << 20))[-200:]
+                piece = unpack.unconsumed_tail
+    except zlib.error as error:
+        raise Damaged(f"{path}: the database's dump is not whole: {error}", hint="take another backup") from None
+    if _DUMP_ENDS not in tail or not unpack.eof:
+        raise Damaged(f"{path}: the database's dump is not whole", hint="take another backup")
+
+
+class Pieces(io.RawIOBase):
+    """Pieces of bytes as a file to read from."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = memoryview(piece)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count

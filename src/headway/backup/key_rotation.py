@@ -1,0 +1,100 @@
+"""Another key in a key's place while jobs run.
+
+MUNGE and JWT keys are files like others: an apply carries the new one to every machine and restarts what reads it. MUNGE's
+lies beside the old one everywhere before it takes its place anywhere (cluster/munge_key.py); munged is restarted
+everywhere within
+seconds; slurmd and slurmctld go on, and what they say to each other in between is said again. The key that Headway signs in
+with is let in beside the old one before that goes."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import secrets as random
+from collections.abc import Awaitable, Callable, Iterable
+
+from headway.cluster import secrets
+from headway.cluster.apply import apply, plan
+from headway.cluster.context import Env, Say
+from headway.cluster.observe import machines_of
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Machine, MachineState
+from headway.errors import Refused
+from headway.providers.base import Rekeys
+from headway.store.db.rows import own_secret
+
+READY_S = 30
+
+
+async def rotate(
+    cluster: Cluster, env: Env, say: Say, what: str, ref: str, begins: Callable[[], Awaitable[None]]
+) -> None:
+    """`what`: munge, jwt or ssh. `ref` names this rotation: one that was killed goes on with the same new key, which is the
+    operation's own secret until it is in its place. `begins` is called before the first change. Raises Refused, with nothing
+    changed, where something else waits that a person is asked about, or a machine can't take munge's; HeadwayError naming the
+    machines that do not have it yet: an apply brings munge's and jwt's to them. Of ssh the old key stays, and the new one is
+    let in nowhere."""
+    if what == "ssh":
+        await _sign_in_key(cluster, env, say, ref, begins)
+        return
+    name = f"{what}_key"
+    fresh = base64.b64encode(random.token_bytes(secrets.FILE_SECRETS[name])).decode()
+    fresh = await env.store.put_secret(cluster.name, _new(ref), fresh)
+    if (await env.store.secrets(cluster.name)).get(name) != fresh:  # else a killed one goes on
+        await _nothing_else_asks(cluster, env)
+    await begins()
+    await say("key", f"a new {what} key goes to every machine")
+    await apply(cluster, env, say, new={name: fresh})
+    await say("key", f"the new {what} key is everywhere", done=True)
+
+
+async def _nothing_else_asks(cluster: Cluster, env: Env) -> None:
+    """An apply would carry that out too. Raises Refused."""
+    asks = (await plan(cluster, env)).asks
+    if asks:
+        first = asks[0]
+        more = f", and {len(asks) - 1} more" if len(asks) > 1 else ""
+        raise Refused(
+            f"other changes to {cluster.name} wait that disturb what runs: {first.where}: {first.kind}, {first.why}{more}",
+            hint="headway plan shows them; headway apply, then ask again",
+        )
+
+
+async def _sign_in_key(cluster: Cluster, env: Env, say: Say, ref: str, begins: Callable[[], Awaitable[None]]) -> None:
+    """The provider lets keys in on machines that are off as well: they come back later."""
+    provider = env.provider
+    if not isinstance(provider, Rekeys):
+        raise Refused(f"{cluster.name} is signed in to with keys of your own", hint="change them on the machines")
+    await begins()
+    old = (await env.store.secrets(cluster.name))["bootstrap_key"]
+    new = await env.store.put_secret(cluster.name, _new(ref), secrets.new_key())
+    machines = tuple((await machines_of(env, cluster.name)).values())
+    try:
+        await _admit(provider, machines, new, *([old] if old != new else []))
+        await say("key", "the new key is let in beside the old one", done=True)
+        await _use(env, machines, new)
+    except Exception:  # a provider's own errors too
+        await _admit(provider, machines, old)
+        await _use(env, (), old)
+        raise
+    await env.store.set_secret(cluster.name, "bootstrap_key", new)
+    await _admit(provider, machines, new)
+    await say("key", "the old key is let in nowhere any more", done=True)
+
+
+async def _admit(provider: Rekeys, machines: Iterable[Machine], *keys: str) -> None:
+    for machine in machines:
+        await provider.admit(machine, "\n".join(secrets.public_of(key) for key in keys))
+
+
+async def _use(env: Env, machines: Iterable[Machine], key: str) -> None:
+    """Signs in with it from now on, to those of the machines that run at once. Raises Unreachable."""
+    env.connections.use_key(key)
+    running = [machine for machine in machines if machine.state is MachineState.RUNNING]
+    for machine in running:
+        await env.connections.drop(machine.name)
+    await asyncio.gather(*(env.connections.wait_ready(machine, timeout_s=READY_S) for machine in running))
+
+
+def _new(ref: str) -> str:
+    return own_secret("rotate", {"ref": ref})

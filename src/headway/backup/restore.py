@@ -1,0 +1,233 @@
+"""A cluster from its backup: on machines that are there, or on new ones.
+
+Everything is read and checked first. Then the head's Slurm daemons rest, an apply brings up what is missing, and between the
+database's start and slurmdbd's the backup takes its place: no daemon ever runs on a state that is not whole."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headway.backup.archive import Reader
+from headway.backup.backup import Proof, program_argv, prove, rows
+from headway.cluster.apply import apply
+from headway.cluster.context import Env, Say
+from headway.cluster.observe import machines_of, replaced
+from headway.domain.cluster import ACCOUNTING, Cluster, heads_of
+from headway.domain.machine import Machine, MachineState
+from headway.errors import CommandFailed, Conflict, HeadwayError, Refused
+from headway.store.core.cluster_records import BRINGING
+
+STAMP = "/srv/headway-state/restored"  # which restore this head's state is of
+_DAEMONS = ("slurmctld.service", "slurmrestd.service", "slurmdbd.service")
+_NO_UNIT = 5  # systemctl: there is none of this name
+_MOST_HEADS = 2
+_ROWS_AT_ONCE = 500
+T = TypeVar("T")
+_PART_S = 6 * 3600.0
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The small parts of a backup, read."""
+
+    about: dict[str, Any]
+    secrets: dict[str, str]
+    uids: dict[str, int]
+    proof: Proof
+
+
+def read(path: Path, key: bytes) -> Kept:
+    """All of it is read, and checked. Raises Damaged."""
+    proof = prove(path, key)
+    told: dict[str, Any] = {}
+    uids: dict[str, int] = {}
+    with Reader(path, key) as reader:
+        for name, pieces in reader.parts():
+            if name in ("about", "secrets"):
+                told[name] = json.loads(b"".join(pieces))
+            elif name == "records":
+                uids = {values["name"]: values["uid"] for table, values in rows(pieces) if table == "uids"}
+    return Kept(told["about"], told["secrets"], uids, proof)
+
+
+async def check(cluster: str, env_store: Any, kept: Kept) -> None:
+    """Raises Conflict when people of the backup have other uids here: their files would be somebody else's."""
+    conflicts = await env_store.uid_conflicts(kept.uids)
+    if conflicts:
+        raise Conflict(
+            f"people of {cluster} would get another's files on this server: {'; '.join(conflicts[:5])}",
+            hint="restore it on a server of its own; nothing was touched",
+        )
+
+
+async def remember(cluster: str, env_store: Any, path: Path, key: bytes, kept: Kept) -> int:
+    """Headway's own memory of the cluster; how many records came back."""
+    for name, value in kept.secrets.items():
+        if name == BRINGING:
+            continue
+        await env_store.put_secret(cluster, name, value)
+    with await asyncio.to_thread(Reader, path, key) as reader:
+        parts = reader.parts()
+        while (part := await asyncio.to_thread(next, parts, None)) is not None:
+            name, pieces = part
+            if name == "records":
+                return int(await env_store.take_records(cluster, _read_beside(rows(pieces))))
+    return 0
+
+
+async def _read_beside(found: Iterator[T]) -> AsyncIterator[T]:
+    """In a thread, many at a time. Raises Refused where the file can't be read: inside of a question to the database an
+    OSError would be taken for the database's."""
+
+    def some() -> list[T]:
+        try:
+            return list(islice(found, _ROWS_AT_ONCE))
+        except OSError as error:
+            raise Refused(f"the backup can't be read: {error.strerror or error}", hint="is its disk there?") from error
+
+    while batch := await asyncio.to_thread(some):
+        for row in batch:
+            yield row
+
+
+async def restore(cluster: Cluster, env: Env, say: Say, path: Path, key: bytes, ref: str) -> None:
+    """Slurm's part. `ref` names this restore: one that was killed begins anew unless all was put back, and then takes nothing
+    back that has happened since. What an earlier try kept of before stays.
+    Raises HeadwayError naming what did not get there."""
+    machines = await machines_of(env, cluster.name)
+    head = machines.get(cluster.head)
+    answers = done = False
+    if head is not None and head.state is MachineState.RUNNING:
+        with contextlib.suppress(HeadwayError):  # one that does not answer is made again by the apply
+            done = (await _stamp(env, head)) == ref
+            answers = True
+    if not done:
+        await _stand_aside(cluster, env, say)
+    if head is not None and answers and not done:
+        await say("head", "Slurm's daemons rest")
+        await _rest(env, head)
+        await say("head", "Slurm's daemons rest", done=True)
+    parts = (cluster.state, ACCOUNTING)
+
+    async def put_back(machine: Machine) -> None:
+        nonlocal done
+        if not done and (await _stamp(env, machine)) != ref:
+            await _rest(env, machine)  # one that was off has started them as it booted
+            await _on_head(env, machine, "begin", *parts)
+            await _take(cluster, env, machine, say, path, key)
+        await _on_head(env, machine, "end", STAMP, ref, *parts)
+        done = True
+
+    hook: Callable[[Machine], Awaitable[None]] = put_back
+    await apply(_as_many(cluster, machines), env, say, before={"accounting": hook}, rests=True)
+    if not done:
+        raise Refused(f"{cluster.head}: slurmdbd did not rest, so nothing was put back", hint="run restore again")
+    await _close_runaways(cluster, env, say)
+
+
+def _as_many(cluster: Cluster, machines: Collection[str]) -> Cluster:
+    """With the nodes that there are where these are more than the file wants: jobs of the backup may run on any of them. A group
+    that scales by itself keeps what it has anyway, and Slurm's configuration would keep them awake."""
+    groups = []
+    for group in cluster.groups:
+        if group.idle_s is not None:
+            groups.append(group)
+            continue
+        there = sum(name in machines for name in group.slots) - group.spares
+        groups.append(replace(group, nodes=max(group.nodes, min(there, group.most))))
+    return replace(cluster, groups=tuple(groups))
+
+
+async def _stand_aside(cluster: Cluster, env: Env, say: Say) -> None:
+    """Before the first controller rests, for a second one would take over; the apply starts it again. One that can't be told
+    goes with its machine, also one that is off, for it would take over as it boots: of a machine made anew it waits for the
+    first. One of which the backup's file knows nothing starts no more. A machine one owns that another is about to take the
+    place of need not answer: it was installed anew, or is gone."""
+    machines, anew = await machines_of(env, cluster.name), await replaced(env, cluster.name)
+    for name in heads_of(cluster.name, _MOST_HEADS)[1:]:
+        machine = machines.get(name)
+        if machine is None or await _ended(env, machine, for_good=name not in cluster.heads) or name in anew:
+            continue
+        await say(name, "can't be told to stand aside: its machine is made anew", level="warning")
+        await env.provider.fence(machine)  # one that stood still must not go on in between
+        await env.provider.delete(machine)
+        await env.connections.drop(name)
+
+
+async def _ended(env: Env, machine: Machine, *, for_good: bool) -> bool:
+    """Whether the controller there has ended."""
+    if machine.state is not MachineState.RUNNING:
+        return False
+    argv = ["systemctl", *(("disable", "--now") if for_good else ("stop",)), "slurmctld.service"]
+    try:
+        ran = await env.connections.remote(machine, argv, timeout_s=90, check=False)
+    except HeadwayError:
+        return False
+    return ran.code in (0, _NO_UNIT)
+
+
+async def _rest(env: Env, head: Machine) -> None:
+    """Raises Refused."""
+    try:
+        ran = await env.connections.remote(head, ["systemctl", "stop", *_DAEMONS], timeout_s=90, check=False)
+    except CommandFailed:  # they end still
+        ran = None
+    if ran is None or ran.code not in (0, _NO_UNIT):
+        why = ran.stderr.strip()[-300:] if ran else "they took longer than 90 s"
+        hint = f"nothing was put back; headway exec {head.cluster} -- systemctl status slurmctld slurmdbd, then restore again"
+        raise Refused(f"{head.name}: Slurm's daemons could not be stopped: {why}", hint=hint)
+
+
+async def _on_head(env: Env, head: Machine, *words: str) -> None:
+    """node/slurm_state.py's part. Raises Refused with what it says."""
+    ran = await env.connections.remote(head, program_argv(*words), timeout_s=_PART_S, check=False)
+    if ran.code != 0:
+        raise Refused(f"{head.name}: {ran.stderr.strip()[-500:]}", hint="mend that, then run restore again")
+
+
+async def _stamp(env: Env, head: Machine) -> str:
+    return (await env.connections.remote(head, ["cat", STAMP], timeout_s=20, check=False)).stdout.strip()
+
+
+async def _take(cluster: Cluster, env: Env, head: Machine, say: Say, path: Path, key: bytes) -> None:
+    takers = {"state": ("take", cluster.state), "database": ("database", ACCOUNTING)}
+    with await asyncio.to_thread(Reader, path, key) as reader:
+        parts = reader.parts()
+        while (part := await asyncio.to_thread(next, parts, None)) is not None:
+            name, pieces = part
+            if name in takers:
+                await say(name, "is being put back")
+                await _send(env, head, program_argv(*takers[name]), pieces)
+                await say(name, "is back", done=True)
+
+
+async def _send(env: Env, head: Machine, argv: list[str], pieces: Iterator[bytes]) -> None:
+    async def feed() -> AsyncIterator[bytes]:
+        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+            yield piece
+
+    said = b""
+    async with asyncio.timeout(_PART_S):
+        async for kind, data in env.connections.converse(head, argv, feed()):
+            if kind == "code" and data != b"0":
+                raise CommandFailed(argv[-2:], int(data), said.decode(errors="replace"), where=head.name)
+            if kind != "code":
+                said = (said + data)[-2000:]
+
+
+async def _close_runaways(cluster: Cluster, env: Env, say: Say) -> None:
+    """Jobs that began after the backup's look at Slurm are in the database and nowhere else."""
+    head = (await machines_of(env, cluster.name))[cluster.head]
+    argv = ["sacctmgr", "-i", "show", "runawayjobs"]
+    ran = await env.connections.remote(head, argv, timeout_s=60, check=False, input=b"y\n")
+    if ran.code != 0:
+        await say(
+            "accounting", f"open records were not looked for: {ran.stderr.strip()[-200:]}", level="warning", done=True
+        )

@@ -1,0 +1,30 @@
+"""What a run held of each group of nodes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headway.domain.billing import Held, Run
+from headway.domain.cluster import Group
+
+
+def held(run: Run, group_of: Mapping[str, Group]) -> list[Held]:
+    """One entry a group, in the order of its nodes. Accounting says what the job held in all: nodes hold the same of it, and
+    what is left over is the first ones'. On nodes with GPUs the GPUs are what is paid for: who holds none of them pays for
+    none. Nodes that the file names no more are of group "", which costs nothing."""
+    parts: dict[str, list[str]] = {}
+    for node in run.nodes:
+        group = group_of.get(node)
+        parts.setdefault(group.name if group else "", []).append(node)
+    known = {group.name: group for group in group_of.values()}
+    gpus, cpus, left = run.gpus, run.cpus, len(run.nodes)
+    found = []
+    for name, nodes in parts.items():
+        plan = known[name].plan if name in known else None
+        here, cores = -(-gpus * len(nodes) // left), -(-cpus * len(nodes) // left)
+        gpus, cpus, left = gpus - here, cpus - cores, left - len(nodes)
+        per_node = plan.gpus or plan.cpus if plan else 1
+        units = here if plan and plan.gpus else min(cores, per_node * len(nodes)) if plan else 0
+        kind = run.gpu_type or (plan.gpu_type if plan else "")
+        found.append(Held(name, tuple(nodes), kind if here else "", here, cores, units, max(1, per_node)))
+    return found

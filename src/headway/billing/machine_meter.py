@@ -1,0 +1,60 @@
+"""Which machines began and ended since they were seen last. Pure: every look says who is there and when it is.
+
+A second is billed once, whatever happens to the clock: where it was put back, nothing is noted until it has passed the
+last look again. While no server looked, a machine that is there before and after was there between; one that is gone was
+there until it was seen last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from headway.domain.billing import Life, NodeSpan, SpanKind
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """What is to be written."""
+
+    began: tuple[tuple[str, str], ...] = ()  # (machine, group)
+    ended: tuple[Life, ...] = ()  # with their end
+    there: tuple[str, ...] = ()  # machines whose lives go on
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """The same for nodes' states."""
+
+    began: tuple[NodeSpan, ...] = ()
+    ended: tuple[NodeSpan, ...] = ()
+
+
+def look(open_lives: Iterable[Life], groups: Mapping[str, str], now: int) -> Turns:
+    """`groups`: machine -> its group, of those that are there now."""
+    known = {life.machine: life for life in open_lives}
+    if any(life.seen > now for life in known.values()):
+        return Turns()
+    moved = [name for name, life in known.items() if name in groups and groups[name] != life.group]
+    ended = [name for name in known if name not in groups]
+    lives = [
+        Life(name, known[name].group, known[name].began, max(known[name].began, known[name].seen), known[name].seen)
+        for name in sorted((*ended, *moved))
+    ]
+    began = tuple((name, group) for name, group in sorted(groups.items()) if name not in known or name in moved)
+    return Turns(began, tuple(lives), tuple(sorted(known.keys() & groups.keys() - set(moved))))
+
+
+def spares(open_spans: Iterable[NodeSpan], standing_by: Iterable[str], now: int) -> States:
+    """`standing_by`: nodes that are held as spares now."""
+    known = {span.node: span for span in open_spans if span.kind is SpanKind.SPARE}
+    if any(span.began > now for span in known.values()):
+        return States()
+    here = set(standing_by)
+    return States(
+        tuple(NodeSpan(node, SpanKind.SPARE, now, 0) for node in sorted(here - known.keys())),
+        tuple(
+            NodeSpan(node, SpanKind.SPARE, span.began, now, span.reason)
+            for node, span in sorted(known.items())
+            if node not in here
+        ),
+    )

@@ -1,0 +1,86 @@
+"""What nodes were from when to when: every second of a machine's life, and of its slot between two lives, is in exactly one
+state. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from headway.billing import intervals as spans
+from headway.billing.intervals import Span
+from headway.domain.billing import Life, NodeSpan, SpanKind
+from headway.domain.slurm.hostlist import natural_key
+
+
+class Standing(StrEnum):
+    UP = "up"
+    DRAINED = "drained"
+    DOWN = "down"
+    SPARE = "spare"
+    OFF = "off"  # its slot has no machine
+
+
+@dataclass(frozen=True, slots=True)
+class Stood:
+    """`end`: 0 where it still is. `reason`: of nodes that were down or drained, in Slurm's or somebody's words."""
+
+    node: str
+    group: str
+    state: Standing
+    start: int
+    end: int
+    reason: str = ""
+
+
+def intervals(lives: Iterable[Life], states: Iterable[NodeSpan], start: int, end: int, now: int) -> list[Stood]:
+    """Of every node that had a machine from `start` until `end`: in order of nodes and time. A slot is off from the end of
+    its first machine on."""
+    until = min(end, now)
+    by_node: dict[str, list[Life]] = {}
+    for life in lives:
+        by_node.setdefault(life.machine, []).append(life)
+    said: dict[str, list[NodeSpan]] = {}
+    for state in states:
+        said.setdefault(state.node, []).append(state)
+    found = []
+    for node in sorted(by_node, key=natural_key):
+        mine = sorted(by_node[node], key=lambda life: life.began)
+        parts = [
+            Stood(node, life.group, state, *span, reason)
+            for life in mine
+            for state, span, reason in _of_life(life, said.get(node, ()), start, until, now)
+        ]
+        alive = spans.union((life.began, life.ended or now) for life in mine)
+        off = spans.without([(max(start, mine[0].began), until)], alive)
+        parts += [Stood(node, mine[-1].group, Standing.OFF, *span) for span in off]
+        found += sorted(parts, key=lambda one: one.start)
+    return [_open(one) if one.end == now else one for one in found]
+
+
+def _of_life(
+    life: Life, said: Sequence[NodeSpan], start: int, until: int, now: int
+) -> Iterable[tuple[Standing, Span, str]]:
+    left = spans.common([(life.began, life.ended or now)], [(start, until)]) if start < until else []
+    for kind, state in (
+        (SpanKind.SPARE, Standing.SPARE),
+        (SpanKind.DOWN, Standing.DOWN),
+        (SpanKind.DRAINED, Standing.DRAINED),
+    ):
+        known = [one for one in said if one.kind is kind]
+        there = spans.common(left, spans.union((one.began, one.ended or now) for one in known))
+        for span in there:
+            yield state, span, _reason(known, span) if state is not Standing.SPARE else ""
+        left = spans.without(left, there)
+    for span in left:
+        yield Standing.UP, span, ""
+
+
+def _reason(known: Iterable[NodeSpan], span: Span) -> str:
+    return next(
+        (one.reason for one in known if one.reason and one.began < span[1] and (one.ended or span[1]) > span[0]), ""
+    )
+
+
+def _open(one: Stood) -> Stood:
+    return Stood(one.node, one.group, one.state, one.start, 0, one.reason)

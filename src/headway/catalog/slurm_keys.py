@@ -1,0 +1,184 @@
+"""Which slurm.conf keys a cluster file may set, for which version, and what their values look like.
+
+An allowlist: Headway writes everything else itself, and one unknown key stops every Slurm command and daemon. Each key
+here was looked up in slurm.conf(5) of both versions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headway.validation import syntax_rules
+
+VERSIONS = {"debian14": "26.05", "debian13": "24.11", "debian12": "22.05"}  # image -> the Slurm it carries
+_BOTH = ("22.05", "24.11", "26.05")
+_NEW = ("24.11", "26.05")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """`pattern` is matched against the whole value; `form` says it in words."""
+
+    pattern: str
+    form: str
+    versions: tuple[str, ...] = _BOTH
+
+
+def _number(highest: int, lowest: int = 0) -> str:
+    """Stands for a whole number in a range, which `_fits` checks."""
+    return f"int:{lowest}:{highest}"
+
+
+_U32 = Key(_number(4_294_967_294), "a whole number")
+_WEIGHT = _U32
+_SECONDS = Key(_number(65533, 1), "seconds, 1 to 65533")
+_MINUTES = Key(f"{_number(65533)}|UNLIMITED", "minutes, 0 to 65533, or UNLIMITED")
+_YES_NO = Key("YES|NO", "YES or NO")
+_TIME = Key(r"[0-9]{1,4}-[0-9]{1,2}(:[0-9]{2}){0,2}|[0-9]{1,6}(:[0-9]{2}){0,2}", "a time such as 7-0 or 14-00:00:00")
+_HALF_LIFE = Key(f"(?=.*[1-9])({_TIME.pattern})", f"{_TIME.form}; not 0: use would never fade")
+_CODE = "(1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])"
+_EXIT_CODES = Key(f"{_CODE}(-{_CODE})?(,{_CODE}(-{_CODE})?)*", "exit codes up to 255, such as 1,100-110")
+_FLAG = "ACCRUE_ALWAYS|CALCULATE_RUNNING|DEPTH_OBLIVIOUS|INCR_ONLY|MAX_TRES|NO_FAIR_TREE|SMALL_RELATIVE_TO_TIME"
+_LEVEL = Key("quiet|fatal|error|info|verbose|debug[2-5]?", "quiet, fatal, error, info, verbose or debug to debug5")
+_TRES_WEIGHTS = Key(
+    r"[A-Za-z]+(/[a-z0-9_]+)?=[0-9]+(\.[0-9]+)?[KMG]?(,[A-Za-z]+(/[a-z0-9_]+)?=[0-9]+(\.[0-9]+)?[KMG]?)*",
+    "weights such as CPU=1000,GRES/gpu=3000",
+)
+
+CLUSTER_KEYS: dict[str, Key] = {
+    "BatchStartTimeout": _SECONDS,
+    "CompleteWait": Key(_number(65533), "seconds, 0 to 65533"),
+    "DisableRootJobs": _YES_NO,
+    "EnforcePartLimits": Key("ALL|ANY|NO", "ALL, ANY or NO"),
+    "FairShareDampeningFactor": Key(_number(65533, 1), "a whole number, 1 to 65533"),
+    "InactiveLimit": Key(_number(65533), "seconds, 0 to 65533"),
+    "JobFileAppend": Key("0|1", "0 or 1"),
+    "JobRequeue": Key("0|1", "0 or 1"),
+    "KillOnBadExit": Key("0|1", "0 or 1"),
+    "KillWait": _SECONDS,
+    "MailDomain": Key(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,200}[A-Za-z0-9])?", "a domain name"),
+    "MaxArraySize": Key(_number(4_000_001, 2), "a whole number, 2 to 4000001"),
+    "MaxBatchRequeue": Key(_number(1000, 1), "a whole number, 1 to 1000", _NEW),
+    "MaxJobCount": Key(_number(10_000_000, 1000), "a whole number, 1000 to 10000000"),
+    "MaxStepCount": Key(_number(10_000_000, 1), "a whole number, 1 to 10000000"),
+    "MaxTasksPerNode": Key(_number(65533, 1), "a whole number, 1 to 65533"),
+    "MessageTimeout": Key(_number(100, 5), "seconds, 5 to 100"),
+    "MinJobAge": Key(_number(86400, 2), "seconds, 2 to 86400"),
+    "OverTimeLimit": _MINUTES,
+    "PriorityCalcPeriod": Key(_number(1440, 1), "minutes, 1 to 1440"),
+    "PriorityDecayHalfLife": _HALF_LIFE,
+    "PriorityFavorSmall": _YES_NO,
+    "PriorityFlags": Key(f"({_FLAG})(,({_FLAG}))*", f"flags of {_FLAG.replace('|', ', ')}"),
+    "PriorityMaxAge": _TIME,
+    "PriorityWeightAge": _WEIGHT,
+    "PriorityWeightAssoc": _WEIGHT,
+    "PriorityWeightFairshare": _WEIGHT,
+    "PriorityWeightJobSize": _WEIGHT,
+    "PriorityWeightPartition": _WEIGHT,
+    "PriorityWeightQOS": _WEIGHT,
+    "PriorityWeightTRES": _TRES_WEIGHTS,
+    "RequeueExit": _EXIT_CODES,
+    "RequeueExitHold": _EXIT_CODES,
+    "ResvOverRun": _MINUTES,
+    "SlurmctldDebug": _LEVEL,
+    "SlurmdDebug": _LEVEL,
+    "SlurmdTimeout": Key(_number(65533, 5), "seconds, 5 to 65533"),
+    "TCPTimeout": Key(_number(60, 1), "seconds, 1 to 60"),
+    "TreeWidth": Key(_number(65533, 1), "a whole number, 1 to 65533"),
+    "UnkillableStepTimeout": _SECONDS,
+    "WaitTime": Key(_number(65533), "seconds, 0 to 65533"),
+}
+
+PARTITION_KEYS: dict[str, Key] = {
+    "DefCpuPerGPU": Key(_number(65533, 1), "a whole number, 1 to 65533"),
+    "DefMemPerCPU": Key(_number(100_000_000, 1), "MiB"),
+    "DefMemPerGPU": Key(_number(100_000_000, 1), "MiB"),
+    "DisableRootJobs": _YES_NO,
+    "ExclusiveTopo": Key("YES|NO", "YES or NO", _NEW),
+    "ExclusiveUser": _YES_NO,
+    "Hidden": _YES_NO,
+    "LLN": _YES_NO,
+    "MaxCPUsPerNode": Key(f"{_number(65533)}|UNLIMITED", "a whole number or UNLIMITED"),
+    "MaxCPUsPerSocket": Key(f"{_number(65533)}|UNLIMITED", "a whole number or UNLIMITED", _NEW),
+    "MaxMemPerCPU": Key(_number(100_000_000, 1), "MiB"),
+    "MaxMemPerNode": Key(_number(100_000_000, 1), "MiB"),
+    "MaxNodes": Key(f"{_number(1_000_000, 1)}|UNLIMITED", "a whole number or UNLIMITED"),
+    "MinNodes": Key(_number(65533), "a whole number"),
+    "OverSubscribe": Key("NO|EXCLUSIVE", "NO or EXCLUSIVE"),
+    "OverTimeLimit": _MINUTES,
+    "PriorityJobFactor": Key(_number(65533), "a whole number, 0 to 65533"),
+    "ReqResv": _YES_NO,
+    "TRESBillingWeights": _TRES_WEIGHTS,
+}
+
+MESSAGE_TIMEOUT_S = 20  # unless the file says another
+
+# Keys people look for that belong to Headway, and where they are said instead.
+OWNED = {
+    "AllowAccounts": "use the partition's teams",
+    "Default": "use the partition's default: true",
+    "DefaultTime": "use the partition's default_time",
+    "GraceTime": "use the partition's grace_time",
+    "MaxTime": "use the partition's max_time",
+    "Nodes": "use the partition's nodes",
+    "PreemptMode": "use a partition's preempts",
+    "PriorityTier": "use the partition's tier",
+    "ClusterName": "use name",
+    "GresTypes": "the plan says which GPUs there are",
+    "TopologyPlugin": "use fabric",
+    "MailProg": "use mail",
+    "PreemptType": "use a partition's preempts",
+    "PrivateData": "squeue shows what the dashboard does: the queue to everybody, a team's use to its own people",
+    "ReturnToService": "Headway decides when a node returns",
+}
+_PREFIXES_OWNED = ("Slurmctld", "Slurmd", "Accounting", "Auth", "Select", "Proctrack", "Task", "Prolog", "Epilog")
+
+
+def key_fault(key: str, value: str, version: str, *, partition: bool) -> tuple[str, str]:
+    """What is wrong with one key and value and what to do, or ("", "")."""
+    table = PARTITION_KEYS if partition else CLUSTER_KEYS
+    known = table.get(key)
+    if known is None:
+        return _unknown(key, partition)
+    if version not in known.versions:
+        return f"Slurm {version} does not have this key", f"image debian13 carries Slurm {known.versions[0]}"
+    fits = _fits(value, known.pattern) and (known is not _EXIT_CODES or _rise(value))
+    return ("", "") if fits else (f"must be {known.form}", "")
+
+
+def least_unkillable_s(slurm: Mapping[str, str]) -> int:
+    """What UnkillableStepTimeout must be at least beside this MessageTimeout: Slurm calls less an error at each start."""
+    message = slurm.get("MessageTimeout", "")
+    return 5 * (int(message) if _fits(message, CLUSTER_KEYS["MessageTimeout"].pattern) else MESSAGE_TIMEOUT_S)
+
+
+def _fits(text: str, pattern: str) -> bool:
+    if not pattern.startswith("int:"):
+        return len(text) <= 400 and re.fullmatch(pattern, text, re.ASCII) is not None
+    number, _, word = pattern.partition("|")
+    lowest, highest = map(int, number.split(":")[1:])
+    if re.fullmatch(r"[0-9]{1,10}", text, re.ASCII):
+        return lowest <= int(text) <= highest
+    return bool(word) and text == word
+
+
+def _rise(ranges: str) -> bool:
+    """Whether each of 1,100-110 ends where it begins or later."""
+    ends = [[int(end) for end in part.split("-")] for part in ranges.split(",")]
+    return all(part[0] <= part[-1] for part in ends)
+
+
+def _unknown(key: str, partition: bool) -> tuple[str, str]:
+    for name, instead in OWNED.items():
+        if name.lower() == key.lower():
+            return "Headway sets this key itself", instead
+    here, there = (PARTITION_KEYS, CLUSTER_KEYS) if partition else (CLUSTER_KEYS, PARTITION_KEYS)
+    if key in there:
+        place = "at the top of the file, under slurm" if partition else "under a partition's slurm"
+        return "does not belong here", f"it goes {place}"
+    hint = syntax_rules.did_you_mean(key, here)
+    if not hint and key.startswith(_PREFIXES_OWNED):
+        return "Headway sets this key itself", ""
+    return "is not a slurm.conf key that a cluster file may set", hint or "the list is in the schema: headway schema"

@@ -1,0 +1,59 @@
+"""The table of GPU error codes, which is data: spec/xid.yaml."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+
+from headway.domain.incident import DRAINS, XidClass
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    meaning: str
+    action: str  # NVIDIA's immediate action, in NVIDIA's word
+    kind: XidClass
+
+
+_UNKNOWN = "not in the table"
+# The action that XID 154 changes to, in the driver's words; it says the old one too, before "to".
+_CARRIED = (
+    (re.compile(r"drain and reset", re.IGNORECASE), XidClass.DRAIN),
+    (re.compile(r"drain", re.IGNORECASE), XidClass.DRAIN),
+    (re.compile(r"node reboot|reboot", re.IGNORECASE), XidClass.REBOOT),
+    (re.compile(r"reset", re.IGNORECASE), XidClass.RESET),
+    (re.compile(r"none", re.IGNORECASE), XidClass.LOG),
+)
+
+
+@cache
+def table() -> Mapping[int, Xid]:
+    import yaml
+
+    loaded = yaml.safe_load((files("headway.catalog") / "xid.yaml").read_text())
+    rows = {code: Xid(row["meaning"], row["action"], XidClass(row["class"])) for code, row in loaded["xid"].items()}
+    return MappingProxyType(rows)
+
+
+def meaning(code: int) -> str:
+    return table()[code].meaning if code in table() else _UNKNOWN
+
+
+def draining(overrides: Mapping[int, str]) -> frozenset[int]:
+    """Codes that take a node out of service whatever the message says."""
+    codes = {*table(), *overrides}
+    return frozenset(code for code in codes if class_of(code, "", overrides) in DRAINS)
+
+
+def class_of(code: int, text: str, overrides: Mapping[int, str]) -> XidClass:
+    """What to do about a code: the cluster's own word, else the table's; `verdict` is read from the message. A code
+    nobody knows, and a verdict nobody can read, is watched."""
+    kind = XidClass(overrides[code]) if code in overrides else table()[code].kind if code in table() else XidClass.WATCH
+    if kind is not XidClass.VERDICT:
+        return kind
+    carried = re.split(r"\bto\b", text, flags=re.IGNORECASE)[-1]
+    return next((found for words, found in _CARRIED if words.search(carried)), XidClass.WATCH)

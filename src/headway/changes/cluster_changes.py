@@ -1,0 +1,210 @@
+"""(resolved, observed) -> ChangeSet: what must change, in order, and what each change disturbs. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from headway.changes.image_changes import REBUILD, earlier_note
+from headway.changes.machine_changes import Wanted, machine_changes
+from headway.changes.slurm_accounts import changes as account_changes
+from headway.domain.changeset import Change, ChangeSet, Disturbs
+from headway.domain.cluster import MAIN, Cluster
+from headway.domain.machine import MachineState
+from headway.domain.observed import Observed
+from headway.domain.slurm.accounts import Accounts
+from headway.domain.slurm.hostlist import compress
+from headway.render.slurm.change_impact import Aborts, aborts, effect_of, unreadable
+
+SLURM_CONF = "/etc/slurm/slurm.conf"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Everything that should be: per role (Cluster.role_of) what a machine holds, and the accounts."""
+
+    cluster: Cluster
+    roles: Mapping[str, Wanted]
+    accounts: Accounts
+    members: tuple[str, ...] | None = None  # slots that should have a machine; None: all of them
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """The head, a second one, and all nodes that there should be."""
+        cluster = self.cluster
+        return (*cluster.heads, *(cluster.slot_names if self.members is None else self.members))
+
+
+def changeset(goal: Goal, observed: Observed) -> ChangeSet:
+    cluster = goal.cluster
+    changes = tuple(_all(goal, observed))
+    notes = tuple(_notes(cluster, observed))
+    if changes:
+        return ChangeSet(cluster.name, changes, notes=notes)
+    count = len(goal.machines) - cluster.controllers
+    heads = "the head" if cluster.controllers == 1 else "both heads"
+    why = f"{heads} and {count} node{'s' * (count != 1)} already are as the file says"
+    return ChangeSet(cluster.name, (), why, notes)
+
+
+def _notes(cluster: Cluster, observed: Observed) -> Iterator[str]:
+    """A newer node image is no change: a roll takes it up, and what is below /etc comes by apply anyway."""
+    if observed.of_earlier_image and not observed.other_slurm:
+        yield earlier_note(cluster, observed.of_earlier_image)
+
+
+def digest(changes: ChangeSet) -> str:
+    """Names this very ChangeSet: apply refuses to carry out another one than was shown."""
+    rows = [[c.kind, c.where, c.what, c.disturbs.value] for c in changes.changes]
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
+
+
+def with_effects(goal: Goal, observed: Observed) -> Goal:
+    """The same goal, knowing what taking up the new slurm.conf disturbs. While the first head is away the second one leads: to
+    begin anew is then no standby's matter."""
+    if goal.cluster.head not in observed.seen:
+        goal = _second_leads(goal)
+    old, head = observed.texts.get(SLURM_CONF, ""), goal.roles.get("head")
+    if head is None or not old:
+        return goal
+    new, why = head.files[SLURM_CONF].text, unreadable(old)
+    if why:  # whatever it was meant to say, a start with the new text holds
+        effect, ends, unread = Disturbs.CONTROLLER_RESTART, "", {SLURM_CONF: why}
+    else:
+        effect, unread = effect_of(old, new, goal.cluster.slurm_version), {}
+        ends = _ended(goal.cluster, observed, aborts(old, new))
+    roles = dict(goal.roles)
+    leads = goal.cluster.head if goal.cluster.head in observed.seen else goal.cluster.heads[-1]
+    for role in {"head", goal.cluster.role_of(leads)} & roles.keys():
+        roles[role] = replace(roles[role], effects={SLURM_CONF: effect}, ends={SLURM_CONF: ends}, unread=unread)
+    return replace(goal, roles=roles)
+
+
+def _second_leads(goal: Goal) -> Goal:
+    role = goal.cluster.role_of(goal.cluster.heads[-1])
+    if goal.cluster.controllers == 1 or role not in goal.roles:
+        return goal
+    wanted = goal.roles[role]
+    units = [
+        replace(unit, disturbs=Disturbs.CONTROLLER_RESTART) if unit.name == "slurmctld.service" else unit
+        for unit in wanted.units
+    ]
+    return replace(goal, roles={**goal.roles, role: replace(wanted, units=tuple(units))})
+
+
+def _ended(cluster: Cluster, observed: Observed, ending: Aborts) -> str:
+    """What Slurm ends by itself when it reads the new file, in words; "" where nobody runs or waits there."""
+    if ending and observed.unasked:
+        told = [f"the partition {name} goes" for name in sorted(ending.partitions)]
+        if ending.nodes:
+            told.append(f"other processors or GPUs on {compress(ending.nodes)}")
+        return f"{', '.join(told)}; which jobs Slurm ends for that can't be known: {observed.unasked}"
+    nodes = {name: jobs for name, jobs in observed.aborted.items() if name in cluster.group_of}
+    told = [
+        f"the partition {name} goes, and with it {_some(jobs)}"
+        for name, jobs in sorted(observed.aborted.items())
+        if name not in nodes
+    ]
+    if nodes:
+        jobs = tuple(sorted({job for some in nodes.values() for job in some}))
+        told.append(f"other processors or GPUs on {compress(nodes)}: Slurm ends {_some(jobs)} there")
+    return "; ".join(told)
+
+
+def _all(goal: Goal, observed: Observed) -> Iterator[Change]:
+    goal = with_effects(goal, observed)
+    yield from _storage(goal.cluster, observed)
+    yield from _machines(goal, observed)
+    for name in goal.machines:
+        seen = observed.seen.get(name)
+        if seen is not None:
+            role = goal.cluster.role_of(name)
+            for change in machine_changes(name, goal.roles[role], seen):
+                yield _with_diff(change, goal, observed)
+        elif name in observed.unreachable:
+            yield Change("machine.restart", name, name, observed.unreachable[name], Disturbs.JOBS)
+    if observed.accounts is not None:
+        yield from account_changes(goal.accounts, observed.accounts)
+    elif goal.cluster.head in observed.machines:
+        yield Change("account.all", "cluster", "accounts", "the accounting database does not answer yet")
+
+
+def _storage(cluster: Cluster, observed: Observed) -> Iterator[Change]:
+    if not observed.machines or cluster.provider != "local":
+        return
+    wanted = {dataset.name for dataset in cluster.storage.datasets}
+    for name in sorted(wanted - observed.datasets):
+        yield Change("dataset.attach", "cluster", name, "is not mounted yet")
+    for name in sorted(observed.datasets - wanted):
+        why = "is no longer part of the cluster file: programs keep the files they have open there, and find no others"
+        yield Change("dataset.detach", "cluster", name, why, Disturbs.JOBS)
+
+
+def _machines(goal: Goal, observed: Observed) -> Iterator[Change]:
+    cluster = goal.cluster
+    wanted = goal.machines
+    spares = {name for group in cluster.groups if group.spares for name in group.slots[group.most :]}
+    for name in sorted(set(observed.machines) - set(wanted)):
+        yield _removal(name, cluster, observed.jobs.get(name, ()))
+    for name in wanted:
+        machine = observed.machines.get(name)
+        kind = "head" if name in cluster.heads else "spare" if name in spares else "node"
+        if machine is None and name in observed.replaced:
+            yield _replacement(name, kind, observed.jobs.get(name, ()))
+        elif name in observed.other_slurm:
+            yield _hop(name, cluster, observed.other_slurm[name])
+        elif machine is None:
+            yield Change("machine.create", name, name, f"the cluster has no such {kind} yet", data={"role": kind})
+        elif machine.state is MachineState.STOPPED:
+            yield Change("machine.start", name, name, "is stopped", data={"role": kind})
+
+
+def _hop(name: str, cluster: Cluster, old: str) -> Change:
+    why = (
+        f"Slurm {old} becomes {cluster.slurm_version}: slurmdbd and slurmctld are away meanwhile; jobs go on, sessions end. "
+        "A roll of the nodes follows: none takes new jobs until it is done too"
+    )
+    return Change(REBUILD, name, name, why, Disturbs.REBUILD)
+
+
+def _removal(name: str, cluster: Cluster, jobs: tuple[int, ...]) -> Change:
+    group = cluster.group_of.get(name)
+    why = "is no longer part of the cluster file"
+    if group is not None:
+        whose = "" if group.name == MAIN else f" of {group.name}"
+        why = f"{group.nodes} node{'s' * (group.nodes != 1)}{whose} {'is' if group.nodes == 1 else 'are'} wanted"
+    if not jobs:
+        return Change("machine.delete", name, name, f"{why}; it is drained and given back", Disturbs.NODE_DRAIN)
+    words = f"{why}; it runs {_some(jobs)}"
+    return Change("machine.delete", name, name, words, Disturbs.JOBS, data={"jobs": list(jobs)})
+
+
+def _replacement(name: str, kind: str, jobs: tuple[int, ...]) -> Change:
+    """A machine one owns takes the place of another."""
+    why, data = "hosts names another machine or address for it than it has", {"role": kind}
+    if not jobs:
+        words = f"{why}: a machine that goes is drained and given back"
+        return Change("machine.create", name, name, words, Disturbs.NODE_DRAIN, data=data)
+    return Change(
+        "machine.create", name, name, f"{why}; it runs {_some(jobs)}", Disturbs.JOBS, data={**data, "jobs": list(jobs)}
+    )
+
+
+def _some(jobs: tuple[int, ...]) -> str:
+    return f"job{'s' * (len(jobs) != 1)} " + ", ".join(map(str, jobs[:5])) + (" and more" if len(jobs) > 5 else "")
+
+
+def _with_diff(change: Change, goal: Goal, observed: Observed) -> Change:
+    """Adds the changed lines of the head's Slurm files; never of a secret."""
+    old = observed.texts.get(change.what)
+    if change.kind != "file.write" or change.where != goal.cluster.head or old is None:
+        return change
+    file = goal.roles["head"].files[change.what]
+    if file.secret:
+        return change
+    lines = difflib.unified_diff(old.splitlines(), file.text.splitlines(), lineterm="", n=0)
+    kept = tuple(line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---"))
+    return replace(change, diff=kept[:60])

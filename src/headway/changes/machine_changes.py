@@ -1,0 +1,169 @@
+"""What must change on one machine: files, homes, units. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from headway.domain.changeset import Change, Disturbs
+from headway.domain.managed_file import File
+from headway.domain.observed import NOT_SEEN, SeenMachine
+from headway.domain.systemd_unit import Unit
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A machine as it should be. `digests` holds every file's sha256, secrets' included ("" = not made yet)."""
+
+    files: Mapping[str, File]
+    digests: Mapping[str, str]
+    units: tuple[Unit, ...]
+    dirs: tuple[tuple[str, str, int], ...] = ()  # (path, owner, mode), made once
+    homes: tuple[tuple[str, str, int], ...] = ()  # (path, user, uid), made once
+    departed: tuple[str, ...] = ()  # users whose processes end
+    loaded: Mapping[str, str] = field(default_factory=dict)  # unit -> digest of what it must have read
+    packages: tuple[str, ...] = ()  # that a machine one owns must have
+    parts: str = ""  # digest of Headway's own parts there; "" = its image carries them
+    effects: Mapping[str, Disturbs] = field(default_factory=dict)  # file -> what taking its change up disturbs
+    ends: Mapping[str, str] = field(default_factory=dict)  # file -> jobs that end when its change is taken up, and why
+    unread: Mapping[str, str] = field(default_factory=dict)  # file -> why what is there can't be read
+
+    @staticmethod
+    def make(
+        files: Mapping[str, File],
+        secret_digests: Mapping[str, str],
+        units: tuple[Unit, ...],
+        **others: object,
+    ) -> Wanted:
+        digests = {
+            path: secret_digests.get(file.secret, "") if file.secret else file.digest for path, file in files.items()
+        }
+        loaded = {unit.name: _loaded_digest(unit, digests) for unit in units}
+        return Wanted(files, digests, units, loaded=loaded, **others)  # type: ignore[arg-type]
+
+
+def _loaded_digest(unit: Unit, digests: Mapping[str, str]) -> str:
+    text = "\n".join(f"{path} {digests.get(path, '')}" for path in (*unit.restart_on, *unit.reload_on))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def machine_changes(name: str, wanted: Wanted, seen: SeenMachine) -> Iterator[Change]:
+    """In the order they are carried out: files, folders and homes, files no longer wanted, units."""
+    yield from _software(name, wanted, seen)
+    changed = [path for path, file in wanted.files.items() if _differs(path, file, wanted, seen)]
+    for path in changed:
+        yield Change("file.write", name, path, _why_file(path, wanted, seen), data={"path": path})
+    for path, owner, mode in wanted.dirs:
+        if path not in seen.dirs:
+            yield Change("dir.make", name, path, "is missing", data={"path": path, "owner": owner, "mode": mode})
+    for path, user, uid in wanted.homes:
+        if path not in seen.dirs:
+            yield Change(
+                "home.make",
+                name,
+                path,
+                f"{user} has no home yet",
+                data={"path": path, "user": user, "uid": uid},
+            )
+    for path in seen.managed:
+        if path not in wanted.files:
+            if path.endswith(".mount"):
+                why = "is detached: programs keep the files they have open there, and find no others"
+                yield Change("file.remove", name, path, why, Disturbs.JOBS)
+            else:
+                yield Change("file.remove", name, path, "is no longer part of the cluster file")
+    if changed or set(seen.managed) != set(wanted.files):
+        yield Change("managed.write", name, "list of Headway's files", "files were added or removed")
+    for user in wanted.departed:
+        if user in seen.sessions:
+            yield Change("user.end", name, user, "left the cluster file and still has processes", Disturbs.NOTHING)
+    changed_set = set(changed)
+    for unit in wanted.units:
+        change = _unit_change(name, unit, wanted, seen, changed_set)
+        if change is not None:
+            yield change
+
+
+def _software(name: str, wanted: Wanted, seen: SeenMachine) -> Iterator[Change]:
+    """Of a machine one owns. One that was never looked at may lack everything."""
+    if wanted.packages and set(wanted.files) - set(seen.managed):
+        yield Change("file.keep", name, "files that are there already", "they come back when the machine is given back")
+    missing = wanted.packages if seen is NOT_SEEN else seen.missing
+    if missing:
+        count = f"{len(missing)} of {len(wanted.packages)}"
+        yield Change(
+            "package.install",
+            name,
+            "packages",
+            f"{count} may be missing" if seen is NOT_SEEN else f"{count} are missing",
+        )
+    if wanted.parts != seen.parts and wanted.parts:
+        yield Change("parts.make", name, "plugins", "are not there" if not seen.parts else "are of another Headway")
+    if wanted.parts and seen.hostname != name:
+        was = f"is {seen.hostname} now" if seen.hostname else "is another one"
+        yield Change(
+            "machine.name", name, name, f"the machine's own name {was}; it comes back when the machine is given back"
+        )
+
+
+def _differs(path: str, file: File, wanted: Wanted, seen: SeenMachine) -> bool:
+    found = seen.files.get(path)
+    return (
+        found is None
+        or found.digest != wanted.digests[path]
+        or found.mode != file.mode
+        or found.owner != file.owner
+        or found.group != file.group
+    )
+
+
+def _why_file(path: str, wanted: Wanted, seen: SeenMachine) -> str:
+    found = seen.files.get(path)
+    if found is None:
+        return "is missing"
+    if path in wanted.unread:
+        return f"can't be read as it is there, and is replaced: {wanted.unread[path]}"
+    return (
+        "differs from what the cluster file asks for"
+        if found.digest != wanted.digests[path]
+        else "has another owner or mode"
+    )
+
+
+def _unit_change(name: str, unit: Unit, wanted: Wanted, seen: SeenMachine, changed: set[str]) -> Change | None:
+    found = seen.units.get(unit.name)
+    data = {"unit": unit.name, "loaded": wanted.loaded[unit.name], "stage": unit.stage}
+    ends = "; ".join(wanted.ends[path] for path in (*unit.restart_on, *unit.reload_on) if wanted.ends.get(path))
+    if found is None or not found.active:  # its jobs are kept, and ended once it begins with the new file
+        disturbs, why = (Disturbs.JOBS, f"is not running; {ends}") if ends else (Disturbs.NOTHING, "is not running")
+        return Change("unit.start", name, unit.name, why, disturbs, data=data)
+    current = found.loaded == wanted.loaded[unit.name]
+    again = not current and _stale(unit.restart_on, seen, found.started, changed)
+    # It reads its files at its start, and whom it tells of them only hears by a reload: an old stamp says that it was not made.
+    untold = bool(unit.reload and found.loaded)
+    anew = not current and (untold or _stale(unit.reload_on, seen, found.started, changed))
+    if again:
+        disturbs, why = (Disturbs.JOBS, ends) if ends else (unit.disturbs, "started before its files changed")
+        return Change("unit.restart", name, unit.name, why, disturbs, data={**data, "reload": anew})
+    if anew:
+        effect = max(
+            (wanted.effects[path] for path in unit.reload_on if path in wanted.effects),
+            key=list(Disturbs).index,
+            default=Disturbs.RECONFIGURE,
+        )
+        disturbs = Disturbs.JOBS if ends else effect
+        if effect is Disturbs.CONTROLLER_RESTART:
+            unread = any(path in wanted.unread for path in unit.reload_on)
+            why = ends or (
+                "its file can't be read as it is there" if unread else "a changed setting is read only at start"
+            )
+            return Change("unit.restart", name, unit.name, why, disturbs, data={**data, "reload": True})
+        return Change("unit.reload", name, unit.name, ends or "has not read its changed files yet", disturbs, data=data)
+    if not found.enabled:
+        return Change("unit.enable", name, unit.name, "would not start at boot", data=data)
+    return None
+
+
+def _stale(paths: tuple[str, ...], seen: SeenMachine, started: float, changed: set[str]) -> bool:
+    return any(path in changed or (path in seen.files and seen.files[path].ctime > started) for path in paths)

@@ -1,0 +1,357 @@
+"""What looks at machines one owns say about a cluster: what stops it, what is only to be known, where plan and machine differ.
+Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from headway.catalog.advisories import open_in
+from headway.changes.shared_state_folder import state_gaps
+from headway.changes.uid_conflicts import people_gaps
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Gap
+from headway.domain.slurm.hostlist import compress
+from headway.domain.survey import Difference, Found, FoundMount, Survey
+from headway.render.slurm.node_hardware import gpu_type
+from headway.render.system.firewall import PORTS
+
+RUN_ON = {"debian13": "Debian 13", "debian12": "Debian 12"}  # what Headway's tests bring up
+LEAST_MIB = {"head": 1500, "node": 700}
+ROOM_MIB = 5000  # for the packages, as they are unpacked
+ROOM_LEFT_MIB = 500  # once they are there
+CLOCK_WARN_S, CLOCK_STOP_S = 3.0, 120.0  # MUNGE takes no message older than five minutes
+_ALMOST = 0.9  # of the plan's memory: firmware and kernel keep a part
+_SLURM = frozenset(("slurmctld", "slurmd", "slurmdbd"))
+_HEADS_OWN = frozenset(("mariadb", "mysql", "prometheus"))
+_PACKAGES = {"slurm": ("slurmd", "slurmctld", "slurm-wlm-basic-plugins"), "munge": ("munge",)}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    gaps: tuple[Gap, ...]  # fatal ones stop an apply before it has changed anything
+    differences: tuple[Difference, ...]
+    found: Mapping[str, Found]  # what to go by, machine by machine
+    nfs: tuple[str, ...]  # of home and scratch, what the head must export
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is kept of earlier applies, and who asks."""
+
+    server: str
+    uids: Mapping[str, int]
+    found: Mapping[str, Found]  # of machines that are this cluster's already
+    nfs: tuple[str, ...]
+    given: frozenset[str] = frozenset()  # users who have their uid already; the others' are those they would get
+
+
+def judge(cluster: Cluster, surveys: Mapping[str, Survey], known: Known) -> Judgement:
+    """`surveys`: of the machines that answered, by their names in the cluster."""
+    gaps: list[Gap] = []
+    differences: list[Difference] = []
+    found: dict[str, Found] = dict(known.found)
+    for name, survey in surveys.items():
+        gaps += _machine(cluster, survey, known)
+        kept = known.found.get(name)
+        less = _less(kept, survey.found) if kept else ""
+        if less:
+            what = f"has {less} than when it was taken"
+            gaps.append(_warn(survey, what, "what it had is what Slurm goes by: it is at fault"))
+        elif kept is None or _more(kept, survey.found):
+            found[name] = survey.found
+        if name not in cluster.heads:
+            differences += _differences(cluster, survey.found if not less else kept or survey.found, name)
+    nfs, troubles = _storage(cluster, surveys, known)
+    gaps += [*troubles, *state_gaps(cluster, surveys), *_versions(surveys), *_twice(surveys)]
+    return Judgement(tuple(_grouped(gaps)), tuple(differences), found, nfs)
+
+
+def _stop(survey: Survey, what: str, fix: str) -> Gap:
+    return Gap(f"{survey.machine} ({survey.address}) {what}", fix)
+
+
+def _warn(survey: Survey, what: str, fix: str) -> Gap:
+    return Gap(f"{survey.machine} ({survey.address}) {what}", fix, fatal=False)
+
+
+def _machine(cluster: Cluster, survey: Survey, known: Known) -> Iterator[Gap]:
+    holder = (survey.held.cluster, survey.held.server) if survey.held else None
+    # One that was taken and has lost its mark is ours all the same.
+    ours = holder == (cluster.name, known.server) or (holder is None and survey.machine in known.found)
+    yield from _holder(cluster, survey, ours=ours)
+    yield from _system(cluster, survey)
+    yield from _sizes(cluster, survey, ours=ours)
+    if not ours:
+        yield from _there_already(cluster, survey)
+    yield from people_gaps(cluster, survey, known.uids, known.given)
+    yield from _devices(cluster, survey)
+    off = abs(survey.clock_off_s)
+    if off > CLOCK_WARN_S:
+        ahead = "ahead of" if survey.clock_off_s > 0 else "behind"
+        gap = _stop if off > CLOCK_STOP_S else _warn
+        yield gap(
+            survey,
+            f"has a clock {off:.0f} s {ahead} the server's",
+            "let it follow a time server (systemd-timesyncd, chrony)",
+        )
+    if not survey.firewall:
+        yield _stop(survey, "has a kernel without nf_tables", "Slurm's ports could not be closed: boot one that has it")
+
+
+def _holder(cluster: Cluster, survey: Survey, *, ours: bool) -> Iterator[Gap]:
+    held = survey.held
+    if held is None:
+        return
+    if not ours:
+        whose = f"cluster {held.cluster}" + (" of another Headway server" if held.cluster == cluster.name else "")
+        yield _stop(
+            survey,
+            f"is held by {whose}, as {held.machine}",
+            f"headway down {held.cluster} gives it back; if that cluster is no more, remove /etc/headway/held-by there",
+        )
+    elif held.machine != survey.machine and held.machine not in cluster.machine_names:
+        count = len(cluster.slot_names)
+        yield _stop(
+            survey,
+            f"is {held.machine} of this cluster, a place that the file has no more",
+            f"headway scale {cluster.name} {count} with the file of before frees it once its jobs have ended; then change hosts",
+        )
+    elif held.machine != survey.machine:
+        yield _stop(
+            survey,
+            f"is {held.machine} of this cluster already",
+            "a machine has one place: is it in hosts under two addresses, or is the server's state folder another one?",
+        )
+
+
+def _system(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
+    if survey.system == cluster.image:
+        return
+    wanted = RUN_ON.get(cluster.image, cluster.image)
+    if survey.system in RUN_ON:
+        yield _stop(
+            survey,
+            f"runs {RUN_ON[survey.system]}, and image: {cluster.image} is {wanted}",
+            f"say image: {survey.system}, if all of them run that",
+        )
+    elif not survey.packages:
+        yield _stop(survey, f"runs {survey.system_name}, which has no Debian packages", f"install {wanted}")
+    else:
+        yield _warn(
+            survey,
+            f"runs {survey.system_name}: untested, own machines are tested with Debian 13 and 12",
+            f"it is set up as {wanted} would be, with Slurm {cluster.slurm_version}: its packages must be of that version",
+        )
+
+
+def _sizes(cluster: Cluster, survey: Survey, *, ours: bool) -> Iterator[Gap]:
+    least = LEAST_MIB["head" if survey.machine in cluster.heads else "node"]
+    if survey.found.memory_mib < least:
+        yield _stop(
+            survey,
+            f"has {survey.found.memory_mib} MiB of memory, at least {least} MiB are needed",
+            "use a larger machine",
+        )
+    room = ROOM_LEFT_MIB if ours else ROOM_MIB
+    if survey.free_mib < room:
+        yield _stop(survey, f"has {survey.free_mib} MiB free in /var, {room} MiB are needed", "make room there")
+
+
+def _there_already(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
+    """What somebody else runs on it, of what Headway would bring."""
+    slurm = survey.units & _SLURM
+    if slurm:
+        of = f" of cluster {survey.slurm_cluster}" if survey.slurm_cluster else ""
+        yield _stop(
+            survey,
+            f"runs a Slurm{of} ({', '.join(sorted(slurm))})",
+            "a node has one Slurm: stop and disable it there, or leave the machine out",
+        )
+    elif survey.slurm_cluster:
+        yield _warn(
+            survey,
+            f"has a slurm.conf of cluster {survey.slurm_cluster}",
+            "it is replaced, and comes back when the cluster is taken down",
+        )
+    others = survey.units & _HEADS_OWN if survey.machine == cluster.head else frozenset()
+    if others:
+        yield _stop(
+            survey,
+            f"runs {', '.join(sorted(others))} already",
+            "the head's own would take its place: use another machine as the head, or stop it",
+        )
+    taken = sorted(set(PORTS) & survey.listening - {2049})
+    if taken and not slurm and not others:
+        yield _stop(
+            survey,
+            f"has somebody listening on port {', '.join(map(str, taken))}",
+            "the cluster needs it: ss -ltnp shows who that is",
+        )
+
+
+def _devices(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
+    silent = len(survey.found.gpus) - len(survey.found.usable_gpus)
+    if silent:
+        yield _warn(
+            survey,
+            f"has {silent} NVIDIA GPU{'s' * (silent != 1)} that no driver answers for",
+            "install NVIDIA's driver, and apply again: until then Slurm has none of them",
+        )
+    without = not {"nvidia-container-toolkit", "libnvidia-container1"} & set(survey.packages)
+    if cluster.containers == "enroot" and survey.found.usable_gpus and without:  # the built-in ones do without
+        yield _warn(
+            survey, "has no NVIDIA container toolkit", "containers see no GPU there: install nvidia-container-toolkit"
+        )
+    down = [nic.name for nic in survey.found.nics if not nic.up]
+    if down:
+        yield _warn(
+            survey,
+            f"has fabric ports that are down: {', '.join(down)}",
+            "ibstat or ip link says more; jobs go on without them",
+        )
+
+
+def _differences(cluster: Cluster, found: Found, name: str) -> Iterator[Difference]:
+    group = cluster.group_of.get(name)
+    plan = cluster.largest if group is None else group.plan
+    gpus = found.usable_gpus
+    there = f"{len(gpus)} x {gpu_type(plan, gpus[0].product)}" if gpus else "none"
+    wanted = f"{plan.gpus} x {plan.gpu_type}" if plan.gpus else "none"
+    if there != wanted:
+        yield Difference(name, "GPUs", wanted, f"{there} ({gpus[0].product})" if gpus else there)
+    if found.cpus != plan.cpus:
+        yield Difference(name, "CPUs", str(plan.cpus), str(found.cpus))
+    if not plan.memory_mib * _ALMOST <= found.memory_mib <= plan.memory_mib / _ALMOST:
+        yield Difference(name, "memory", _gib(plan.memory_mib), _gib(found.memory_mib))
+
+
+def _gib(mib: int) -> str:
+    return f"{mib / 1024:,.0f} GiB" if mib >= 10 * 1024 else f"{mib / 1024:,.1f} GiB"
+
+
+def _less(kept: Found, now: Found) -> str:
+    if len(now.usable_gpus) < len(kept.usable_gpus):
+        return f"{len(kept.usable_gpus) - len(now.usable_gpus)} GPUs less"
+    if now.cpus < kept.cpus:
+        return f"{kept.cpus - now.cpus} CPUs less"
+    return f"{kept.memory_mib - now.memory_mib} MiB of memory less" if now.memory_mib < kept.memory_mib * 0.98 else ""
+
+
+def _more(kept: Found, now: Found) -> bool:
+    """A few MiB more or less come with every kernel."""
+    return (
+        now.memory_mib > kept.memory_mib * 1.02
+        or now.cpus > kept.cpus
+        or now.gpus != kept.gpus
+        or _ports(now) > _ports(kept)
+        or (now.sockets, now.cores_per_socket, now.threads_per_core)
+        != (kept.sockets, kept.cores_per_socket, kept.threads_per_core)
+    )
+
+
+def _ports(found: Found) -> set[str]:
+    """Devices of the fabric that work."""
+    return {nic.name for nic in found.nics if nic.up} - {nic.name for nic in found.nics if not nic.up}
+
+
+def _storage(cluster: Cluster, surveys: Mapping[str, Survey], known: Known) -> tuple[tuple[str, ...], list[Gap]]:
+    """Home and scratch that are one folder everywhere are used as they are; the head exports the others. Once it has been
+    decided it stays: machines that come later must have what the first ones had."""
+    nfs: list[str] = []
+    gaps: list[Gap] = []
+    taken = bool(known.found)
+    for where in (cluster.storage.home, cluster.storage.scratch):
+        here = {name: survey.mounts.get(where) for name, survey in surveys.items()}
+        if taken and where not in known.nfs:
+            gaps += _strangers(where, here, surveys)
+        elif where in known.nfs or not _one_folder(here):
+            nfs.append(where)
+    if nfs and cluster.controllers > 1:
+        gaps.append(_gone_with_head(cluster, nfs))
+    elif nfs and not taken:
+        gaps += _no_nfs(cluster, nfs, surveys)
+    return tuple(nfs), gaps
+
+
+def _one_folder(here: Mapping[str, FoundMount | None]) -> bool:
+    """Whether all machines see the same folder: mounted, but on at most one of them, which may be the file server itself."""
+    marks = {mount.mark if mount else "" for mount in here.values()}
+    local = sum(not mount.kind for mount in here.values() if mount)
+    return len(marks) == 1 and "" not in marks and local <= (1 if len(here) > 1 else 0)
+
+
+def _strangers(where: str, here: Mapping[str, FoundMount | None], surveys: Mapping[str, Survey]) -> Iterator[Gap]:
+    marks: dict[str, list[str]] = {}
+    for name, mount in here.items():
+        marks.setdefault(mount.mark if mount else "", []).append(name)
+    if len(marks) < 2:
+        return
+    most = max(marks.values(), key=len)
+    for names in marks.values():
+        if names is not most:
+            for name in names:
+                yield _stop(
+                    surveys[name],
+                    f"does not have the {where} that the cluster's other machines share",
+                    "mount it there too",
+                )
+
+
+def _no_nfs(cluster: Cluster, nfs: list[str], surveys: Mapping[str, Survey]) -> Iterator[Gap]:
+    what = " and ".join(nfs)
+    fix = f"mount one {what} on every machine, or boot kernels with NFS"
+    head = surveys.get(cluster.head)
+    if head is not None and not head.nfs_server:
+        yield _stop(
+            head, f"has to export {what}, which the machines do not share, and its kernel has no NFS server", fix
+        )
+    for name, survey in surveys.items():
+        if name != cluster.head and not survey.nfs_client:
+            yield _stop(survey, f"has to mount the head's {what}, and its kernel has no NFS", fix)
+
+
+def _gone_with_head(cluster: Cluster, nfs: list[str]) -> Gap:
+    what = " and ".join(nfs)
+    return Gap(
+        f"{cluster.head} would export {what}, which the machines do not share: with controllers: 2 it would be gone with it",
+        f"mount one {what} on every machine from elsewhere, or leave controllers out",
+    )
+
+
+def _versions(surveys: Mapping[str, Survey]) -> Iterator[Gap]:
+    """Versions that are known to be vulnerable: once each, however many machines have them."""
+    seen: dict[tuple[str, str, frozenset[str]], list[str]] = {}
+    for name, survey in surveys.items():
+        for program, packages in _PACKAGES.items():
+            version = next((survey.packages[one] for one in packages if one in survey.packages), "")
+            if version:
+                seen.setdefault((program, version, survey.amended), []).append(name)
+    for (program, version, amended), names in seen.items():
+        for row in open_in(program, version, amended):
+            ids = row.cve[0] + (f" and {len(row.cve) - 1} more" if len(row.cve) > 1 else "")
+            yield Gap(
+                f"{program} {version} on {compress(names)} is open to {ids}: it lets {row.lets}",
+                f"mended in {row.newest}, or by the distribution; see {row.source}",
+                fatal=False,
+            )
+
+
+def _twice(surveys: Mapping[str, Survey]) -> Iterator[Gap]:
+    """Two addresses of one machine."""
+    at: dict[str, str] = {}
+    for name, survey in surveys.items():
+        other = at.setdefault(survey.identity, name) if survey.identity else name
+        if other != name:
+            yield _stop(
+                survey,
+                f"is the same machine as {other}",
+                "a machine has one place: take one of its addresses out of hosts",
+            )
+
+
+def _grouped(gaps: Iterable[Gap]) -> Iterator[Gap]:
+    """What stops comes first."""
+    rows = list(gaps)
+    yield from (gap for gap in rows if gap.fatal)
+    yield from (gap for gap in rows if not gap.fatal)

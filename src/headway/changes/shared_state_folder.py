@@ -1,0 +1,76 @@
+"""Whether the folder for Slurm's state outlives either of two heads, by what a look at them found. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from headway.domain.cluster import Cluster, Volume
+from headway.domain.machine import Gap
+from headway.domain.survey import FoundMount, Survey
+
+# File systems that are never another machine's.
+_OWN = frozenset(("tmpfs", "ramfs", "devtmpfs", "proc", "sysfs", "overlay", "squashfs", "rootfs"))
+_FIX = "name a folder in storage.state on a file system that both heads mount from elsewhere"
+
+
+def state_gaps(cluster: Cluster, surveys: Mapping[str, Survey]) -> Iterator[Gap]:
+    """Nothing where the file names no folder: then the state lies on the one head's own disk."""
+    state = cluster.storage.state
+    if not state:
+        return
+    heads = [surveys[name] for name in cluster.heads if name in surveys]
+    names = _names(cluster, heads)
+    volume = _volume(cluster, state)
+    for survey in heads:
+        there = survey.state
+        if volume and (there is None or there.at != volume.path):  # Headway mounts it
+            yield from _of_a_head(survey, state, names, _words(volume.source))
+        elif there is None or there.at == "/" or there.kind in _OWN:
+            yield _gap(survey, f"has {state} on its own disk", _FIX)
+        else:
+            yield from _of_a_head(survey, state, names, _words(there.source) | {there.server})
+    yield from _one_place(state, [one for one in heads if one.state and one.state.at != "/"])
+
+
+def _volume(cluster: Cluster, state: str) -> Volume | None:
+    return next((one for one in cluster.storage.volumes if f"{state}/".startswith(f"{one.path}/")), None)
+
+
+def _names(cluster: Cluster, heads: list[Survey]) -> dict[str, str]:
+    """What a head may be called, as the server of a file system -> its name in the cluster."""
+    named = {host.address: host.name for host in cluster.hosts if host.name in cluster.heads}
+    for survey in heads:
+        called = {survey.machine, survey.address, survey.hostname, *survey.addresses}
+        named |= dict.fromkeys(called - {""}, survey.machine)
+    return named | dict.fromkeys(("localhost", "127.0.0.1", "::1"), "")
+
+
+def _words(source: str) -> set[str]:
+    """Of "filer:/export", "[fd00::1]:/export", "mgs@tcp:/fsx", "//filer/share", "user@box:/srv": who may be the server. What
+    follows is a path."""
+    before, _, path = source.partition("/")
+    if "[" in before:
+        return {before.partition("[")[2].partition("]")[0]}
+    between = path[1:].partition("/")[0] if path.startswith("/") else ""
+    return {word for word in re.split(r"[@:,]+", f"{before},{between}") if word}
+
+
+def _of_a_head(survey: Survey, state: str, names: Mapping[str, str], servers: set[str]) -> Iterator[Gap]:
+    served = next((names[one] or survey.machine for one in sorted(servers) if one in names), "")
+    if served:
+        yield _gap(survey, f"has {state} from {served}, one of the heads: it would be gone with it", _FIX)
+
+
+def _one_place(state: str, heads: list[Survey]) -> Iterator[Gap]:
+    found: list[FoundMount] = [one.state for one in heads if one.state]
+    if len({one.kind for one in found}) > 1:  # what one of them mounts is the other's own disk
+        kinds = ", ".join(f"{one.state.kind} on {one.machine}" for one in heads if one.state)
+        yield Gap(f"{state} is not the same kind of file system on both heads: {kinds}", _FIX)
+    elif len({one.mark for one in found}) > 1:
+        where = " and ".join(one.machine for one in heads)
+        yield Gap(f"{state} is not one folder on {where}", _FIX)
+
+
+def _gap(survey: Survey, what: str, fix: str) -> Gap:
+    return Gap(f"{survey.machine} ({survey.address}) {what}", fix)

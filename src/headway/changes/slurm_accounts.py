@@ -1,0 +1,225 @@
+"""Teams, users and limits: what Slurm accounting should be, and the sacctmgr commands that make it so. Pure.
+
+A team is an account under root with its share, and a QOS of the same name with its caps, which is the account's only
+QOS. Each Change carries the argv of one command in data["argv"]; in the given order each is valid when its turn comes.
+sacctmgr refuses to remove somebody whose jobs have not ended: they are locked first (no new jobs), and removed by a
+later ChangeSet. What they ran stays in accounting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+
+from headway.domain.changeset import Change, Disturbs
+from headway.domain.cluster import Cluster, Team
+from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
+
+OPERATOR = "headway"
+_OPERATOR_ACCOUNT = "root"
+# How each limit is said to be absent.
+_NO_LIMIT = {"GrpJobs": "-1", "GrpSubmitJobs": "-1", "GrpTRES": "gres/gpu=-1", "GrpTRESMins": "gres/gpu=-1"}
+
+
+def desired(cluster: Cluster) -> Accounts:
+    """What the cluster file asks for."""
+    members = [
+        Association(user.name, team, default=team == user.teams[0])
+        for user in cluster.users
+        for team in dict.fromkeys(user.teams)
+    ]
+    return Accounts(
+        accounts=tuple(sorted((Account(t.name, t.share) for t in cluster.teams), key=lambda a: a.name)),
+        associations=tuple(sorted(members, key=lambda a: (a.user, a.account))),
+        qos=tuple(sorted((_qos(team) for team in cluster.teams), key=lambda q: q.name)),
+        operators=(OPERATOR,),
+        account_qos={team.name: team.name for team in cluster.teams},
+        departed_jobs=cluster.departed_jobs,
+    )
+
+
+def changes(desired: Accounts, observed: Accounts) -> list[Change]:
+    """What must be said to sacctmgr, in order: first all that is new, then what is no longer wanted."""
+    return [
+        *_qos_changes(desired, observed),
+        *_account_changes(desired, observed),
+        *_operator_changes(desired, observed),
+        *_member_changes(desired, observed),
+        *_removals(desired, observed),
+    ]
+
+
+def period_start(per: str, now: datetime) -> datetime:
+    """When the current period of a cap began: midnight, Monday, or the first of the month, quarter or year, in the
+    zone of `now`."""
+    day = now.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+    match per:
+        case "day":
+            return day
+        case "week":
+            return day - timedelta(days=day.weekday())
+        case "month":
+            return day.replace(day=1)
+        case "quarter":
+            return day.replace(month=(day.month - 1) // 3 * 3 + 1, day=1)
+        case "year":
+            return day.replace(month=1, day=1)
+    raise ValueError(f"not a period: {per!r}")
+
+
+_WITHIN_NEXT_DAYS = {"day": 1.5, "week": 10, "month": 45, "quarter": 135, "year": 500}  # from the beginning of one
+
+
+def period_end(per: str, start: datetime) -> datetime:
+    """When the period that began at `start` is over: the next one begins then."""
+    return period_start(per, start + timedelta(days=_WITHIN_NEXT_DAYS[per]))
+
+
+def refills_due(teams: Iterable[Team], last: Mapping[str, datetime], now: datetime) -> list[Change]:
+    """Teams whose period began since their usage was last set to 0. `last` holds that moment by team; one that is not
+    in it has never been refilled, and the caller notes `now` for it without a command (its usage began with it)."""
+    found = []
+    for team in teams:
+        if team.gpu_hours is None or team.name not in last:
+            continue
+        began = period_start(team.gpu_hours.per, now)
+        if last[team.name] < began:
+            # RawUsage works only alone: sacctmgr ignores other settings in the same command.
+            argv = _sacctmgr("modify", "qos", "where", f"name={team.name}", "set", "RawUsage=0")
+            found.append(_change("refill", team.name, f"a new {team.gpu_hours.per} began on {began:%Y-%m-%d}", argv))
+    return found
+
+
+def _qos(team: Team) -> Qos:
+    limits = {}
+    if team.running_jobs is not None:
+        limits["GrpJobs"] = str(team.running_jobs)
+    if team.submitted_jobs is not None:
+        limits["GrpSubmitJobs"] = str(team.submitted_jobs)
+    if team.gpus is not None:
+        limits["GrpTRES"] = f"gres/gpu={team.gpus}"
+    if team.gpu_hours is not None:
+        limits["GrpTRESMins"] = f"gres/gpu={int(team.gpu_hours.hours * 60)}"
+    # Without NoDecay usage would fade with PriorityDecayHalfLife, and the cap refill bit by bit.
+    return Qos(team.name, limits, ("NoDecay",))
+
+
+def _change(what: str, name: str, why: str, argv: Iterable[str], disturbs: Disturbs = Disturbs.NOTHING) -> Change:
+    return Change(f"account.{what}", "cluster", name, why, disturbs, {"argv": list(argv)})
+
+
+def _sacctmgr(*words: str) -> list[str]:
+    return ["sacctmgr", "-i", *words]
+
+
+def _qos_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
+    have = {qos.name: qos for qos in observed.qos}
+    for qos in desired.qos:
+        seen = have.get(qos.name)
+        limits = [f"{name}={value}" for name, value in sorted(qos.limits.items())]
+        flags = f"Flags={','.join(qos.flags)}"
+        if seen is None:
+            argv = _sacctmgr("add", "qos", qos.name, "set", flags, *limits)
+            yield _change("qos", qos.name, "the team's limits: " + (", ".join(limits) or "none"), argv)
+            continue
+        words = [f"{n}={v}" for n, v in sorted(qos.limits.items()) if seen.limits.get(n) != v]
+        words += [f"{n}={none}" for n, none in _NO_LIMIT.items() if n in seen.limits and n not in qos.limits]
+        words += [flags] if seen.flags != qos.flags else []
+        if words:
+            argv = _sacctmgr("modify", "qos", "where", f"name={qos.name}", "set", *words)
+            yield _change("qos", qos.name, "the team's limits change: " + ", ".join(words), argv)
+
+
+def _account_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
+    have = {account.name: account for account in observed.accounts}
+    for account in desired.accounts:
+        seen = have.get(account.name)
+        qos = desired.account_qos.get(account.name, "")
+        words = [f"fairshare={account.share}"] if seen is None or seen.share != account.share else []
+        if qos and observed.account_qos.get(account.name) != qos:
+            words += [f"qos={qos}", f"defaultqos={qos}"]
+        if seen is None:
+            argv = _sacctmgr("add", "account", account.name, "set", "parent=root", *words)
+            yield _change("team", account.name, f"new team with share {account.share}", argv)
+        elif words:
+            argv = _sacctmgr("modify", "account", "where", f"name={account.name}", "set", *words)
+            yield _change("team", account.name, ", ".join(words), argv)
+
+
+def _operator_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
+    for name in desired.operators:
+        if name not in observed.operators:
+            argv = _sacctmgr("add", "user", name, f"account={_OPERATOR_ACCOUNT}", "adminlevel=Operator")
+            yield _change("operator", name, "Headway acts for leads and admins through it", argv)
+
+
+def _member_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
+    have = {(a.user, a.account): a for a in observed.associations}
+    known = {a.user for a in observed.associations}
+    # A user's first association becomes the default by itself.
+    for member in sorted(desired.associations, key=lambda a: (a.user, not a.default, a.account)):
+        user, team = member.user, member.account
+        seen = have.get((user, team))
+        first = user not in known
+        if seen is None:
+            argv = _sacctmgr("add", "user", user, f"account={team}")
+            yield _change("user", user, f"joins team {team}", argv)
+            known.add(user)
+        elif seen.locked:
+            where = (f"name={user}", f"account={team}")
+            argv = _sacctmgr("modify", "user", "where", *where, "set", "maxsubmitjobs=-1")
+            yield _change("user", user, f"may submit in team {team} again", argv)
+        if member.default and not first and (seen is None or not seen.default):
+            argv = _sacctmgr("modify", "user", "where", f"name={user}", "set", f"defaultaccount={team}")
+            yield _change("user", user, f"team {team} becomes the default", argv)
+
+
+def _removals(desired: Accounts, observed: Accounts) -> Iterator[Change]:
+    wanted = {(a.user, a.account) for a in desired.associations}
+    staying = {user for user, _ in wanted} | set(desired.operators)
+    gone = [a for a in observed.associations if (a.user, a.account) not in wanted]
+    busy_accounts = set()
+    ended: dict[str, list[Association]] = {}
+    for member in gone:
+        if (member.user, member.account) in observed.busy:
+            busy_accounts.add(member.account)
+            yield from _lock(member, cancel=desired.departed_jobs == "cancel")
+        else:
+            ended.setdefault(member.user, []).append(member)
+    busy_users = {a.user for a in gone if a.account in busy_accounts and (a.user, a.account) in observed.busy}
+    for user, members in ended.items():
+        if user not in staying and user not in busy_users:
+            argv = _sacctmgr("delete", "user", "where", f"name={user}")
+            yield _change("user", user, "is no longer in the cluster file; past jobs stay in accounting", argv)
+            continue
+        for member in members:
+            # sacctmgr keeps a default account while there are others; one who stays has been given another by now.
+            if member.default and user in busy_users and user not in staying:
+                busy_accounts.add(member.account)
+                yield from _lock(member, cancel=False)
+                continue
+            argv = _sacctmgr("delete", "user", "where", f"name={user}", f"account={member.account}")
+            yield _change("user", user, f"leaves team {member.account}", argv)
+    teams = {account.name for account in desired.accounts}
+    for account in observed.accounts:
+        if account.name not in teams and account.name not in busy_accounts:
+            argv = _sacctmgr("delete", "account", "where", f"name={account.name}")
+            yield _change("team", account.name, "is no longer in the cluster file", argv)
+    limits = {qos.name for qos in desired.qos}
+    for qos in observed.qos:
+        if qos.name not in limits and qos.name not in busy_accounts:
+            argv = _sacctmgr("delete", "qos", "where", f"name={qos.name}")
+            yield _change("qos", qos.name, "its team is no longer in the cluster file", argv)
+
+
+def _lock(member: Association, *, cancel: bool) -> Iterator[Change]:
+    """No new jobs; running ones are cancelled or may end. Being locked says nothing of the jobs: the run that locked may
+    have ended before it cancelled."""
+    user, team = member.user, member.account
+    if not member.locked:
+        where = (f"name={user}", f"account={team}")
+        argv = _sacctmgr("modify", "user", "where", *where, "set", "maxsubmitjobs=0")
+        yield _change("lock", user, f"leaves team {team}: no new jobs; removed when the last has ended", argv)
+    if cancel:
+        argv = ["scancel", f"--user={user}", f"--account={team}"]
+        yield _change("cancel", user, f"jobs in team {team} are cancelled", argv, Disturbs.JOBS)

@@ -1,0 +1,73 @@
+"""Which Slurm takes over from which. SchedMD's rule: slurmdbd, slurmctld and slurmd read the state of the few releases right
+before their own, and of none after it."""
+
+from __future__ import annotations
+
+from headway.domain.changeset import Change
+from headway.domain.cluster import Cluster
+from headway.errors import Fault
+
+# https://slurm.schedmd.com/upgrades.html
+RELEASES = ("22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05")
+_BACK = {"22.05": 2, "23.02": 2, "23.11": 2, "24.05": 2}  # and three from 24.11 on
+_LATER = 3
+
+
+def hop_fault(written: str, after: Cluster, *, there: bool) -> Fault | None:
+    """Why `after`'s Slurm can't go on with what an earlier one has `written` ("" = nothing yet); None where it can. `there`: the
+    cluster is there, and can be backed up."""
+    old, new = written, after.slurm_version
+    if old in ("", new):
+        return None
+    if old not in RELEASES or new not in RELEASES:
+        return Fault("image", f"whether Slurm {new} reads the state of Slurm {old} is not known", "keep the image")
+    steps = RELEASES.index(new) - RELEASES.index(old)
+    most = _BACK.get(new, _LATER)
+    elsewhere = f"keep the image with Slurm {old}, or make a cluster of another name with {after.image}"
+    if steps < 0:
+        words = f"Slurm {new} can't read what Slurm {old} has written: SchedMD supports no way back"
+        return Fault("image", words, elsewhere)
+    if steps > most:
+        reads = ", ".join(RELEASES[RELEASES.index(new) - most : RELEASES.index(new)])
+        words = (
+            f"Slurm {new} takes over from {reads}, not from {old}: jobs and accounting of {after.name} would be lost"
+        )
+        return Fault("image", words, elsewhere)
+    return _unready(old, after, there=there)
+
+
+def _unready(old: str, after: Cluster, *, there: bool) -> Fault | None:
+    new = after.slurm_version
+    if after.provider != "local":
+        return Fault(
+            "image",
+            f"the machines of {after.name} are your own, and Headway takes no Slurm away from them: they run {old}",
+            f"keep the image with Slurm {old}, or make a cluster of other machines with {after.image}",
+        )
+    if not there:
+        return Fault(
+            "image",
+            f"what {after.name} has kept is of Slurm {old}, and of a cluster that is down there is no backup to go back to",
+            f"bring it up with the image of Slurm {old}, then change that; or headway down {after.name} --delete-data",
+        )
+    if after.backup is None:
+        return Fault(
+            "backup",
+            f"Slurm {old} becomes {new} after a backup, for there is no other way back, and the file asks for none",
+            "backup: {to: DIR, key_file: FILE}",
+        )
+    return None
+
+
+def hops(written: str, before: Cluster | None, after: Cluster) -> bool:
+    """Whether an apply of `after` is the one that changes Slurm's version: it has not been kept before."""
+    changes = before is not None and before.slurm_version != after.slurm_version
+    return changes and written not in ("", after.slurm_version)
+
+
+def backup_first(written: str, before: Cluster | None, after: Cluster) -> tuple[Change, ...]:
+    """What an apply does before Slurm becomes another."""
+    if after.backup is None or not hops(written, before, after):
+        return ()
+    why = f"Slurm {written} becomes {after.slurm_version}: a backup comes first, the one way back"
+    return (Change("backup.make", "cluster", str(after.backup.to), why),)

@@ -1,0 +1,60 @@
+"""Users of a cluster whom machines one owns know already, or whose files lie there: by which uid. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Gap
+from headway.domain.survey import Survey
+
+_FIRST, _NOBODY, _MOST = 1000, 65534, 2**31  # below the first are the system's own
+_OTHERS = "files would be another's: "
+
+
+def agreed_uids(surveys: Mapping[str, Survey], names: Iterable[str]) -> dict[str, int]:
+    """User -> the uid that every machine knows them by (a directory, or accounts made alike), where it can be a person's. One
+    machine without them is enough against it: there it might be somebody else's."""
+    found: dict[str, int] = {}
+    for name in names:
+        uids = {survey.users.get(name) for survey in surveys.values()}
+        uid = uids.pop() if len(uids) == 1 else None
+        if uid is not None and _FIRST <= uid < _MOST and uid != _NOBODY:
+            found[name] = uid
+    often = Counter(found.values())
+    return {name: uid for name, uid in found.items() if often[uid] == 1}
+
+
+def people_gaps(cluster: Cluster, survey: Survey, uids: Mapping[str, int], given: frozenset[str]) -> Iterator[Gap]:
+    """`uids`: those that users have or will get; `given`: users that have theirs, for good."""
+    at = f"{survey.machine} ({survey.address})"
+    for name, uid in sorted(survey.users.items()):
+        ours = uids.get(name)
+        if ours is not None and uid != ours:
+            what = f"{at} knows {name} itself, with uid {uid}; the cluster gives uid {ours}"
+            yield Gap(what, f"{_OTHERS}rename that account or give it uid {ours}, or the user another name in the file")
+    names = {uid: name for name, uid in uids.items()}
+    for uid, other in sorted(survey.owners.items()):
+        name = names.get(uid, other)
+        if other not in (name, "") and uids.get(other) != uid:
+            what = f"{at} has uid {uid} as {other}, and the cluster gives it to {name}"
+            yield Gap(
+                what, f"{_OTHERS}give {other} another uid there, or let every machine know {name} by one of their own"
+            )
+    if survey.machine == cluster.head:
+        yield from _homes(at, survey, uids, given)
+
+
+def _homes(at: str, survey: Survey, uids: Mapping[str, int], given: frozenset[str]) -> Iterator[Gap]:
+    """Folders that are there already: a uid is given once, so it is now that it can still be the right one."""
+    for path, owner in sorted(survey.homes.items()):
+        name = path.rpartition("/")[2]
+        ours = uids.get(name, owner)
+        if owner != ours:
+            what = f"{at} has {path}, which belongs to uid {owner}; the cluster gives {name} uid {ours}"
+            mend = f"chown -R {ours}:{ours} {path}"
+            if name in given:
+                yield Gap(what, f"{name} can't use it: {mend}", fatal=False)
+            else:
+                yield Gap(what, f"let every machine know {name} by uid {owner}, and it is taken; or {mend}")

@@ -1,0 +1,93 @@
+"""What the server itself goes by: settings that stand in no machine's file, so that nothing else shows their change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+
+from headway.domain.changeset import Change
+from headway.domain.cluster import MAIN, BackupRule, Budget, Cluster, Host, KeySource, StallRule
+
+NONE = "none"
+FILE = "file"  # of a difference that no other line tells
+
+
+def settings_changed(before: Cluster | None, after: Cluster) -> tuple[Change, ...]:
+    """A change a setting, carried out by keeping the new file. () for a cluster that is not there yet."""
+    if before is None:
+        return ()
+    was, now = dict(_settings(before)), dict(_settings(after))
+    return tuple(
+        Change("setting.keep", "cluster", name, f"{_word(was.get(name))} becomes {_word(now.get(name))}")
+        for name in {**was, **now}
+        if was.get(name) != now.get(name)
+    )
+
+
+def kept_all_the_same(before: Cluster | None, after: Cluster) -> tuple[Change, ...]:
+    """Where nothing else tells of another file: an apply without any change would end before the server has it."""
+    if before is None or _as_written(before) == _as_written(after):
+        return ()
+    return (Change("setting.keep", "cluster", FILE, "says something else, and nothing on machines changes by it"),)
+
+
+def _as_written(cluster: Cluster) -> Cluster:
+    """Without what stands in no file: datasets that hold versions."""
+    plain = tuple(dataset for dataset in cluster.storage.datasets if not dataset.versioned)
+    return replace(cluster, storage=replace(cluster.storage, datasets=plain))
+
+
+def _settings(cluster: Cluster) -> Iterator[tuple[str, object]]:
+    for field in fields(cluster.health):
+        yield f"health.{field.name}", getattr(cluster.health, field.name)
+    yield "departures.jobs", cluster.departed_jobs
+    yield "backup", cluster.backup
+    for team in cluster.teams:
+        yield f"teams.{team.name}.leads", team.leads or None
+        yield f"teams.{team.name}.budget", team.budget
+        yield f"teams.{team.name}.limits.gpu_hours.per", team.gpu_hours.per if team.gpu_hours else None
+    for field in fields(cluster.costs):
+        yield f"cost.{field.name}", getattr(cluster.costs, field.name)
+    yield "cost.usd_per_hour", cluster.most_usd_per_hour
+    for group in cluster.groups:
+        place = "" if group.name == MAIN else f"groups.{group.name}."
+        yield f"{place}price", group.price_usd_per_node_hour
+        yield f"{place}reserved", group.reserved
+        yield f"{place}spot", group.spot
+    yield "secrets.munge", cluster.munge_key
+    for host in cluster.hosts:
+        # Under its place: at another address it is another machine, which is a change of its own.
+        yield f"hosts.{host.name or host.address}", replace(host, address="") if host.name else host
+
+
+def _word(value: object) -> str:
+    if isinstance(value, BackupRule):
+        return f"every {value.every_s} s to {value.to}, {value.keep} kept, sealed with {value.key_file}"
+    if isinstance(value, StallRule):
+        return f"{value.after_s} s{', acts' if value.acts else ''}"
+    if isinstance(value, Budget):
+        unit, cap = value.unit.replace("_", "-"), "" if value.cap else ", without a cap"
+        return f"{value.limit:,} {unit} a {value.per}, warned of at {value.warn:.0%}{cap}"
+    if isinstance(value, KeySource):
+        return value.words
+    if isinstance(value, Host):
+        return _way(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {one}" for key, one in sorted(value.items())) or NONE
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or NONE
+    if value is None:
+        return NONE
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _way(host: Host) -> str:
+    """How Headway signs in there."""
+    parts = [f"{host.user} at port {host.port}", f"key {host.key}" if host.key else "the cluster's key"]
+    if host.sudo_password:
+        parts.append(f"sudo's password from {host.sudo_password}")
+    if host.jump is not None:
+        parts.append(f"by way of {host.jump.user}@{host.jump.address}:{host.jump.port}")
+    if host.host_key:
+        parts.append(f"host key {host.host_key.split()[-1][-12:]}")
+    return ", ".join(parts)

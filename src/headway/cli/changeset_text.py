@@ -1,0 +1,123 @@
+"""A ChangeSet for people: counts by kind; what disturbs something by name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headway.cli import session, tables
+from headway.cli.session import Format
+from headway.domain.changeset import ASK_FROM, Disturbs
+from headway.domain.slurm.hostlist import compress
+
+if TYPE_CHECKING:
+    from headway.schemas.clusters import ChangeOut, ChangeSetOut, DifferenceOut
+
+_ASK = {str(d) for d in ASK_FROM}
+_HARD = {str(Disturbs.JOBS), str(Disturbs.DATA)}
+_WEIGHT = {str(d): weight for weight, d in enumerate(Disturbs)}
+_NONE = "none"
+_DIFF_LINES = 12
+
+
+def tell(changes: ChangeSetOut, output: Format) -> None:
+    if output is Format.json:
+        session.print_json(changes)
+        return
+    for line in lines(changes, tables.screen()):
+        session.say(line)
+
+
+def lines(changes: ChangeSetOut, on: tables.Screen, *, diffs: bool = False) -> list[str]:
+    """What would be done, grouped; then everything that disturbs something, one line each."""
+    out = [tables.paint(f"warning: {w.path + ': ' if w.path else ''}{w.message}", "warn", on) for w in changes.warnings]
+    out += _different(changes.differences, on)
+    if not changes.changes:
+        return [*out, f"{changes.cluster}: nothing to change: {changes.why_empty or 'it is as the file says'}"]
+    price = f", {changes.price_usd_per_hour} USD an hour" if changes.price_usd_per_hour else ""
+    out.append(f"{tables.paint(changes.cluster, 'bold', on)}: {tables.count(len(changes.changes), 'change')}{price}")
+    out += _counted(changes.changes, on)
+    asked = [c for c in changes.changes if c.disturbs in _ASK]
+    if asked:
+        out += ["", tables.paint("These disturb what is running:", "warn", on)]
+        out += _grouped(asked, on)
+    if diffs:
+        for change in changes.changes:
+            out += _diff(change, on)
+    return out
+
+
+def _counted(changes: Sequence[ChangeOut], on: tables.Screen) -> list[str]:
+    """One line a kind: how many, where, the most that one of them disturbs, and which things where they are few."""
+    kinds: dict[str, list[ChangeOut]] = {}
+    for change in changes:
+        kinds.setdefault(change.kind, []).append(change)
+    rows: list[list[tables.Cell]] = []
+    for kind, group in kinds.items():
+        machines = compress(dict.fromkeys(c.where for c in group if c.where and c.where != "cluster"))
+        things = Counter(c.what for c in group if c.what and c.what != c.where)
+        few = ", ".join(list(things)[:4]) + (f" and {len(things) - 4} more" if len(things) > 4 else "")
+        worst = max((c.disturbs for c in group), key=lambda word: _WEIGHT.get(word, 0))
+        style = "bad" if worst in _HARD else "warn" if worst in _ASK else "dim"
+        effect = _NONE if worst == Disturbs.NOTHING else worst
+        rows.append([f"  {kind}", str(len(group)), machines or "cluster", (effect, style), (few, "dim")])
+    columns = [
+        tables.Column("  WHAT"), tables.Column("COUNT", right=True), tables.Column("WHERE", shrink=True),
+        tables.Column("EFFECT"), tables.Column("THINGS", shrink=True, drop=1),
+    ]  # fmt: skip
+    return tables.table(columns, rows, on)
+
+
+def _different(found: Sequence[DifferenceOut], on: tables.Screen) -> list[str]:
+    """Where plan and machines disagree; equal ones in one line."""
+    if not found:
+        return []
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for one in found:
+        alike.setdefault((one.what, one.plan, one.found), []).append(one.machine)
+    rows: list[list[tables.Cell]] = [
+        [f"  {what}", plan, there, compress(names)] for (what, plan, there), names in alike.items()
+    ]
+    columns = [
+        tables.Column("  WHAT"),
+        tables.Column("PLAN"),
+        tables.Column("FOUND"),
+        tables.Column("WHERE", shrink=True),
+    ]
+    return [
+        "The machines are not as the plan says; what was found is what Slurm is told:",
+        *tables.table(columns, rows, on),
+        "",
+    ]
+
+
+def _grouped(asked: Sequence[ChangeOut], on: tables.Screen) -> list[str]:
+    """The same change on many machines is one line."""
+    groups: dict[tuple[str, str, str, str], list[str]] = {}
+    for c in asked:
+        what = "" if c.what == c.where else c.what
+        groups.setdefault((c.kind, what, c.why, c.disturbs), []).append(c.where)
+    out = []
+    for (kind, what, why, disturbs), where in groups.items():
+        style = "bad" if disturbs in _HARD else "warn"
+        place = compress(dict.fromkeys(where))
+        subject = " ".join(part for part in (kind, what, f"on {place}" if place != "cluster" else "") if part)
+        reason = f" ({tables.clean(why)})" if why else ""
+        first, second = f"  {tables.clean(subject)}:", f"{disturbs}{reason}"
+        fits = on.width is None or tables.width_of(f"{first} {second}") <= on.width
+        effect = f"{tables.paint(disturbs, style, on)}{reason}"
+        out += [f"{first} {effect}"] if fits else [first, f"    {effect}"]
+    return out
+
+
+def _diff(change: ChangeOut, on: tables.Screen) -> list[str]:
+    if not change.diff:
+        return []
+    shown = change.diff[:_DIFF_LINES]
+    out = ["", tables.paint(f"{change.where}: {change.what}", "bold", on)]
+    styles = {"+": "good", "-": "bad"}
+    out += [tables.paint(f"  {tables.clean(line)}", styles.get(line[:1], "dim"), on) for line in shown]
+    if len(change.diff) > len(shown):
+        out.append(f"  and {len(change.diff) - len(shown)} more lines")
+    return out

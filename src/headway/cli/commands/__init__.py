@@ -1,0 +1,1 @@
+"""The commands, a folder a theme of `headway --help`."""

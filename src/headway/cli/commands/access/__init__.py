@@ -1,0 +1,1 @@
+"""ssh and files, people, tokens."""

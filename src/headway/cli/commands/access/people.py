@@ -1,0 +1,87 @@
+"""people, audit: who may sign in, with which role, and what was done. For admins."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli import session, tables
+from headway.cli.commands.access.tokens import Role
+from headway.cli.session import Format, Output
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+app = typer.Typer(
+    help="People who may sign in, and their roles.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
+
+
+@app.command()
+def ls(output: Output = Format.table) -> None:
+    """List people, their roles, and the teams that clusters' files have them in."""
+    people = session.connect().people()
+    if output is Format.json:
+        session.print_json(people)
+        return
+    columns = [
+        tables.Column("PERSON"), tables.Column("ROLE"), tables.Column("USER"), tables.Column("SIGNS IN BY", drop=2),
+        tables.Column("TEAMS", shrink=True, drop=3), tables.Column("LEADS", shrink=True, drop=1),
+    ]  # fmt: skip
+    rows = [
+        [one.name, one.role, one.user or "none: only looks", "provider" if one.provider else "token, link",
+         _places(one.teams), _places(one.leads)]
+        for one in people
+    ]  # fmt: skip
+    for line in tables.table(columns, rows, tables.screen()):
+        session.say(line)
+
+
+def _places(teams: Mapping[str, list[str]]) -> str:
+    return " ".join(f"{cluster}/{team}" for cluster, names in teams.items() for team in names)
+
+
+@app.command("set")
+def put(
+    person: Annotated[str, typer.Argument(metavar="PERSON")],
+    role: Annotated[Role, typer.Argument(metavar="ROLE", help="viewer, member, lead, operator or admin.")],
+    user: Annotated[
+        str | None, typer.Option("--user", help="Their Linux user on clusters; '' for none: they only look on.")
+    ] = None,
+) -> None:
+    """Give somebody a role; who is new here is made."""
+    from headway.schemas.people import PersonIn
+
+    made = session.connect().put_person(person, PersonIn.model_validate({"role": role.value, "user": user}))
+    session.say(f"{made.name} is {made.role}, {f'on clusters as {made.user}' if made.user else 'and only looks on'}")
+    session.note(f"  headway token create {person} makes a token for them")
+
+
+@app.command()
+def rm(person: Annotated[str, typer.Argument(metavar="PERSON")]) -> None:
+    """Remove somebody: their tokens and sessions end at once."""
+    session.connect().delete_person(person)
+    session.say(f"{person} is removed")
+
+
+class Export(StrEnum):
+    jsonl = "jsonl"
+    csv = "csv"
+
+
+def audit(
+    person: Annotated[str, typer.Option("--person", help="Only what this person did.")] = "",
+    action: Annotated[str, typer.Option("--action", help="Or its beginning.")] = "",
+    target: Annotated[str, typer.Option("--target", help="Or its beginning, such as a cluster.")] = "",
+    form: Annotated[Export, typer.Option("--format", help="jsonl or csv.")] = Export.jsonl,
+) -> None:
+    """The audit trail, the oldest first: who did what, from where, when, and how it ended.
+
+    headway audit --person ann --format csv > audit.csv"""
+    asked = {"person": person, "action": action, "target": target, "format": form.value}
+    for piece in session.connect().audit({name: word for name, word in asked.items() if word}):
+        sys.stdout.buffer.write(piece)
+    sys.stdout.flush()

@@ -1,0 +1,173 @@
+"""ssh, exec, cp, ssh-config: getting in, with plain OpenSSH where it is there."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli import session, ssh_files
+from headway.cli.registry import REST
+from headway.cli.session import ClusterName, Format, Output, complete_cluster
+from headway.errors import Conflict, NotFound, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headway.cli.session import Api
+    from headway.schemas.people import AccessOut
+
+_REMOTE = re.compile(r"^(?:([A-Za-z0-9._-]+)@)?([a-z][a-z0-9-]*):")
+PIECE = 64 * 1024  # bytes of standard input sent at once
+
+
+def ssh(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CLUSTER] [NODE]", help="Without a node: the login.", autocompletion=complete_cluster),
+    ] = None,
+) -> None:
+    """Log in to a cluster, or to a node that you have a job on. Runs ssh with pinned host keys.
+
+    headway ssh lab-1-2 -- nvidia-smi"""
+    access, target = _place(session.connect(), words or [])
+    config = ssh_files.write(access)
+    become(["ssh", "-F", str(config), target, *(ctx.meta.get(REST) or [])])
+
+
+def _place(api: Api, words: list[str]) -> tuple[AccessOut, str]:
+    """(its cluster, what is meant there): a node's name alone says its cluster."""
+    if len(words) > 2:
+        raise typer.BadParameter(f"what is {words[2]!r}? A command stands after --")
+    if not words:
+        access = api.access(session.pick(api, None))
+        return access, access.cluster
+    session.named(words[0])
+    if len(words) == 1:
+        return _access_of(api, words[0], [c.name for c in api.clusters()]), words[0]
+    cluster, node = words
+    access = api.access(cluster)
+    if node not in _machines(access):
+        raise NotFound(f"{cluster} has no machine {node}", hint=f"headway nodes {cluster}")
+    return access, node
+
+
+def _access_of(api: Api, host: str, clusters: list[str]) -> AccessOut:
+    """Of the cluster of this name, or of the one that has a machine of it. Raises NotFound."""
+    if host in clusters:
+        return api.access(host)
+    unready: Conflict | None = None
+    for cluster in sorted((c for c in clusters if host.startswith(f"{c}-")), key=len, reverse=True):
+        try:
+            access = api.access(cluster)
+        except Conflict as error:  # it has no machine yet
+            unready = error
+            continue
+        if host in _machines(access):
+            return access
+    raise unready or NotFound(f"no cluster and no node is called {host}", hint="headway ls")
+
+
+def _machines(access: AccessOut) -> set[str]:
+    return {access.head, *access.machines}
+
+
+def exec_(
+    ctx: typer.Context,
+    cluster: ClusterName = None,
+    user: Annotated[
+        str, typer.Option("-u", "--user", help="As this user; otherwise as root (admins), or as yourself.")
+    ] = "",
+    no_stdin: Annotated[bool, typer.Option("-n", "--no-stdin", help="Do not pass standard input on.")] = False,
+) -> None:
+    """Run one command on the login. Output, input and exit code pass through as they come; ^C ends it there too.
+
+    headway exec lab -u alice -- squeue --me"""
+    argv = ctx.meta.get(REST)
+    if not argv:
+        raise typer.BadParameter("the command stands after --: headway exec CLUSTER -- COMMAND")
+    api = session.connect()
+    pieces = api.command(session.pick(api, cluster), argv, user, None if no_stdin else _stdin())
+    with closing(pieces):
+        for kind, data in pieces:
+            if kind == "code":
+                raise typer.Exit(int(data))
+            stream = sys.stdout if kind == "out" else sys.stderr
+            stream.buffer.write(data)
+            stream.buffer.flush()
+
+
+def _stdin() -> Callable[[], bytes] | None:
+    """Reads standard input piece by piece, past Python's own buffer, which a thread may not hold when we end. None when
+    there is none."""
+    try:
+        number = sys.stdin.fileno()
+        mode, null = os.fstat(number), Path(os.devnull).stat()
+    except (OSError, ValueError, AttributeError):
+        return None
+    return None if mode.st_rdev == null.st_rdev and stat.S_ISCHR(mode.st_mode) else partial(os.read, number, PIECE)
+
+
+def cp(
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="SOURCE... TARGET", help="lab:path or lab-1-2:path on the cluster."),
+    ],
+) -> None:
+    """Copy files to and from a cluster. Runs scp with pinned host keys; every flag of scp may be used.
+
+    headway cp -r ./data lab:data"""
+    api = session.connect()
+    names = [c.name for c in api.clusters()]
+    config = None
+    for host in dict.fromkeys(match.group(2) for word in words if (match := _REMOTE.match(word))):
+        config = ssh_files.write(_access_of(api, host, names))
+    if config is None:
+        raise typer.BadParameter("no cluster is named: write it before a colon, as in lab:path")
+    become(["scp", "-F", str(config), *words])
+
+
+def ssh_config(
+    cluster: ClusterName = None,
+    install: Annotated[
+        bool, typer.Option("--install", help="Add one Include line to ~/.ssh/config, so that every tool finds it.")
+    ] = False,
+    output: Output = Format.table,
+) -> None:
+    """Host blocks for ssh, and the host keys they pin. Then plain ssh lab, scp, rsync and editors work.
+
+    headway ssh-config --install"""
+    api = session.connect()
+    every = install and cluster is None
+    names = [c.name for c in api.clusters()] if every else [session.pick(api, cluster)]
+    found = [api.access(name) for name in names]
+    for access in found:
+        ssh_files.write(access)
+    if output is Format.json:
+        session.print_json(found if every else found[0])
+    elif not install:
+        for access in found:
+            session.say(ssh_files.config_text(access).rstrip("\n"))
+    if install:
+        path, new = ssh_files.install()
+        session.note(f"{path} {'now includes' if new else 'includes already'} {ssh_files.folder()}/*.conf")
+        for access in found:
+            session.note(f"  ssh {access.cluster}")
+
+
+def become(argv: list[str]) -> None:
+    """This process turns into `argv`: its terminal, signals and exit code are the program's."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execvp(argv[0], argv)  # noqa: S606
+    except FileNotFoundError:
+        raise Refused(f"{argv[0]} is not installed here", hint="apt install openssh-client") from None

@@ -1,0 +1,110 @@
+"""token: access tokens and sign-in links."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli import session, tables
+from headway.cli.session import Format, Output
+
+if TYPE_CHECKING:
+    from headway.schemas.people import TokenOut
+
+app = typer.Typer(
+    help="Access tokens and sign-in links.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
+
+
+class Scope(StrEnum):
+    all = "all"
+    read = "read"
+    jobs = "jobs"
+    nodes = "nodes"
+
+
+class Role(StrEnum):
+    viewer = "viewer"
+    member = "member"
+    lead = "lead"
+    operator = "operator"
+    admin = "admin"
+
+
+@app.command()
+def create(
+    person: Annotated[str, typer.Argument(metavar="PERSON", help="Yourself, unless an admin names another.")] = "",
+    role: Annotated[Role | None, typer.Option("--role", help="The person's role from now on (admins only).")] = None,
+    name: Annotated[str, typer.Option("--name", help="What it is for.")] = "",
+    days: Annotated[int | None, typer.Option("--days", min=1, help="How long it is valid; else for ever.")] = None,
+    scope: Annotated[Scope, typer.Option("--scope", help="All that it may do.")] = Scope.all,
+    cluster: Annotated[str | None, typer.Option("--cluster", help="Good for this cluster alone.")] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print the token and nothing else.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """Create a token. It is shown this once."""
+    from headway.schemas.people import TokenIn
+
+    asked = {
+        "person": person,
+        "role": role and role.value,
+        "label": name,
+        "days": days,
+        "scopes": [scope.value],
+        "cluster": "" if cluster is None else session.named(cluster),
+    }
+    made = session.connect().create_token(TokenIn.model_validate(asked))
+    if quiet:
+        session.say(made.token or "")
+        return
+    if output is Format.json:
+        session.print_json(made)
+        return
+    session.say(made.token or "")
+    until = f" until {tables.moment(made.expires_at)}" if made.expires_at else ""
+    session.note(f"token {made.id} of {made.person} ({made.role}){until}; it is not shown again")
+
+
+@app.command()
+def ls(output: Output = Format.table) -> None:
+    """List tokens (never the tokens themselves)."""
+    tokens = session.connect().tokens()
+    if output is Format.json:
+        session.print_json(tokens)
+        return
+    columns = [
+        tables.Column("ID"), tables.Column("PERSON"), tables.Column("ROLE"), tables.Column("FOR", drop=5),
+        tables.Column("NAME", shrink=True, drop=3), tables.Column("CREATED", drop=2), tables.Column("EXPIRES", drop=1),
+        tables.Column("LAST USED", drop=4),
+    ]  # fmt: skip
+    rows = [
+        [t.id, t.person, t.role, _for(t), t.label, tables.moment(t.created_at), tables.moment(t.expires_at) or "never",
+         tables.moment(t.last_used_at) or "never"]
+        for t in tokens
+    ]  # fmt: skip
+    for line in tables.table(columns, rows, tables.screen()):
+        session.say(line)
+
+
+def _for(token: TokenOut) -> str:
+    return " ".join(token.scopes) + (f" on {token.cluster}" if token.cluster else "")
+
+
+@app.command()
+def revoke(token: Annotated[str, typer.Argument(metavar="ID", help="From headway token ls.")]) -> None:
+    """Revoke a token; it stops working at once."""
+    session.connect().delete_token(token)
+    session.say(f"revoked {token}")
+
+
+@app.command()
+def link(output: Output = Format.table) -> None:
+    """A link that signs a browser in as you, once."""
+    made = session.connect().sign_in_link()
+    if output is Format.json:
+        session.print_json(made)
+        return
+    session.say(made.url)
+    session.note(f"works once, until {tables.moment(made.expires_at)}")

@@ -1,0 +1,1 @@
+"""The server, node images, doctor, version."""

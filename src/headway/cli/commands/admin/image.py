@@ -1,0 +1,103 @@
+"""image: the node images that local machines are made from. Works on this machine, without the server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Coroutine
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from headway.cli import session, tables
+from headway.cli.operation_progress import STEP_WIDTH
+from headway.cli.session import Format, Output
+
+if TYPE_CHECKING:
+    from headway.images.node_image import ImageInfo
+
+T = TypeVar("T")
+
+app = typer.Typer(
+    help="Build, list and remove node images.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
+Name = Annotated[str, typer.Argument(metavar="NAME", help="debian13, debian14 or debian12.")]
+
+
+@app.command()
+def build(name: Name = "debian13", output: Output = Format.table) -> None:
+    """Build a node image, unless one of the same inputs is there."""
+    from headway.images import build as image_build
+    from headway.images import node_image
+
+    started = time.monotonic()
+
+    async def say(step: str, text: str, *, level: str = "info", **_: object) -> None:
+        mark = "" if level == "info" else f"{level}: "
+        session.note(f"{time.monotonic() - started:7.1f}s  {step:<{STEP_WIDTH}}  {mark}{text}")
+
+    built = _run(image_build.build(name, say))
+    if output is Format.json:
+        session.say(json.dumps(asdict(built), indent=2))
+        return
+    session.say(f"{built.tag} is there: Slurm {built.slurm_version}, {built.size_mib} MiB")
+    if old := sum(i.unused for i in _run(node_image.list_images())):
+        session.note(f"{tables.count(old, 'image')} of earlier inputs unused; headway image rm --unused")
+
+
+@app.command()
+def ls(output: Output = Format.table) -> None:
+    """List node images."""
+    from headway.images import node_image
+
+    images = _run(node_image.list_images())
+    if output is Format.json:
+        session.say(json.dumps([asdict(i) for i in images], indent=2))
+        return
+    if not images:
+        session.say("no node image yet; headway image build")
+        return
+    on = tables.screen()
+    columns = [
+        tables.Column("NAME"), tables.Column("SLURM"), tables.Column("SIZE", right=True), tables.Column("BUILT", drop=2),
+        tables.Column("MACHINES", right=True), tables.Column("STATE"), tables.Column("TAG", shrink=True, drop=1),
+    ]  # fmt: skip
+    rows: list[list[tables.Cell]] = [
+        [i.name, i.slurm_version, f"{i.size_mib} MiB", i.built, str(i.machines), _state(i), i.tag]
+        for i in images
+    ]  # fmt: skip
+    for line in tables.table(columns, rows, on):
+        session.say(line)
+
+
+@app.command()
+def rm(
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", help="debian13, debian14, debian12 or all.", show_default=False)
+    ] = "",
+    unused: Annotated[
+        bool, typer.Option("--unused", help="Those of earlier inputs that no machine is made from.")
+    ] = False,
+) -> None:
+    """Remove the node images of a name, or all that are unused. Running machines keep theirs."""
+    from headway.images import node_image
+
+    if bool(name) == unused:
+        raise typer.BadParameter("name an image, or say --unused")
+    removed = _run(node_image.remove_unused() if unused else node_image.remove(name))
+    for tag in removed:
+        session.say(f"removed {tag}")
+    if unused and not removed:
+        session.say("no image is unused")
+
+
+def _state(info: ImageInfo) -> tables.Cell:
+    if info.current:
+        return "current", "good"
+    return ("unused", "") if info.unused else ("old inputs", "warn")
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)

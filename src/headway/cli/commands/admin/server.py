@@ -1,0 +1,186 @@
+"""server: the Headway server of this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headway import paths
+from headway.cli import session, tables
+from headway.cli.session import Format, Output
+from headway.errors import Refused, Unreachable
+
+app = typer.Typer(
+    help="Start, stop and watch the Headway server.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
+
+
+Cert = Annotated[
+    Path | None,
+    typer.Option("--tls-cert", metavar="FILE", exists=True, dir_okay=False, resolve_path=True, help="Speak TLS."),
+]
+Key = Annotated[
+    Path | None,
+    typer.Option("--tls-key", metavar="FILE", exists=True, dir_okay=False, resolve_path=True, help="Its key."),
+]
+
+
+def _speak_tls(cert: Path | None, key: Path | None) -> None:
+    """For the server, which is set by its environment."""
+    for name, file in (("HEADWAY_TLS_CERT", cert), ("HEADWAY_TLS_KEY", key)):
+        if file is not None:
+            os.environ[name] = str(file)
+
+
+@app.command()
+def start(tls_cert: Cert = None, tls_key: Key = None) -> None:
+    """Start the server in the background, unless it runs already."""
+    from headway.sdk.local_server import running, start_server
+
+    _speak_tls(tls_cert, tls_key)
+    already = running()
+    server = already or start_server()
+    session.say(f"the server {'runs already' if already else 'runs'} at {server.url} (process {server.pid})")
+
+
+@app.command()
+def stop() -> None:
+    """Stop the server. Clusters and their jobs go on."""
+    from headway.sdk.local_server import stop_server
+
+    session.say("the server has ended" if stop_server() else "no server runs")
+
+
+@app.command()
+def status(output: Output = Format.table) -> None:
+    """Where the server is and how it is. Exits with 7 when none answers."""
+    server = session.connect().server()
+    if output is Format.json:
+        session.print_json(server)
+        return
+    pairs: list[tuple[str, tables.Cell]] = [
+        ("url", server.url), ("version", server.version), ("process", str(server.pid)),
+        ("state", server.state_dir), ("database", server.database), ("clusters", str(server.clusters)),
+    ]  # fmt: skip
+    if not server.leads:
+        pairs.append(("part", "follows: another server on the database leads"))
+    for line in tables.facts(pairs, tables.screen()):
+        session.say(line)
+
+
+@app.command()
+def logs(
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until ^C.")] = False,
+    lines: Annotated[int, typer.Option("-n", "--lines", min=1, help="How many of the last lines.")] = 50,
+) -> None:
+    """The server's log."""
+    from headway.sdk.local_server import log_file
+
+    log = log_file()
+    if not log.exists():
+        raise Unreachable(f"there is no log at {log}", hint="headway server start")
+    if follow:
+        sys.stdout.flush()
+        os.execvp("tail", ["tail", "-n", str(lines), "-F", str(log)])  # noqa: S606, S607
+    for line in _last(log, lines):
+        session.say(line)
+
+
+def _last(log: Path, lines: int) -> list[str]:
+    size = log.stat().st_size
+    with log.open("rb") as source:
+        source.seek(max(0, size - 400 * lines))
+        return source.read().decode(errors="replace").splitlines()[-lines:]
+
+
+@app.command()
+def run(tls_cert: Cert = None, tls_key: Key = None) -> None:
+    """Run the server in the foreground (what a service manager starts)."""
+    from headway.sdk.local_server import running, server_argv
+
+    _speak_tls(tls_cert, tls_key)
+    already = running()
+    if already is not None:
+        raise Refused(f"a server runs already at {already.url} (process {already.pid})", hint="headway server stop")
+    argv = server_argv()
+    sys.stdout.flush()
+    os.execv(argv[0], argv)  # noqa: S606
+
+
+# What the server takes from its environment. The database's URL may hold a password, and a unit can be read by everybody.
+_SETTINGS = [
+    f"HEADWAY_{name}"
+    for name in (
+        "HOST", "PORT", "NOTEBOOK_PORT", "NOTEBOOK_URL", "DATA", "DATASET_ROOTS", "PUBLIC_URL", "TLS_CERT", "TLS_KEY",
+        "TRUSTED_PROXIES", "OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET_FILE", "OIDC_ROLE_CLAIM", "OIDC_ROLES",
+        "OIDC_USER_CLAIM", "OIDC_SCOPES",
+    )
+]  # fmt: skip
+_ROOTS = "HEADWAY_DATASET_ROOTS"
+_PATHS = [_ROOTS, *(f"HEADWAY_{name}" for name in ("DATA", "TLS_CERT", "TLS_KEY", "OIDC_CLIENT_SECRET_FILE"))]
+_UNIT = """\
+[Unit]
+Description=Headway server
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+{environment}
+ExecStart={argv}
+Restart=on-failure
+RestartSec=2
+# Machines and running operations outlive a restart of the server.
+KillMode=process
+
+[Install]
+WantedBy={target}
+"""
+
+
+@app.command()
+def install(
+    show_only: Annotated[bool, typer.Option("--print", help="Only print the unit.")] = False,
+    tls_cert: Cert = None,
+    tls_key: Key = None,
+) -> None:
+    """Write a systemd unit: the server starts with the machine, set as this shell's environment says.
+
+    For a user other than root: with the user's session."""
+    from headway.sdk.local_server import server_argv
+
+    _speak_tls(tls_cert, tls_key)
+    settings = {"HEADWAY_STATE": str(paths.state_dir())}
+    settings |= {name: _for_a_unit(name, os.environ[name]) for name in _SETTINGS if os.environ.get(name)}
+    root = os.geteuid() == 0
+    text = _UNIT.format(
+        environment="\n".join(f'Environment="{name}={_systemd_quote(text)}"' for name, text in settings.items()),
+        argv=" ".join(f'"{_systemd_quote(word).replace("$", "$$")}"' for word in server_argv()),
+        target="multi-user.target" if root else "default.target",
+    )
+    if show_only:
+        sys.stdout.write(text)
+        return
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    folder = Path("/etc/systemd/system") if root else config / "systemd/user"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "headway.service").write_text(text)
+    systemctl = "systemctl" if root else "systemctl --user"
+    session.say(f"wrote {folder / 'headway.service'}")
+    session.say(f"  {systemctl} daemon-reload && {systemctl} enable --now headway")
+
+
+def _for_a_unit(name: str, text: str) -> str:
+    """A service starts in /, so that a path from this shell's folder on would be another one there."""
+    if name not in _PATHS:
+        return text
+    parts = text.split(":") if name == _ROOTS else [text]
+    return ":".join(str(Path(one).absolute()) for one in parts if one)
+
+
+def _systemd_quote(text: str) -> str:
+    """For a double-quoted word of a unit file, where % means something too (and $ only in a command)."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")

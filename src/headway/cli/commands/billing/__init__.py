@@ -1,0 +1,1 @@
+"""Usage, invoices, chargeback, goodput, budgets, energy, capacity."""

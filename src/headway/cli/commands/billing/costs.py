@@ -1,0 +1,438 @@
+"""usage, invoice, chargeback, goodput, budgets, energy, capacity: what was used, what it cost, how much of it trained."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headway.cli import session, tables
+from headway.cli.session import ClusterName, Format, Output
+from headway.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from headway.schemas.billing import BudgetOut, EstimateOut, NodeStatesOut, PartsOut, UsageRow
+    from headway.sdk.billing import Only
+
+
+class Sheet(StrEnum):
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+SheetOutput = Annotated[
+    Sheet, typer.Option("-o", "--output", help="table for people, json or csv for programs.", show_default=False)
+]
+Month = Annotated[str, typer.Option("--period", "-p", metavar="YYYY-MM", help="A month; this one unless said.")]
+_STOOD = {"down": "bad", "drained": "warn", "spare": "dim", "off": "dim"}
+_LEVEL = {"ok": "good", "warn": "warn", "over": "bad"}
+
+
+def usage(
+    cluster: ClusterName = None,
+    by: Annotated[str, typer.Option("--by", help="team, user, partition, gpu, group; several with commas.")] = "team",
+    start: Annotated[str, typer.Option("--from", help="2026-10, 2026-10-03 or a moment; this month unless said.")] = "",
+    end: Annotated[str, typer.Option("--to", help="Not included; now unless said.")] = "",
+    team: Annotated[str, typer.Option("--team", help="Only this team.")] = "",
+    user: Annotated[str, typer.Option("--user", help="Only this user.")] = "",
+    partition: Annotated[str, typer.Option("--partition", help="Only this partition.")] = "",
+    gpu: Annotated[str, typer.Option("--gpu", help="Only this kind of GPU; - for runs without any.")] = "",
+    group: Annotated[str, typer.Option("--group", help="Only this group of nodes.")] = "",
+    runs: Annotated[bool, typer.Option("--runs", help="The runs behind these figures instead.")] = False,
+    cause: Annotated[str, typer.Option("--cause", help="The runs behind a cause of loss, as goodput words it.")] = "",
+    job: Annotated[int, typer.Option("--job", help="Every run of one job instead.")] = 0,
+    nodes: Annotated[bool, typer.Option("--nodes", help="What nodes were, and when, instead.")] = False,
+    output: SheetOutput = Sheet.table,
+) -> None:
+    """What jobs held, by Slurm's accounting.
+
+    headway usage --by team,user --from 2026-10 --to 2026-11
+    headway usage --runs --team vision -o csv"""
+    when = {"start": start, "end": end}
+    which: Only = {"team": team, "user": user, "partition": partition, "gpu": gpu, "group": group}
+    if nodes:
+        of_runs = {**which, "group": "", "cause": cause, "job": job, "runs": runs}
+        _none_of(of_runs, "--nodes", "nodes have --group, --from and --to")
+    if nodes or runs or job or cause:
+        _none_of({"by": by != "team"}, "--nodes" if nodes else "--runs, --job and --cause", "it is for sums")
+    api = session.connect()
+    name = session.pick(api, cluster)
+    if nodes:
+        _nodes(_pages(lambda cursor: api.node_states(name, **when, group=group, cursor=cursor), "states"), output)
+        return
+    if runs or job or cause:
+        _runs(_pages(lambda at: api.usage_runs(name, job=job, cause=cause, **when, **which, cursor=at), "runs"), output)
+        return
+    found = api.usage(name, by=by.split(","), **when, **which)
+    if found.stale:
+        session.note(f"accounting can't be read now, this is what was read before: {found.stale}")
+    if _printed(found, output):
+        return
+    if not found.rows:
+        session.say(f"nothing ran on {name} from {tables.moment(found.start)} to {tables.moment(found.end)}")
+        return
+    columns = [
+        *(tables.Column(word.upper(), shrink=True) for word in found.rows[0].by),
+        tables.Column("RUNS", right=True),
+        tables.Column("GPU-HOURS", right=True),
+        tables.Column("LOST", right=True, drop=2),
+        tables.Column("IDLE", right=True, drop=2),
+        tables.Column("WAITED H", right=True, drop=3),
+        tables.Column("KWH", right=True, drop=4),
+        tables.Column("USD", right=True),
+    ]
+    rows = [_usage_cells(row, list(row.by.values())) for row in found.rows]
+    blank = ["" for _ in found.rows[0].by][1:]
+    rows.append(_usage_cells(found.total, ["all", *blank]))
+    _table(columns, rows)
+    if any(row.energy_estimated for row in found.rows):
+        session.note("~ energy: some of it was not measured and is an estimate")
+    if found.simulated:
+        session.note(tables.SIMULATED_NOTE)
+
+
+def _none_of(given: Mapping[str, object], beside: str, why: str) -> None:
+    """Raises BadParameter for an option that would be passed over."""
+    for name, value in given.items():
+        if value:
+            raise typer.BadParameter(f"--{name} does not go with {beside}: {why}")
+
+
+def _usage_cells(row: UsageRow, names: Sequence[str]) -> list[tables.Cell]:
+    kwh = f"{'~' if row.energy_estimated else ''}{row.energy_kwh:,.1f}"
+    figures = (row.gpu_hours, row.lost_gpu_hours, row.idle_gpu_hours, row.waited_hours)
+    return [*(name or "-" for name in names), f"{row.runs:,}", *(f"{one:,.2f}" for one in figures), kwh, _usd(row.usd)]
+
+
+def _pages(ask: Callable[[str], Any], field: str) -> Any:
+    """All pages of an answer as one."""
+    found = ask("")
+    while found.next:
+        more = ask(found.next)
+        rows = [*getattr(found, field), *getattr(more, field)]
+        found = found.model_copy(update={field: rows, "next": more.next})
+    return found
+
+
+def _nodes(found: NodeStatesOut, output: Sheet) -> None:
+    if _printed(found, output):
+        return
+    columns = [
+        tables.Column("NODE"), tables.Column("STATE"), tables.Column("FROM"), tables.Column("LASTED", right=True),
+        tables.Column("REASON", shrink=True),
+    ]  # fmt: skip
+    rows: list[list[tables.Cell]] = [
+        [
+            one.node, (one.state, _STOOD.get(one.state, "")), tables.moment(one.start),
+            tables.duration(one.seconds) + ("" if one.end else "+"), one.reason,
+        ]
+        for one in found.states
+    ]  # fmt: skip
+    _table(columns, rows)
+
+
+def _runs(found: Any, output: Sheet) -> None:
+    if _printed(found, output):
+        return
+    columns = [
+        tables.Column("JOB", right=True),
+        tables.Column("USER", shrink=True, drop=3),
+        tables.Column("STATE"),
+        tables.Column("BEGAN"),
+        tables.Column("HELD", right=True),
+        tables.Column("WAITED", right=True),
+        tables.Column("LOST", right=True),
+        tables.Column("IDLE", right=True),
+        tables.Column("GPUS", right=True),
+        tables.Column("NODES", shrink=True),
+        tables.Column("KWH", right=True, drop=4),
+        tables.Column("USD", right=True),
+    ]
+    rows: list[list[tables.Cell]] = [
+        [
+            str(one.job), one.user, one.state, tables.moment(one.start), tables.duration(one.held_s),
+            tables.duration(one.waited_s), tables.duration(one.lost_s) if one.lost_s else "",
+            tables.duration(one.idle_s) if one.idle_s else "", str(one.gpus), one.nodes,
+            f"{'~' if one.energy_estimated else ''}{one.energy_kwh:,.2f}", "" if one.usd is None else _usd(one.usd),
+        ]
+        for one in found.runs
+    ]  # fmt: skip
+    if not rows:
+        session.say("no run that you see fits")
+    _table(columns, rows)
+
+
+def invoice(
+    cluster: ClusterName = None,
+    period: Month = "",
+    close: Annotated[bool, typer.Option("--close", help="For good, once the month is over (admins).")] = False,
+    output: SheetOutput = Sheet.table,
+) -> None:
+    """A month's invoice: machines by the second of their life, spares shown as such.
+
+    headway invoice lab --period 2026-10 --close"""
+    api = session.connect()
+    name = session.pick(api, cluster)
+    if close and not period:
+        raise Refused("which month is to be closed?", hint="headway invoice --period 2026-10 --close")
+    found = api.close_invoice(name, period) if close else api.invoice(name, period)
+    if _printed(found, output):
+        return
+    state = (
+        f"closed as invoice {found.number}" if found.state == "closed" else f"open, until {tables.moment(found.as_of)}"
+    )
+    session.say(f"{name} {found.period} ({found.timezone}): {state}")
+    columns = [
+        tables.Column("WHAT"), tables.Column("GROUP"), tables.Column("BILLING"), tables.Column("HOURS", right=True),
+        tables.Column("USD AN HOUR", right=True), tables.Column("USD", right=True), tables.Column("OF"),
+    ]  # fmt: skip
+    rows: list[list[tables.Cell]] = [
+        [line.what, line.group, line.billing, f"{line.hours:,.4f}", f"{line.usd_per_hour:,.4f}", _usd(line.amount_usd), line.of]
+        for line in found.lines
+    ]  # fmt: skip
+    rows.append(["total", "", "", "", "", (_usd(found.total_usd), "bold"), ""])
+    _table(columns, rows)
+
+
+def chargeback(cluster: ClusterName = None, period: Month = "", output: SheetOutput = Sheet.table) -> None:
+    """Who pays which part of a month's invoice, to the cent.
+
+    headway chargeback lab --period 2026-10 -o json"""
+    api = session.connect()
+    found = api.chargeback(session.pick(api, cluster), period)
+    if _printed(found, output):
+        return
+    fields = ("productive_usd", "lost_usd", "held_idle_usd", "idle_usd", "spare_usd", "broken_usd", "total_usd")
+    columns = [
+        tables.Column("TEAM", shrink=True),
+        *(tables.Column(field.removesuffix("_usd").replace("_", " ").upper(), right=True) for field in fields),
+    ]
+    rows: list[list[tables.Cell]] = [
+        [one.team or "no team", *(_usd(getattr(one, field)) for field in fields)] for one in found.teams
+    ]
+    rows += [
+        [(f"({one.what}{', ' + one.centre if one.centre else ''})", "dim"), *[""] * 6, _usd(one.usd)]
+        for one in found.unassigned
+    ]
+    if found.invoice_total_usd is not None:
+        rows.append(["invoice", *[""] * 6, (_usd(found.invoice_total_usd), "bold")])
+    _table(columns, rows)
+    if found.state == "open":
+        session.note(f"{found.period} is open: these figures still move")
+
+
+def goodput(
+    cluster: ClusterName = None,
+    period: Month = "",
+    job: Annotated[int, typer.Option("--job", help="Of one job instead, over all its runs.")] = 0,
+    output: Output = Format.table,
+) -> None:
+    """How much of the GPU time that jobs held trained something, and what took the rest.
+
+    headway goodput --job 104"""
+    if job:
+        _none_of({"period": period}, "--job", "it is over all its runs")
+    api = session.connect()
+    if job:
+        told = api.goodput_of_job(session.pick(api, cluster), job)
+        if not _printed(told, output):
+            _parts("JOB", [(f"{job} ({told.user}), {told.runs} run{'s' * (told.runs != 1)}", told.total)])
+        return
+    found = api.goodput(session.pick(api, cluster), period)
+    if _printed(found, output):
+        return
+    _parts("TEAM", [*((one.team or "no team", one) for one in found.teams), ("all", found.total)])
+    if found.causes:
+        session.say()
+    columns = [
+        tables.Column("USD", right=True),
+        tables.Column("GPU-HOURS", right=True),
+        tables.Column("WHAT", shrink=True, least=24),
+        tables.Column("JOBS", shrink=True, drop=1),
+    ]
+    rows = [
+        [_usd(one.usd), f"{one.gpu_hours:,.2f}", one.what, " ".join(str(job) for job in one.jobs)]
+        for one in found.causes
+    ]
+    _table(columns, rows)
+    better = [one for one in found.checkpoints if one.saves_usd]
+    if better:
+        session.say()
+    columns = [
+        tables.Column(word, right=True) for word in ("JOB", "SAVES FOR", "EVERY", "BETTER EVERY", "WOULD SAVE USD")
+    ]
+    rows = [
+        [
+            str(one.job),
+            f"{one.write_s:.1f} s",
+            tables.duration(one.now_s),
+            tables.duration(one.best_s),
+            _usd(one.saves_usd),
+        ]
+        for one in better
+    ]
+    _table(columns, rows)
+
+
+def _parts(what: str, of: Iterable[tuple[str, PartsOut]]) -> None:
+    """GPU-hours."""
+    words = ("PRODUCTIVE", "LOST", "IDLE", "WAITED", "GOODPUT", "ETTR")
+    columns = [tables.Column(what, shrink=True), *(tables.Column(word, right=True) for word in words)]
+    rows: list[list[tables.Cell]] = [
+        [
+            name, f"{one.productive_gpu_hours:,.2f}", f"{one.lost_gpu_hours:,.2f}", f"{one.idle_gpu_hours:,.2f}",
+            f"{one.waited_gpu_hours:,.2f}", _share(one.goodput), _share(one.ettr),
+        ]
+        for name, one in of
+    ]  # fmt: skip
+    _table(columns, rows)
+
+
+def budgets(cluster: ClusterName = None, output: Output = Format.table) -> None:
+    """What teams may spend in their period, what is used, and what is left."""
+    api = session.connect()
+    name = session.pick(api, cluster)
+    found = api.budgets(name)
+    if _printed(found, output):
+        return
+    if not found:
+        session.say(f"no team of {name} that you see has a budget; teams.NAME.budget in its file gives one")
+        return
+    columns = [
+        tables.Column("TEAM"),
+        tables.Column("USED", right=True),
+        tables.Column("OF", right=True),
+        tables.Column("LEFT", right=True),
+        tables.Column("UNIT"),
+        tables.Column("PER"),
+        tables.Column("UNTIL", drop=1),
+        tables.Column("STATE"),
+    ]
+    rows: list[list[tables.Cell]] = [
+        [
+            one.team, f"{one.used:,.2f}", f"{one.limit:,.2f}", f"{one.left:,.2f}", one.unit, one.per,
+            tables.moment(one.end), (_state(one), _LEVEL[one.level]),
+        ]
+        for one in found
+    ]  # fmt: skip
+    _table(columns, rows)
+
+
+def _state(one: BudgetOut) -> str:
+    return "its jobs wait" if one.held_back else {"ok": "ok", "warn": "soon spent", "over": "spent"}[one.level]
+
+
+def energy(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:
+    """Kilowatt-hours by team, as measured or estimated, with the site's own share."""
+    api = session.connect()
+    found = api.energy(session.pick(api, cluster), period)
+    if _printed(found, output):
+        return
+    columns = [
+        tables.Column("TEAM"),
+        *(tables.Column(word, right=True) for word in ("KWH", "MEASURED", "ESTIMATED", "USD")),
+    ]
+    rows: list[list[tables.Cell]] = [
+        [
+            who, f"{one.kwh:,.2f}", f"{one.measured_kwh:,.2f}", f"{one.estimated_kwh:,.2f}",
+            "" if one.usd is None else _usd(one.usd),
+        ]
+        for who, one in (*((one.team or "no team", one) for one in found.teams), ("all", found.total))
+    ]  # fmt: skip
+    _table(columns, rows)
+    session.note(f"PUE {found.pue:g}: for each kilowatt-hour of the machines the site draws so many")
+    if found.simulated:
+        session.note("power is that of SIMULATED GPUs")
+
+
+def capacity(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:
+    """How full the GPUs were, whether what was free lay together, and how long jobs of a size waited."""
+    api = session.connect()
+    found = api.capacity(session.pick(api, cluster), period)
+    if _printed(found, output):
+        return
+    for one in found.types:
+        busiest = max(one.hours, key=lambda hour: hour.held / hour.there if hour.there else 0, default=None)
+        words = f"{one.gpu_type}: {_share(one.utilisation)} held"
+        if busiest is not None and busiest.there:
+            words += f", {_share(busiest.held / busiest.there)} in the fullest hour ({tables.moment(busiest.at)})"
+        session.say(words)
+        if one.fragmentation is not None:
+            worst = max(one.hours, key=lambda hour: hour.fragmented)
+            words = f"{one.gpu_type}: {_share(one.fragmentation)} of the free GPU-hours beside a job on the same node"
+            if worst.fragmented:
+                words += (
+                    f", most in the hour of {tables.moment(worst.at)} ({worst.fragmented:,.2f} of {worst.free:,.2f})"
+                )
+            session.say(words)
+    session.say(
+        f"free now: {found.free_gpus} GPUs, {found.free_whole_node_gpus} of them on wholly free nodes "
+        f"({_share(found.fragmentation)} in pieces)"
+    )
+    if found.waits:
+        session.say()
+    columns = [
+        tables.Column("JOBS OF"),
+        *(tables.Column(word, right=True) for word in ("RUNS", "HALF WAIT", "90 %", "99 %")),
+    ]
+    rows: list[list[tables.Cell]] = [
+        [one.size, f"{one.runs:,}", *(tables.duration(wait or 0) for wait in (one.p50_s, one.p90_s, one.p99_s))]
+        for one in found.waits
+    ]
+    _table(columns, rows)
+
+
+def say_estimate(found: EstimateOut) -> None:
+    """Of `submit --estimate` and `run --estimate`: price, start, and what is left of the budget."""
+    if found.unread:
+        price = f"can't be said; not understood here: {', '.join(found.unread)}"
+    elif found.usd is None:
+        price = f"{_usd(found.usd_per_hour or 0)} USD an hour; without a time limit nobody can say how much in all"
+    else:
+        limit = tables.duration(found.time_limit_s or 0)
+        tasks = f"{found.tasks:,} tasks of " if found.tasks > 1 else ""
+        price = (
+            f"at most {_usd(found.usd)} USD: {tasks}{found.gpus} GPUs for {limit} ({found.gpu_hours:,.2f} GPU-hours)"
+        )
+    on = f" on {found.expected_nodes}" if found.expected_nodes else ""
+    facts: list[tuple[str, tables.Cell]] = [
+        ("price", price),
+        ("start", f"{tables.moment(found.start)}{on}" if found.start else found.waits or "Slurm can't say"),
+    ]
+    if found.budget is not None:
+        unit = "USD" if found.budget.unit == "usd" else "GPU-hours"
+        left = f"{found.budget.left:,.2f} of {found.budget.limit:,.2f} {unit} a {found.budget.per} are left to {found.team}"
+        facts.append(("budget", (left, _LEVEL[found.budget.level])))
+    for line in tables.facts(facts, tables.screen()):
+        session.say(line)
+    if found.warning:
+        session.note(found.warning)
+
+
+def _usd(amount: Any) -> str:
+    return f"{amount:,.2f}"
+
+
+def _share(part: float | None) -> str:
+    return "" if part is None else f"{100 * part:.1f} %"
+
+
+def _table(columns: Sequence[tables.Column], rows: Sequence[Sequence[tables.Cell]]) -> None:
+    for line in tables.table(columns, rows, tables.screen()) if rows else ():
+        session.say(line)
+
+
+def _printed(found: Any, output: Sheet | Format) -> bool:
+    """False: it is to be a table."""
+    if output.value == "json":
+        session.print_json(found)
+    elif output.value == "csv":
+        from headway.schemas import spreadsheets
+
+        sys.stdout.write(spreadsheets.text(found))
+    return output.value != "table"

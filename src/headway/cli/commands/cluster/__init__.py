@@ -1,0 +1,1 @@
+"""plan, apply, status, scale, roll, down."""

@@ -1,0 +1,209 @@
+"""plan and apply: from a cluster file to a cluster."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli import changeset_text, session, tables
+from headway.cli.deadline_option import Deadline, deadline_of
+from headway.cli.operation_progress import to_the_end
+from headway.cli.session import Format, Output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headway.cli.session import Api
+    from headway.errors import Unreachable
+    from headway.schemas.clusters import ChangeSetOut, Document, OperationOut
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The cluster file.", show_default=True)]
+Diff = Annotated[bool, typer.Option("--diff", help="With the changed lines of each file.")]
+DEFAULT_FILE = Path("cluster.yaml")
+ENDS = {
+    "apply": "{} is ready",
+    "scale": "{} is scaled",
+    "down": "{} is down",
+    "backup": "the backup of {} is whole",
+    "restore": "{} is back",
+    "rotate": "{} has its new key",
+    "dataset": "the dataset of {} is done",
+    "roll": "the roll of {} has ended",
+    "replace": "the node of {} is made anew",
+}  # of an operation of this kind, by its cluster
+AWAY_S = 60.0  # as a server that is lost under an operation is waited for
+
+
+def plan(file: File = DEFAULT_FILE, diff: Diff = False, output: Output = Format.table) -> None:
+    """Show what apply would change and what each change disturbs. Changes nothing."""
+    document = _document(file)
+    _show(session.connect().plan(document), diff=diff, output=output)
+
+
+def apply(
+    file: File = DEFAULT_FILE,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever is disturbed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change (plan).")] = False,
+    diff: Diff = False,
+    follow_id: Annotated[
+        str, typer.Option("--follow", metavar="OPERATION", help="Only follow an apply or down that runs already.")
+    ] = "",
+    deadline: Deadline = "",
+    output: Output = Format.table,
+) -> None:
+    """Make a cluster be what its file says: bring it up, or change it.
+
+    Shows the changes, asks on a terminal when something that runs is disturbed, then follows the work. Stopping this
+    command does not stop the work: it goes on on the server. Starts the server when there is none here."""
+    quiet = output is Format.json
+    if follow_id:
+        api = session.connect()
+        _end(to_the_end(api, api.operation(follow_id), quiet=quiet), output)
+        return
+    deadline_s = deadline_of(deadline)
+    document = _document(file)
+    api = _reach(quiet=quiet)
+    changes = api.plan(document)
+    if dry_run:
+        _show(changes, diff=diff, output=output)
+        return
+    if not quiet:
+        _print_changes(changes, diff=diff)
+    if not changes.changes and _settled(api, changes.cluster):
+        if quiet:
+            session.print_json(_nothing_done(api, changes.cluster))
+        return
+    if changes.asks:
+        session.confirm(
+            "Go ahead?", yes=yes, otherwise=f"{tables.count(changes.asks, 'change')} would disturb what is running"
+        )
+    operation = api.apply(document, digest=changes.digest, confirmed=bool(changes.asks), deadline_s=deadline_s)
+    _end(to_the_end(api, operation, quiet=quiet, on_lost=_when_lost(api)), output)
+
+
+def _settled(api: Api, name: str) -> bool:
+    """Whether the server holds the cluster for good as it is: one that failed and was mended by hand, or that another
+    server made, is ready only once an apply has looked; and a scale that waits for jobs is taken back by one."""
+    from headway.errors import NotFound
+
+    try:
+        going_on = any(one.state in ("queued", "running") for one in api.operations(name))
+        return not going_on and api.cluster(name).state != "failed"
+    except NotFound:
+        return False
+
+
+def _nothing_done(api: Api, name: str) -> OperationOut:
+    """What a program gets where all is as the file says: no operation was needed, so it has no id."""
+    from headway.schemas.clusters import OperationOut
+
+    now, person = time.time(), api.me().person
+    return OperationOut(id="", cluster=name, kind="apply", state="done", person=person, created_at=now, finished_at=now)
+
+
+def _document(file: Path) -> Document:
+    from headway.sdk.cluster_file import load_document
+
+    return load_document(file)
+
+
+def _reach(*, quiet: bool) -> Api:
+    """The server; started when none runs here and no other was named. Root's is waited for."""
+    from headway.errors import Unreachable
+    from headway.sdk.discover import named_by, of_root
+
+    api: Api | None = None
+    try:
+        api = session.connect()
+        api.me()
+        return api
+    except Unreachable as error:
+        if api is not None and named_by(api.url):
+            raise
+        if of_root():
+            return _come_back(error)
+    url = _start_server()
+    if url and not quiet:
+        session.say(f"started the server at {url}; headway server stop ends it")
+    return session.connect()
+
+
+def _come_back(error: Unreachable) -> Api:
+    """Root's server once it answers. Raises Unreachable when it stays away."""
+    from headway.errors import Unreachable
+    from headway.sdk.discover import start_hint
+    from headway.sdk.reconnect import Patience
+
+    _say_of_root(error.message, start_hint())
+    patience = Patience(AWAY_S)
+    patience.heard()
+    while True:
+        try:
+            api = session.connect()
+            api.me()
+            return api
+        except Unreachable as caught:
+            patience.lost(caught, for_good=False)
+
+
+def _when_lost(api: Api) -> Callable[[], None] | None:
+    """What is done when this server goes away while it works for us."""
+    from headway.sdk.discover import named_by, of_root, start_hint
+
+    if named_by(api.url):
+        return None
+    start = start_hint()
+    return (lambda: _say_of_root("the server is gone", start)) if of_root() else _start_again
+
+
+def _say_of_root(what: str, start: str) -> None:
+    """A server of the person's own would know nothing of root's clusters, and hide root's server from then on."""
+    session.note(f"{what}; it is waited for: {start}")
+
+
+def _start_server() -> str:
+    from headway.sdk.local_server import start_server
+
+    return start_server().url
+
+
+def _start_again() -> None:
+    """The server went away while it worked for us: a new one picks the operation up where it was."""
+    from headway.errors import HeadwayError
+
+    try:
+        _start_server()
+    except HeadwayError as error:
+        session.note(f"the server is gone and did not start again: {error.message}")
+
+
+def _show(changes: ChangeSetOut, *, diff: bool, output: Format) -> None:
+    if output is Format.json:
+        session.print_json(changes)
+    else:
+        _print_changes(changes, diff=diff)
+
+
+def _print_changes(changes: ChangeSetOut, *, diff: bool) -> None:
+    for line in changeset_text.lines(changes, tables.screen(), diffs=diff):
+        session.say(line)
+
+
+def _end(operation: OperationOut, output: Format) -> None:
+    if output is Format.json:
+        session.print_json(operation)
+        return
+    name = operation.cluster
+    took = ""
+    if operation.finished_at is not None:
+        took = f" in {operation.finished_at - operation.created_at:.1f} s"
+    session.say(f"{ENDS[operation.kind].format(name)}{took}")
+    for kept in operation.kept:
+        session.say(f"  {kept}")
+    if operation.kind != "apply":
+        return
+    session.say(f"  use it: headway submit {name} SCRIPT · headway queue {name} · headway ssh {name}")
+    session.say(f"  remove: headway down {name}")

@@ -1,0 +1,40 @@
+"""init and schema: the cluster file itself. No server is needed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headway.cli import session
+from headway.errors import Refused
+
+
+def init(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The cluster's name.")] = "lab",
+    file: Annotated[Path, typer.Option("--file", "-f", help="Where to write it.")] = Path("cluster.yaml"),
+) -> None:
+    """Write a commented cluster.yaml to start from. Never overwrites a file."""
+    from headway.clusterfile.starter_file import starting_file
+
+    text = starting_file(name)
+    if str(file) == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        with file.open("x") as out:
+            out.write(text)
+    except FileExistsError:
+        raise Refused(f"{file} is there already", hint="--file names another; --file - prints it") from None
+    session.say(f"wrote {file}")
+    session.say(f"  edit it, then: headway apply {file}")
+
+
+def schema() -> None:
+    """JSON Schema of cluster.yaml, for editors and checks."""
+    from headway.clusterfile.json_schema import schema as json_schema
+
+    session.say(json.dumps(json_schema(), indent=2))

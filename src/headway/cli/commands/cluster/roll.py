@@ -1,0 +1,59 @@
+"""roll: another node image, node by node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli import changeset_text, session, tables
+from headway.cli.deadline_option import By, by_of
+from headway.cli.operation_progress import to_the_end
+from headway.cli.session import ClusterName, Format, Output
+
+if TYPE_CHECKING:
+    from headway.schemas.clusters import OperationOut
+
+
+def roll(
+    cluster: ClusterName = None,
+    by: By = "",
+    back: Annotated[bool, typer.Option("--back", help="To the image before, which stays until you remove it.")] = False,
+    head: Annotated[bool, typer.Option("--head", help="The head too, after the nodes: sessions on it end.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="End a roll that waits; what is done stays done.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever is disturbed.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show which nodes would be made anew, and why.")
+    ] = False,
+    output: Output = Format.table,
+) -> None:
+    """Make a cluster's nodes anew of the present node image, while jobs run.
+
+    One node goes first and has to pass its tests; when it fails, the roll stops and no other node is touched. The others follow
+    as each falls idle: without --by no job is ever ended for it. Stopping this command does not stop the work; --stop does.
+
+    headway roll lab --dry-run; headway roll lab --by 2h; headway roll lab --back"""
+    api = session.connect()
+    name = session.pick(api, cluster)
+    quiet = output is Format.json
+    if stop:
+        _end(to_the_end(api, api.roll(name, stop=True), quiet=quiet), output, f"no roll of {name} goes on")
+        return
+    by_s = by_of(by)
+    changes = api.plan_roll(name, back=back, head=head, by_s=by_s)
+    if dry_run or not quiet:
+        changeset_text.tell(changes, output)
+    if dry_run:
+        return
+    if changes.asks:
+        session.confirm("Go ahead?", yes=yes, otherwise=f"{tables.count(changes.asks, 'machine')} would be made anew")
+    operation = api.roll(name, back=back, head=head, by_s=by_s)
+    _end(to_the_end(api, operation, quiet=quiet), output, f"{name} is rolled")
+
+
+def _end(final: OperationOut, output: Format, words: str) -> None:
+    if output is Format.json:
+        session.print_json(final)
+        return
+    took = f" in {final.finished_at - final.created_at:.1f} s" if final.finished_at else ""
+    session.say(f"{words}{took}")

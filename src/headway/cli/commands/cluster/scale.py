@@ -1,0 +1,67 @@
+"""scale: another number of nodes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli import changeset_text, session, tables
+from headway.cli.deadline_option import Deadline, deadline_of
+from headway.cli.operation_progress import to_the_end
+from headway.cli.session import Format, Output
+
+if TYPE_CHECKING:
+    pass
+
+
+def scale(
+    words: Annotated[
+        list[str], typer.Argument(metavar="[CLUSTER] NODES | GROUP=NODES...", help="How many nodes there should be.")
+    ],
+    deadline: Deadline = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever is disturbed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """Another number of nodes: headway scale lab 8, or headway scale lab gpu=8 cpu=2.
+
+    Up: each new node takes work as soon as it is ready. Down: nodes without jobs go first; nodes with jobs go only with
+    --deadline. No other job notices. Slurm is not restarted as long as there are slots (max in the cluster file)."""
+    cluster, groups = _asked(words)
+    deadline_s = deadline_of(deadline)
+    api = session.connect()
+    name = session.pick(api, cluster)
+    quiet = output is Format.json
+    changes = api.plan_scale(name, groups)
+    if not quiet or dry_run:
+        changeset_text.tell(changes, output)
+    if dry_run:
+        return
+    if changes.asks:
+        session.confirm(
+            "Go ahead?", yes=yes, otherwise=f"{tables.count(changes.asks, 'change')} would disturb what is running"
+        )
+    operation = api.scale(name, groups, digest=changes.digest, confirmed=bool(changes.asks), deadline_s=deadline_s)
+    final = to_the_end(api, operation, quiet=quiet)
+    if quiet:
+        session.print_json(final)
+        return
+    took = f" in {final.finished_at - final.created_at:.1f} s" if final.finished_at else ""
+    session.say(f"{name} is scaled{took}")
+    session.say("  its file here still says the old number: change it too, or the next apply of it takes this back")
+
+
+def _asked(words: list[str]) -> tuple[str | None, dict[str, int]]:
+    """(cluster or None, group -> nodes); group "" for a bare number."""
+    name, rest = session.split_cluster(words) if "=" not in words[0] else (None, words)
+    groups: dict[str, int] = {}
+    for word in rest:
+        group, _, number = word.rpartition("=")
+        if not re.fullmatch(r"\d{1,5}", number) or group in groups:
+            raise typer.BadParameter(f"{word!r} is no number of nodes; for example 8, or gpu=8")
+        groups[group] = int(number)
+    if not groups:
+        raise typer.BadParameter("how many nodes? For example headway scale lab 8")
+    return name, groups

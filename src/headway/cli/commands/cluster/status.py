@@ -1,0 +1,149 @@
+"""ls, status, nodes: what there is and how it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from headway.cli import session, tables
+from headway.cli.session import ClusterName, Format, Output
+
+if TYPE_CHECKING:
+    from headway.schemas.clusters import CheckOut, ClusterOut, GroupOut, NodeOut
+
+_STATE_STYLE = {
+    "ready": "good", "creating": "busy", "changing": "busy", "degraded": "warn", "down": "dim", "failed": "bad",
+}  # fmt: skip
+
+
+def ls(output: Output = Format.table) -> None:
+    """List clusters."""
+    clusters = session.connect().clusters()
+    if output is Format.json:
+        session.print_json(clusters)
+        return
+    if not clusters:
+        session.say("no cluster yet; headway init, then headway apply")
+        return
+    on = tables.screen()
+    columns = [
+        tables.Column("CLUSTER"), tables.Column("STATE"), tables.Column("NODES", right=True), tables.Column("PLAN", drop=2),
+        tables.Column("GPUS"), tables.Column("JOBS"), tables.Column("PROVIDER", drop=3),
+        tables.Column("USD/H", right=True, drop=1),
+    ]  # fmt: skip
+    for line in tables.table(columns, [_cluster_row(c) for c in clusters], on):
+        session.say(line)
+
+
+def _cluster_row(c: ClusterOut) -> list[tables.Cell]:
+    simulated = " SIMULATED" if c.simulated_gpus and c.gpus else ""
+    return [
+        (c.name, "bold"),
+        (c.state, _STATE_STYLE.get(c.state, "")),
+        f"{c.nodes}+{c.spares}" if c.spares else str(c.nodes),
+        c.plan,
+        [(f"{c.gpus_used}/{c.gpus}" if c.gpus else "-", ""), (simulated, "warn")],
+        f"{c.jobs_running} running, {c.jobs_pending} pending",
+        c.provider,
+        c.price_usd_per_hour,
+    ]
+
+
+def status(cluster: ClusterName = None, output: Output = Format.table) -> None:
+    """Is the cluster ready, and if not, why not. Exits with 1 when it is not.
+
+    One line a thing: ok or FAIL, and what to do."""
+    api = session.connect()
+    answer = api.status(session.pick(api, cluster))
+    if output is Format.json:
+        session.print_json(answer)
+    else:
+        on = tables.screen()
+        lines = [*_headlines(answer.cluster, on), "", *check_lines(answer.checks, on)]
+        lines += ["", *node_lines(answer.nodes, simulated=answer.cluster.simulated_gpus, on=on)]
+        for line in lines:
+            session.say(line)
+    if not all(check.ok for check in answer.checks) or answer.cluster.state in {"failed", "down"}:
+        raise typer.Exit(1)
+
+
+def _headlines(c: ClusterOut, on: tables.Screen) -> list[str]:
+    name, state = tables.paint(c.name, "bold", on), tables.paint(c.state, _STATE_STYLE.get(c.state, ""), on)
+    size = tables.count(c.nodes, "node") + (f" and {tables.count(c.spares, 'spare')}" if c.spares else "")
+    jobs = f"{tables.count(c.jobs_running, 'job')} running, {c.jobs_pending} waiting"
+    lines = [f"{name} is {state}: {size} of {c.plan}, Slurm {c.slurm_version}", jobs]
+    if len(c.groups) > 1:
+        lines += [f"{group.name}: {_group(group)}" for group in c.groups]
+    if c.stale:
+        lines.append(tables.paint(f"figures are old: {tables.clean(c.stale)}", "warn", on))
+    return lines
+
+
+def _group(group: GroupOut) -> str:
+    wanted = f"{group.nodes} to {group.max} as jobs ask" if group.idle_s is not None else f"{group.nodes} wanted"
+    more = f" and {tables.count(group.spares, 'spare')}" if group.spares else ""
+    price = f", ${group.price_usd_per_node_hour} a node and hour" if group.price_usd_per_node_hour else ""
+    machines = tables.count(group.machines, "machine")
+    return f"{machines} of {group.plan}{', spot' if group.spot else ''}; {wanted}{more}{price}"
+
+
+def check_lines(checks: list[CheckOut], on: tables.Screen) -> list[str]:
+    """`ok    name  message` or `FAIL  name  message`, one a thing; what to do stands below its message."""
+    wide = max((len(check.name) for check in checks), default=0)
+    lines = []
+    for check in checks:
+        word = tables.paint("ok  ", "good", on) if check.ok else tables.paint("FAIL", "bad", on)
+        first, *more = tables.wrap(check.message, on, indent=wide + 8)
+        lines.append(f"{word}  {tables.clean(check.name):<{wide}}  {first}")
+        lines += [" " * (wide + 8) + line for line in more]
+    return lines
+
+
+def nodes(cluster: ClusterName = None, output: Output = Format.table) -> None:
+    """Nodes, their state and their GPUs: a filled cell is a GPU that a job holds."""
+    api = session.connect()
+    answer = api.status(session.pick(api, cluster))
+    session.warn_if_old(answer.cluster)
+    if output is Format.json:
+        session.print_json(answer.nodes)
+        return
+    for line in node_lines(answer.nodes, simulated=answer.cluster.simulated_gpus, on=tables.screen()):
+        session.say(line)
+
+
+def node_lines(nodes: list[NodeOut], *, simulated: bool, on: tables.Screen) -> list[str]:
+    """The node table, with a line below it where the GPUs are simulated."""
+    columns = [
+        tables.Column("NODE"), tables.Column("STATE", shrink=True, least=21), tables.Column("GPUS"),
+        tables.Column("JOBS", shrink=True, drop=4), tables.Column("CPUS", right=True, drop=3),
+        tables.Column("MEMORY", right=True, drop=5), tables.Column("PARTITIONS", shrink=True, drop=6),
+        tables.Column("REASON", shrink=True, least=24),
+    ]  # fmt: skip
+    lines = tables.table(columns, [_node_row(n, on) for n in nodes], on)
+    if simulated and any(n.gpus for n in nodes):
+        lines.append(tables.paint(tables.SIMULATED_NOTE, "warn", on))
+    return lines
+
+
+def _node_row(n: NodeOut, on: tables.Screen) -> list[tables.Cell]:
+    jobs = sorted({gpu.job_id for gpu in n.gpus if gpu.job_id is not None})
+    words = "+".join(state.lower() for state in n.states) or n.machine or "unknown"
+    style = tables.node_style(n.states)
+    if n.role == "head" and not n.states:
+        style = "good" if n.machine == "running" else "bad"
+    elif n.machine in {"stopped", "missing"}:
+        # Slurm's "not responding" follows from it and would only take the reason's room.
+        states = "+".join(s.lower() for s in n.states if s != "NOT_RESPONDING")
+        words, style = f"{states}, machine {n.machine}" if states else f"machine {n.machine}", "bad"
+    role = f" ({n.role})" if n.role != "node" else ""
+    return [
+        [(n.name, ""), (role, "dim")],
+        (words, style),
+        tables.node_gpus(n, on),
+        ",".join(map(str, jobs)),
+        f"{n.cpus_used}/{n.cpus}" if n.cpus else "",
+        f"{n.memory_used_mib / 1024:.0f}/{n.memory_mib / 1024:.0f}G" if n.memory_mib else "",
+        ",".join(n.partitions),
+        (n.reason, "warn"),
+    ]

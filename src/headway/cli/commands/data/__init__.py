@@ -1,0 +1,1 @@
+"""Datasets, storage, container images, backups, secrets."""

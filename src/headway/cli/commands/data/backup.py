@@ -1,0 +1,152 @@
+"""backup, backups, restore: a cluster's queue, accounting, keys, file and records in one sealed file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli import session, tables
+from headway.cli.operation_progress import follow
+from headway.cli.session import ClusterName, Format, Output
+
+if TYPE_CHECKING:
+    from headway.schemas.backups import BackupOut
+
+PASSPHRASE = "HEADWAY_BACKUP_PASSPHRASE"  # noqa: S105 (the variable's name)
+LEAST = 8
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--key-file", metavar="FILE", help=f"File whose first line is the passphrase; else {PASSPHRASE} or asked."
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def backup(
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Folder on the server's machine.")],
+    cluster: ClusterName = None,
+    key_file: KeyFile = None,
+    output: Output = Format.table,
+) -> None:
+    """Keep a cluster's queue, accounting, keys, file and Headway's own records in one sealed file, while jobs run.
+
+    It is read back before it gets its name. People's files (home, scratch) are not in it.
+
+    headway backup lab --to /backup"""
+    api = session.connect()
+    name = session.pick(api, cluster)
+    phrase = passphrase(key_file, twice=True)
+    final = follow(api, api.backup(name, _absolute(to), phrase), quiet=output is Format.json)
+    if output is Format.json:
+        session.print_json(final)
+        return
+    for kept in final.kept:
+        session.say(kept)
+        session.note(f"bring it back: headway restore {name} --from {kept}")
+
+
+def backups(
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--in", metavar="DIR", help="Folder on the server's machine; those of clusters' files unless said."
+        ),
+    ] = None,
+    verify: Annotated[
+        str,
+        typer.Option("--verify", metavar="FILE", help="Read all of this one (or `all`) and say whether it is whole."),
+    ] = "",
+    key_file: KeyFile = None,
+    output: Output = Format.table,
+) -> None:
+    """List backups, the latest first; --verify reads one, byte by byte.
+
+    headway backups
+    headway backups --in /backup --verify all"""
+    api = session.connect()
+    found = api.backups(_absolute(folder) if folder else "")
+    if verify:
+        named = [one.path for one in found if verify in ("all", one.path, Path(one.path).name)]
+        paths = named or ([] if verify == "all" else [_absolute((folder or Path()) / verify)])
+        phrase = passphrase(key_file) if paths else ""
+        found = [api.verify_backup(one, phrase) for one in paths]
+    if output is Format.json:
+        session.print_json(found)
+        return
+    if not found:
+        session.say(f"no backup in {_absolute(folder) if folder else 'the folders that clusters name'}")
+        return
+    columns = [
+        tables.Column("CLUSTER"), tables.Column("MADE"), tables.Column("SIZE", right=True), tables.Column("SLURM", drop=2),
+        tables.Column("WHOLE", drop=1), tables.Column("FILE", shrink=True, least=24),
+    ]  # fmt: skip
+    for line in tables.table(columns, [_row(one) for one in found], tables.screen()):
+        session.say(line)
+
+
+def _row(one: BackupOut) -> list[tables.Cell]:
+    whole = "" if one.records is None else f"yes, {tables.count(one.records, 'record')}"
+    return [one.cluster, tables.moment(one.at), f"{one.bytes / 2**20:.1f} MiB", one.slurm_version, whole, one.path]
+
+
+def restore(
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster that the backup is of.")],
+    source: Annotated[Path, typer.Option("--from", metavar="FILE", help="The backup, on the server's machine.")],
+    key_file: KeyFile = None,
+    yes: Yes = False,
+    output: Output = Format.table,
+) -> None:
+    """Bring a cluster back from a backup: on the machines it has, or on new ones. Queue, history, fair share, people and
+    their uids come back; what its head holds now is replaced.
+
+    headway restore lab --from /backup/lab-20260101-020000.headway-backup"""
+    session.named(cluster)
+    api = session.connect()
+    path = _absolute(source)
+    here = any(one.name == cluster for one in api.clusters())
+    if here:
+        message = f"queue and accounting of {cluster} are replaced by those of {path}"
+        if session.at_terminal():
+            session.say(message)
+        session.confirm(f"Restore {cluster}?", yes=yes, otherwise=message)
+    phrase = passphrase(key_file)
+    final = follow(api, api.restore(cluster, path, phrase, confirmed=True), quiet=output is Format.json)
+    if output is Format.json:
+        session.print_json(final)
+        return
+    session.say(f"{cluster} is back: headway queue {cluster}")
+
+
+def _absolute(path: Path) -> str:
+    return os.path.normpath(Path.cwd() / session.expand(path))
+
+
+def passphrase(key_file: Path | None, *, twice: bool = False) -> str:
+    """From the file, from the environment, or asked for. Raises Refused for one that is too short, NeedsConfirmation where
+    nobody can be asked."""
+    from headway.errors import NeedsConfirmation, Refused
+
+    if key_file is not None:
+        try:
+            lines = session.expand(key_file).read_text().strip().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise Refused(
+                f"{key_file} can't be read: {error}", hint="name a file whose first line is the passphrase"
+            ) from None
+        found = lines[0] if lines else ""
+    elif os.environ.get(PASSPHRASE):
+        found = os.environ[PASSPHRASE]
+    elif session.at_terminal():
+        found = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=twice)
+    else:
+        raise NeedsConfirmation("a backup is sealed with a passphrase", hint=f"--key-file FILE, or {PASSPHRASE}")
+    if len(found) < LEAST:
+        raise Refused(
+            f"the passphrase has {tables.count(len(found), 'character')}, fewer than {LEAST}",
+            hint="head -c 32 /dev/urandom | base64 > FILE makes a good one",
+        )
+    return found

@@ -1,0 +1,97 @@
+"""container: images that an administrator brings to a cluster for everybody. People's own need no command: jobs fetch them."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import closing
+from typing import Annotated, Any
+
+import typer
+
+from headway.cli import session, tables
+from headway.cli.session import ClusterName, Format, Output
+from headway.errors import Refused
+
+RUNTIME = ("python3", "-IS", "/usr/lib/headway/container")
+
+app = typer.Typer(
+    help="Container images that everybody on a cluster may use.", no_args_is_help=True, rich_markup_mode=None,
+    add_completion=False,
+)  # fmt: skip
+Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster.")]
+
+
+@app.command("import")
+def import_(
+    cluster: Cluster,
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="As in --container-image.")],
+    output: Output = Format.table,
+) -> None:
+    """Fetch an image once for everybody. Who asks for the same digest in a job then has it at once.
+
+    headway container import lab nvcr.io#nvidia/pytorch:25.05-py3"""
+    _check(image)
+    session.note(f"fetching {image} on {cluster}'s head")
+    made = json.loads(_ask(cluster, "import", image))
+    if output is Format.json:
+        session.say(json.dumps(made))
+        return
+    session.say(f"{made['image']} is there for everybody: {made['path']}, {made['bytes'] >> 20} MiB")
+
+
+def _check(image: str) -> None:
+    """Raises Refused for a file, which is no image to import, and for a path that means nothing on the head."""
+    if image.endswith((".sqsh", ".squashfs")):
+        raise Refused(
+            f"{image} is used as it is: nothing is imported",
+            hint="put it where every node reads it, /scratch for example, and name it there: "
+            "--container-image=/scratch/image.sqsh",
+        )
+    path = image.removeprefix("oci:").removeprefix("//")
+    if not path.startswith("/") and (path != image or image.startswith((".", "~"))):
+        raise Refused(
+            f"{image} is no path of the head", hint="from / on, of an OCI layout there; or the name of an image"
+        )
+
+
+@app.command()
+def ls(cluster: ClusterName = None, output: Output = Format.table) -> None:
+    """List the images that are there for everybody."""
+    rows: list[dict[str, Any]] = json.loads(_ask(cluster, "list"))
+    if output is Format.json:
+        session.say(json.dumps(rows, indent=2))
+        return
+    if not rows:
+        session.say("no shared container image; headway container import CLUSTER IMAGE")
+        return
+    columns = [tables.Column("DIGEST"), tables.Column("SIZE", right=True), tables.Column("IMPORTED")]
+    cells: list[list[tables.Cell]] = [
+        [row["digest"], f"{row['bytes'] >> 20} MiB", time.strftime("%Y-%m-%d %H:%M", time.localtime(row["imported"]))]
+        for row in rows
+    ]
+    for line in tables.table(columns, cells, tables.screen()):
+        session.say(line)
+
+
+@app.command()
+def rm(cluster: Cluster, digest: Annotated[str, typer.Argument(metavar="DIGEST", help="sha256:...")]) -> None:
+    """Remove a shared image. Steps that run from it keep it until they end."""
+    _ask(cluster, "remove", digest)
+    session.say(f"removed {digest}")
+
+
+def _ask(cluster: str | None, *words: str) -> str:
+    """The runtime's answer on the head, as root: the server lets administrators alone. Raises Refused with its words."""
+    api = session.connect()
+    said = {"out": b"", "err": b"", "code": b"1"}
+    with closing(api.command(session.pick(api, cluster), [*RUNTIME, *words])) as pieces:
+        for kind, data in pieces:
+            said[kind] = data if kind == "code" else said[kind] + data
+    words_said = said["err"].decode(errors="replace").strip()
+    if code := int(said["code"]):
+        message, _, hint = words_said.rpartition("headway: ")[2].partition("\n")
+        raise Refused(message or f"the head answered with {code}", hint=hint.strip())
+    for line in words_said.splitlines():
+        session.note(line.removeprefix("headway: "))
+    return said["out"].decode()

@@ -1,0 +1,163 @@
+"""dataset add|list|verify|remove: data that never changes once it is there."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli import session, tables
+from headway.cli.operation_progress import follow
+from headway.cli.session import ClusterOption, Format, Output
+from headway.domain.dataset import size
+from headway.errors import NotFound, Refused
+
+if TYPE_CHECKING:
+    from headway.cli.session import Api
+    from headway.schemas.clusters import OperationOut
+    from headway.schemas.datasets import DatasetOut
+
+app = typer.Typer(
+    add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="Datasets with versions that never change."
+)
+Which = Annotated[str, typer.Argument(metavar="NAME[@VERSION]")]
+
+
+@app.command("add")
+def add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Small letters, digits, - and _.")],
+    source: Annotated[
+        str, typer.Option("--from", metavar="DIR", help="Folder on the server's machine, or s3://BUCKET/PREFIX.")
+    ],
+    endpoint_url: Annotated[
+        str, typer.Option("--endpoint-url", metavar="URL", help="Of another S3 than Amazon's.")
+    ] = "",
+    cluster: ClusterOption = None,
+    output: Output = Format.table,
+) -> None:
+    """Make a version of a folder as it is now, read-only at /datasets/NAME/VERSION on every machine. Jobs run on.
+
+    Each content is kept once, whatever versions have it. One that was interrupted goes on where it stopped.
+
+    A bucket is read with the keys that the AWS tools find here (environment, AWS_PROFILE).
+
+    headway dataset add tiny --from ./data/tiny"""
+    api = session.connect()
+    picked = session.pick(api, cluster)
+    begun = _begin(api, picked, name, source, endpoint_url)
+    final = follow(api, begun, quiet=output is Format.json)
+    if output is Format.json:
+        session.print_json(final)
+        return
+    for place in final.kept:
+        session.say(place)
+
+
+def _begin(api: Api, cluster: str, name: str, source: str, endpoint_url: str) -> OperationOut:
+    if source.startswith("s3://"):
+        from headway.sdk.s3 import s3_access
+
+        return api.add_dataset(cluster, name, source, s3=s3_access(endpoint_url))
+    if endpoint_url:
+        raise Refused("--endpoint-url is for s3://", hint=f"headway dataset add {name} --from s3://BUCKET/PREFIX")
+    return api.add_dataset(cluster, name, os.path.normpath(Path.cwd() / session.expand(source)))
+
+
+@app.command("list")
+def list_all(
+    name: Annotated[str, typer.Argument(metavar="[NAME]")] = "",
+    cluster: ClusterOption = None,
+    output: Output = Format.table,
+) -> None:
+    """Every version: how much it is, how many jobs used it, whether it is whole.
+
+    headway dataset list tiny"""
+    api = session.connect()
+    picked = session.pick(api, cluster)
+    found = [one for one in api.datasets(picked) if name in ("", one.name)]
+    if output is Format.json:
+        session.print_json(found)
+        return
+    if not found:
+        session.say(f"no dataset {name} on {picked}" if name else f"no dataset on {picked}")
+        return
+    columns = [
+        tables.Column("DATASET"), tables.Column("FILES", right=True), tables.Column("SIZE", right=True),
+        tables.Column("ADDED"), tables.Column("BY", drop=3), tables.Column("JOBS", right=True),
+        tables.Column("STATE"), tables.Column("READ AGAIN", drop=1), tables.Column("PATH", shrink=True, least=18, drop=2),
+    ]  # fmt: skip
+    for line in tables.table(columns, [_row(one) for one in found], tables.screen()):
+        session.say(line)
+
+
+@app.command("verify")
+def verify(which: Which, cluster: ClusterOption = None, output: Output = Format.table) -> None:
+    """Read every file again and say which are damaged. Without @VERSION: the latest.
+
+    headway dataset verify tiny@1"""
+    api = session.connect()
+    picked = session.pick(api, cluster)
+    name, number = _version(api, picked, which)
+    final = follow(api, api.verify_dataset(picked, name, number), quiet=output is Format.json)
+    if output is Format.json:
+        session.print_json(final)
+        return
+    session.say(f"{name}@{number} is whole")
+
+
+@app.command("remove")
+def remove(
+    which: Annotated[str, typer.Argument(metavar="NAME@VERSION")],
+    cluster: ClusterOption = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Although jobs used it; their lineage says that it is gone.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """Take a version away; refused while the lineage of a job names it. Its number is not given again.
+
+    headway dataset remove tiny@1"""
+    if "@" not in which:
+        raise Refused(f"which version of {which}?", hint=f"headway dataset remove {which}@1")
+    api = session.connect()
+    picked = session.pick(api, cluster)
+    name, number = _version(api, picked, which)
+    session.confirm(
+        f"Remove {name}@{number} from {picked}?", yes=yes, otherwise=f"{name}@{number} would be gone for good"
+    )
+    final = follow(api, api.remove_dataset(picked, name, number, force=force), quiet=output is Format.json)
+    if output is Format.json:
+        session.print_json(final)
+        return
+    session.say(f"{name}@{number} is removed")
+
+
+def _version(api: Api, cluster: str, which: str) -> tuple[str, int]:
+    """tiny@2, or tiny for its latest."""
+    match = re.fullmatch(r"([a-z][a-z0-9_-]*)(?:@([0-9]{1,9}))?", which)
+    if match is None:
+        raise Refused(f"{which} is no dataset", hint="NAME@VERSION, as headway dataset list shows them")
+    if match[2]:
+        return match[1], int(match[2])
+    numbers = [one.version for one in api.datasets(cluster) if one.name == match[1]]
+    if not numbers:
+        raise NotFound(f"{cluster} has no dataset {match[1]}", hint="headway dataset list")
+    return match[1], max(numbers)
+
+
+def _row(one: DatasetOut) -> list[tables.Cell]:
+    return [
+        f"{one.name}@{one.version}",
+        str(one.files),
+        size(one.bytes),
+        tables.moment(one.at),
+        one.person,
+        str(one.jobs),
+        (one.state, "bad" if one.state == "damaged" else "good"),
+        tables.moment(one.checked_at) if one.checked_at else "-",
+        one.path,
+    ]

@@ -1,0 +1,43 @@
+"""secrets: keys that change while jobs run."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from headway.cli import session
+from headway.cli.operation_progress import follow
+from headway.cli.session import ClusterName, Format, Output
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="Keys of a cluster.")
+
+
+class Key(StrEnum):
+    munge = "munge"
+    jwt = "jwt"
+    ssh = "ssh"
+    database = "database"
+
+
+@app.callback()
+def _group() -> None: ...
+
+
+@app.command("rotate")
+def rotate(
+    what: Annotated[Key, typer.Argument(metavar="munge|jwt|ssh|database", help="Which key.")],
+    cluster: ClusterName = None,
+    output: Output = Format.table,
+) -> None:
+    """Put another key in a key's place. Running jobs go on, and none is lost.
+
+    headway secrets rotate munge lab"""
+    api = session.connect()
+    name = session.pick(api, cluster)
+    final = follow(api, api.rotate(name, what.value), quiet=output is Format.json)
+    if output is Format.json:
+        session.print_json(final)
+        return
+    session.say(f"{name} has a new {what.value} key")

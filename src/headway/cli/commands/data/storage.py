@@ -1,0 +1,89 @@
+"""storage: a cluster's volumes, who has them, how full and how fast they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli import session, tables
+from headway.cli.session import ClusterName, Format, Output
+from headway.domain.dataset import size
+
+if TYPE_CHECKING:
+    from headway.schemas.storage import VolumeOut
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="A cluster's volumes.")
+
+
+@app.callback()
+def _group() -> None: ...
+
+
+@app.command("show")
+def show_volumes(cluster: ClusterName = None, output: Output = Format.table) -> None:
+    """Each volume: the nodes that have it or have lost it, how full it is, how fast it was when it was last measured.
+
+    headway storage show lab"""
+    api = session.connect()
+    found = api.storage(session.pick(api, cluster))
+    if output is Format.json:
+        session.print_json(found)
+        return
+    if found.stale:
+        session.note(f"how full volumes are can't be read: {found.stale}")
+    columns = [
+        tables.Column("VOLUME"), tables.Column("TYPE"), tables.Column("USED", right=True), tables.Column("FREE", right=True),
+        tables.Column("NODES", right=True), tables.Column("WRITE", right=True), tables.Column("READ", right=True),
+        tables.Column("CHECKPOINT", right=True), tables.Column("", shrink=True),
+    ]  # fmt: skip
+    for line in tables.table(columns, [_row(one) for one in found.volumes], tables.screen()):
+        session.say(line)
+
+
+def _row(one: VolumeOut) -> list[tables.Cell]:
+    away = "; ".join(f"{lost.node}: {lost.why}" for lost in one.lost) or (f"the head: {one.fault}" if one.fault else "")
+    speed = one.measured
+    return [
+        one.path,
+        one.type or "-",
+        size(one.used_bytes) if one.used_bytes is not None else "-",
+        size(one.free_bytes) if one.free_bytes is not None else "-",
+        f"{one.nodes} of {one.nodes + len(one.lost)}" if one.lost else str(one.nodes),
+        *(
+            _speed(value)
+            for value in ((speed.write_mib_s, speed.read_mib_s, speed.checkpoint_mib_s) if speed else (0.0, 0.0, 0.0))
+        ),
+        (away, "bad"),
+    ]
+
+
+@app.command("bench")
+def bench(
+    cluster: ClusterName = None,
+    node: Annotated[str, typer.Option("--node", help="From this machine; the head unless said.")] = "",
+    mib: Annotated[int, typer.Option("--mib", min=4, max=65_536, help="MiB written to each volume.")] = 256,
+    output: Output = Format.table,
+) -> None:
+    """Write, read and checkpoint throughput of each volume, from one machine. What it writes is removed.
+
+    headway storage bench lab --node lab-1-1"""
+    api = session.connect()
+    found = api.storage_bench(session.pick(api, cluster), node=node, mib=mib)
+    if output is Format.json:
+        session.print_json(found)
+        return
+    columns = [
+        tables.Column("VOLUME"), tables.Column("WRITE", right=True), tables.Column("READ", right=True),
+        tables.Column("CHECKPOINT", right=True), tables.Column("", shrink=True),
+    ]  # fmt: skip
+    rows: list[list[tables.Cell]] = [
+        [one.path, _speed(one.write_mib_s), _speed(one.read_mib_s), _speed(one.checkpoint_mib_s), (one.error, "bad")]
+        for one in found
+    ]
+    for line in tables.table(columns, rows, tables.screen()):
+        session.say(line)
+
+
+def _speed(mib_s: float) -> str:
+    return f"{mib_s:.0f} MiB/s" if mib_s else "-"

@@ -1,0 +1,1 @@
+"""run, submit, queue, logs, pipelines, notebooks."""

@@ -1,0 +1,292 @@
+"""job show|retry|rerun, logs, cancel: one job at a time."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from headway.cli import session, tables
+from headway.cli.commands.jobs.queue import job_label
+from headway.cli.session import Format, Output
+from headway.errors import HeadwayError
+
+if TYPE_CHECKING:
+    from headway.schemas.jobs import ArrayOut, JobOut
+    from headway.schemas.submissions import LineageOut
+
+_PASSING = "/tmp/headway-"  # where a submitted script lay while sbatch read it; nothing is there now
+_HELP = "The cluster may be left out when there is one."
+Words = Annotated[
+    list[str], typer.Argument(metavar="[CLUSTER] JOB", help=_HELP, autocompletion=session.complete_cluster)
+]
+ManyWords = Annotated[
+    list[str], typer.Argument(metavar="[CLUSTER] JOB...", help=_HELP, autocompletion=session.complete_cluster)
+]
+
+
+def show_job(
+    words: Words,
+    lineage: Annotated[bool, typer.Option("--lineage", help="Where it comes from.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """All about one job; of an array how many of its tasks are done.
+
+    headway job show 12 --lineage"""
+    cluster, word = _one_job(words)
+    api = session.connect()
+    name = session.pick(api, cluster)
+    if lineage:
+        number, task = session.job_and_task(word)
+        _show_lineage(api.lineage(name, session.job(api, name, word).id if task else number), output)
+        return
+    found = session.job(api, name, word)
+    if found.array_job_id and word == str(found.array_job_id):
+        found.tasks = api.tasks(name, found.array_job_id)
+    if output is Format.json:
+        session.print_json(found)
+        return
+    simulated = bool(found.gpus) and api.cluster(name).simulated_gpus
+    on = tables.screen()
+    for line in tables.facts(_facts(found, name, simulated, on), on):
+        session.say(line)
+
+
+def retry(
+    words: Words,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only the tasks that failed (all there is to retry).")
+    ] = True,
+    env: Annotated[list[str] | None, typer.Option("--env", help="A secret again, which is not kept.")] = None,
+    output: Output = Format.table,
+) -> None:
+    """The failed tasks of an array once more, or one of them (12_5), with the same script, in the same folder.
+
+    headway job retry 12 --failed"""
+    if not failed:
+        raise typer.BadParameter("to run all of it again: headway job rerun")
+    _once_more(words, env, output, "retry")
+
+
+def rerun(
+    words: Words,
+    env: Annotated[list[str] | None, typer.Option("--env", help="A secret again, which is not kept.")] = None,
+    output: Output = Format.table,
+) -> None:
+    """The same job once more, or one task of an array (12_5): its script, arguments, environment and files of that day, in a
+    folder of its own.
+
+    headway job rerun 12"""
+    _once_more(words, env, output, "rerun")
+
+
+def _once_more(words: list[str], env: list[str] | None, output: Format, how: str) -> None:
+    from headway.cli.commands.jobs.run import environment
+    from headway.schemas.submissions import RetryIn
+
+    cluster, word = _one_job(words)
+    api = session.connect()
+    name = session.pick(api, cluster)
+    number, task = session.job_and_task(word)
+    request = RetryIn(env=environment(env or []), task=task)
+    done = api.retry(name, number, request) if how == "retry" else api.rerun(name, number, request)
+    if output is Format.json:
+        session.print_json(done)
+    else:
+        session.say(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {done.workdir}")
+
+
+def _dataset(one: dict[str, str]) -> str:
+    if "sha256" not in one:
+        return f"{one.get('name')} ({one.get('version')})"
+    gone = f", removed {tables.moment(int(one.get('removed_at', 0)))} {one['removed']}" if "removed" in one else ""
+    return f"{one.get('name')}@{one.get('version')} (sha256 {one['sha256'][:12]}{gone})"
+
+
+def _show_lineage(found: LineageOut, output: Format) -> None:
+    if output is Format.json:
+        session.print_json(found)
+        return
+    git = found.git
+    commit = f"{git.commit[:12]} ({git.branch}){', with changes of its own' if git.dirty else ''}" if git else ""
+    on = tables.screen()
+    rows: list[tuple[str, tables.Cell]] = [
+        ("job", f"{found.job_id} on {found.cluster}, a {found.kind}{f' of {found.parent}' if found.parent else ''}"),
+        ("submitted", f"{tables.moment(int(found.submitted_at))} by {found.person} as {found.user}"),
+        ("pipeline", f"{found.pipeline}, step {found.step}" if found.pipeline else ""),
+        ("commit", commit),
+        ("files", found.bundle),
+        ("folder", found.workdir),
+        ("launcher", found.launcher),
+        ("container", " ".join(part for part in (found.container_image, found.container_digest) if part)),
+        ("datasets", ", ".join(map(_dataset, found.datasets))),
+        ("sbatch", " ".join(found.sbatch_args)),
+        ("arguments", " ".join(found.script_args)),
+        ("environment", " ".join(f"{name}={value}" for name, value in sorted(found.env.items()))),
+        ("allocation", f"{found.nodes} ({found.gpus} GPUs), {found.partition}, {found.account}" if found.nodes else ""),
+        ("state", found.state),
+        ("checkpoints", f"{found.checkpoint_dir}: {', '.join(found.checkpoints) or 'none'}" if found.checkpoint_dir else ""),
+    ]  # fmt: skip
+    for line in tables.facts(rows, on):
+        session.say(line)
+    session.say(f"script {found.script_name}:")
+    for line in found.script.rstrip("\n").split("\n"):
+        session.say(f"  {tables.clean(line)}")
+
+
+def _facts(j: JobOut, cluster: str, simulated: bool, on: tables.Screen) -> list[tuple[str, tables.Cell]]:
+    gpus: list[tables.Span] = [(str(j.gpus), ""), (" SIMULATED" if simulated else "", "warn")] if j.gpus else []
+    loss = f"{j.progress.loss_word(4) or 'none said'} at step {j.progress.step}" if j.progress else ""
+    if j.progress and j.progress.tokens_per_s is not None:
+        loss += f", {j.progress.tokens_per_s:,.0f} tokens/s"
+    curve = tables.sparkline([v for _, v in j.progress.series], on) if j.progress else ""
+    why = f"({j.reason})" if j.reason not in {"", "None"} and j.state != "RUNNING" else ""
+    place = j.nodelist or ",".join(j.nodes)
+    if j.tasks:
+        return _array_facts(j, j.tasks, cluster, gpus)
+    return [
+        ("job", f"{job_label(j)} {j.name}"),
+        ("state", [(j.state, tables.job_style(j.state)), (f" {why}" if why else "", "")]),
+        ("why", j.why),
+        ("needs", j.needs),
+        ("restarts", str(j.restarts or "")),
+        ("cluster", cluster),
+        ("user", f"{j.user} ({j.account})" if j.account else j.user),
+        ("partition", f"{j.partition}, QOS {j.qos}" if j.qos else j.partition),
+        ("nodes", f"{j.node_count or len(j.nodes) or ''}{f': {place}' if place else ''}"),
+        ("gpus", gpus),
+        ("submitted", tables.moment(j.submit_time)),
+        ("started", tables.moment(j.start_time) if j.state != "PENDING" else ""),
+        ("expected", _expected(j)),
+        ("ended", tables.moment(j.end_time) if j.state not in {"PENDING", "RUNNING", "COMPLETING"} else ""),
+        ("elapsed", f"{tables.duration(j.elapsed_s)} of {tables.duration(j.time_limit_s)}"),
+        ("loss", loss),
+        ("", (curve, "busy")),
+        ("ETTR", _course(j)),
+        ("exit code", str(j.exit_code) if j.exit_code else ""),
+        ("command", PurePosixPath(j.command).name if j.command.startswith(_PASSING) else j.command),
+        ("folder", j.workdir),
+        ("output", j.stdout),
+        ("errors", j.stderr if j.stderr != j.stdout else ""),
+    ]  # fmt: skip
+
+
+def _expected(j: JobOut) -> str:
+    """When and where Slurm means to start it."""
+    if j.state != "PENDING" or not j.start_time:
+        return ""
+    return tables.moment(j.start_time) + (f" on {j.expected_nodes}" if j.expected_nodes else "")
+
+
+def _course(j: JobOut) -> str:
+    """The effective training time ratio, and where the rest went."""
+    course = j.progress.course if j.progress else None
+    if course is None:
+        return ""
+    return f"{course.ettr:.3f}: {course.lost_s:.0f} s of work done again, {course.down_s:.0f} s between its runs"
+
+
+def _array_facts(j: JobOut, told: ArrayOut, cluster: str, gpus: list[tables.Span]) -> list[tuple[str, tables.Cell]]:
+    """Of all its tasks: Slurm's record under the array's number is only one of them."""
+    waits = j.state == "PENDING" and bool(told.pending)
+    state = "RUNNING" if told.running else "PENDING" if told.pending else "FAILED" if told.failed else "COMPLETED"
+    each: list[tables.Span] = [*gpus, (" for each task", "")] if gpus else []
+    return [
+        ("array", f"{j.array_job_id} {j.name}"),
+        ("state", [(state, tables.job_style(state))]),
+        ("why", j.why if waits else ""),
+        ("tasks", _tasks(told)),
+        ("cluster", cluster),
+        ("user", f"{j.user} ({j.account})" if j.account else j.user),
+        ("partition", f"{j.partition}, QOS {j.qos}" if j.qos else j.partition),
+        ("gpus", each),
+        ("submitted", tables.moment(j.submit_time)),
+        ("command", PurePosixPath(j.command).name if j.command.startswith(_PASSING) else j.command),
+        ("folder", j.workdir),
+        ("one task", f"headway job {cluster} {j.array_job_id}_NUMBER"),
+    ]
+
+
+def _tasks(told: ArrayOut) -> str:
+    text = f"{told.done} of {told.total} done, {told.failed} failed, {told.running} running, {told.pending} waiting"
+    return f"{text}; failed: {told.failed_tasks}" if told.failed_tasks else text
+
+
+def logs(
+    words: Words,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job ends.")] = False,
+    err: Annotated[bool, typer.Option("--err", help="Its error output, where the job keeps it apart.")] = False,
+    task: Annotated[str, typer.Option("--task", help="Of an array: only this task.")] = "",
+) -> None:
+    """A job's output; of an array every task's, with its number before each line.
+
+    headway logs -f 12"""
+    cluster, word = _one_job(words)
+    api = session.connect()
+    name = session.pick(api, cluster)
+    number, of_array = session.job_and_task(word)
+    if task and not task.isdigit():
+        raise typer.BadParameter(f"--task {task!r} is no number of a task")
+    one = task or of_array
+    try:
+        for piece in api.log(name, number, follow=follow, err=err, task=one):
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+    except KeyboardInterrupt:
+        session.note(f"\njob {number} goes on; follow it again: headway logs {name} -f {number}")
+        raise typer.Exit(130) from None
+
+
+def cancel(words: ManyWords) -> None:
+    """Cancel jobs.
+
+    headway cancel 12 13"""
+    cluster, rest = session.split_cluster(words)
+    session.check_job_ids(rest)
+    if not rest:
+        raise typer.BadParameter("which job?")
+    api = session.connect()
+    name = session.pick(api, cluster)
+    failed: HeadwayError | None = None
+    for word in rest:
+        try:
+            number, task = session.job_and_task(word)
+            api.cancel(name, number, task=task)
+        except HeadwayError as error:
+            if failed is not None:
+                session.note(failed.message)
+            failed = error
+        else:
+            session.say(f"cancelled {word} on {name}")
+    if failed is not None:
+        raise failed
+
+
+def _one_job(words: list[str]) -> tuple[str | None, str]:
+    cluster, rest = session.split_cluster(words)
+    if len(rest) != 1:
+        raise typer.BadParameter("one job id is needed" if not rest else f"one job id, not {len(rest)}")
+    session.check_job_ids(rest)
+    return cluster, rest[0]
+
+
+class _ShowsByDefault(TyperGroup):
+    """`headway job 12` is `headway job show 12`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        completes = ctx.resilient_parsing and not args  # of these commands, which are still to be typed
+        if not completes and (not args or args[0] not in (*self.commands, "-h", "--help")):
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+job = typer.Typer(
+    cls=_ShowsByDefault, help="All about one job; retry or rerun it.", rich_markup_mode=None,
+    add_completion=False,
+)  # fmt: skip
+job.command("show")(show_job)
+job.command("retry")(retry)
+job.command("rerun")(rerun)

@@ -1,0 +1,77 @@
+"""notebook: JupyterLab as a job, and the address that leads a browser into it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time as clock
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli import session
+from headway.cli.session import Api, ClusterName, Format, Output
+from headway.errors import Conflict
+
+if TYPE_CHECKING:
+    from headway.schemas.submissions import NotebookOut
+
+POLL_S = 1.0
+
+
+def notebook(
+    cluster: ClusterName = None,
+    gpus: Annotated[int, typer.Option("--gpus", min=0, help="Of one node.")] = 1,
+    time: Annotated[str, typer.Option("--time", help="Its limit: minutes, HH:MM:SS or D-HH:MM:SS.")] = "8:00:00",
+    partition: Annotated[str, typer.Option("-p", "--partition")] = "",
+    team: Annotated[str, typer.Option("--team", help="Who pays, where you are in several.")] = "",
+    idle: Annotated[
+        int, typer.Option("--idle", min=1, help="It ends after so many minutes in which nothing ran.")
+    ] = 60,
+    output: Output = Format.table,
+) -> None:
+    """JupyterLab on a node with these GPUs, and an address that opens it once. A notebook of yours that is there already is
+    opened, none is started beside it; headway cancel ends it.
+
+    headway notebook --gpus 1"""
+    from headway.schemas.submissions import NotebookIn
+
+    api = session.connect()
+    where = session.pick(api, cluster)
+    there = [one for one in api.notebooks(where) if one.mine and one.state != "ended"]
+    if there:
+        found = there[0]
+        session.note(f"job {found.job_id} is your notebook already; headway cancel {where} {found.job_id} ends it")
+    else:
+        ask = NotebookIn(gpus=gpus, time=time, partition=partition, team=team, idle_minutes=idle)
+        found = api.start_notebook(where, ask)
+        session.note(f"Submitted batch job {found.job_id} on {where} as {found.user}")
+    found = _running(api, where, found)
+    link = api.notebook_link(where, found.id)
+    if output is Format.json:
+        session.print_json(link)
+        return
+    session.say(link.url)
+    session.note("It opens once, within a minute; for another browser run headway notebook again.")
+    if sys.stdout.isatty() and (
+        sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    ):
+        typer.launch(link.url)
+
+
+def _running(api: Api, cluster: str, found: NotebookOut) -> NotebookOut:
+    """Waits until it answers, and says why it does not yet. Raises Conflict when it ended instead."""
+    said = ""
+    while found.state != "running":
+        if found.state == "ended":
+            raise Conflict(
+                f"the notebook of job {found.job_id} ended{f': {found.why}' if found.why else ''}",
+                hint=f"headway logs {cluster} {found.job_id}",
+            )
+        now = f"waits: {found.why}" if found.state == "waiting" and found.why else found.state
+        if now != said:
+            session.note(f"job {found.job_id} {now}")
+            said = now
+        clock.sleep(POLL_S)
+        found = api.notebook(cluster, found.id)
+    return found

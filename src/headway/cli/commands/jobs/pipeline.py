@@ -1,0 +1,115 @@
+"""pipeline run|show|ls|retry: steps that follow each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli import session, tables
+from headway.cli.session import ClusterOption, Format, Output
+from headway.errors import NotFound
+
+if TYPE_CHECKING:
+    from headway.schemas.submissions import PipelineOut
+
+app = typer.Typer(
+    help="Steps as jobs that follow each other.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
+Which = Annotated[str, typer.Argument(metavar="PIPELINE", help="Its id, or its name for the latest.")]
+
+
+@app.command("run")
+def run(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Its YAML file.")],
+    cluster: ClusterOption = None,
+    no_files: Annotated[bool, typer.Option("--no-files", help="Send no files: all is on the cluster.")] = False,
+    user: Annotated[str, typer.Option("--as", help="As this user (admins).")] = "",
+    output: Output = Format.table,
+) -> None:
+    """Submit every step, each waiting for those it needs; all work in one copy of the file's folder.
+
+    headway pipeline run rlhf.yaml"""
+    from headway.schemas.submissions import PipelineIn
+    from headway.sdk.cluster_file import text_of
+    from headway.validation.yaml_parser import parse_yaml
+
+    if not file.is_file():
+        raise NotFound(f"{file}: no such file", hint="headway pipeline run FILE.yaml")
+    document = parse_yaml(text_of(file, "the pipeline file"), "the pipeline file")
+    api = session.connect()
+    name = session.pick(api, cluster)
+    digest, git = "", None
+    if not no_files:
+        from headway.sdk.jobs import send_files
+
+        digest, git = send_files(api, name, file.resolve().parent, user=user)
+    _show(api.start_pipeline(name, PipelineIn(document=document, bundle=digest, git=git, user=user)), output)
+
+
+@app.command("show")
+def show_one(pipeline: Which, cluster: ClusterOption = None, output: Output = Format.table) -> None:
+    """The steps and how they stand."""
+    api = session.connect()
+    _show(api.pipeline(session.pick(api, cluster), pipeline), output)
+
+
+@app.command("ls")
+def ls(cluster: ClusterOption = None, output: Output = Format.table) -> None:
+    """List pipelines, the latest first."""
+    api = session.connect()
+    found = api.pipelines(session.pick(api, cluster))
+    if output is Format.json:
+        session.print_json(found)
+        return
+    columns = [
+        tables.Column("ID"),
+        tables.Column("NAME"),
+        tables.Column("USER"),
+        tables.Column("STATE"),
+        tables.Column("STEPS"),
+    ]
+    rows: list[list[tables.Cell]] = [
+        [p.id, p.name, p.user, p.state, f"{sum(s.state == 'COMPLETED' for s in p.steps)} of {len(p.steps)} done"]
+        for p in found
+    ]
+    for line in tables.table(columns, rows, tables.screen()):
+        session.say(line)
+
+
+@app.command("retry")
+def retry(
+    pipeline: Which,
+    cluster: ClusterOption = None,
+    step: Annotated[list[str] | None, typer.Option("--step", help="From this one on, whatever its state.")] = None,
+    env: Annotated[list[str] | None, typer.Option("--env", help="A secret again, which is not kept.")] = None,
+    output: Output = Format.table,
+) -> None:
+    """Run the failed steps again, and all that follow them, in the same folder.
+
+    headway pipeline retry rlhf"""
+    from headway.cli.commands.jobs.run import environment
+    from headway.schemas.submissions import PipelineRetryIn
+
+    api = session.connect()
+    request = PipelineRetryIn(steps=step or [], env=environment(env or []))
+    _show(api.retry_pipeline(session.pick(api, cluster), pipeline, request), output)
+
+
+def _show(found: PipelineOut, output: Format) -> None:
+    if output is Format.json:
+        session.print_json(found)
+        return
+    on = tables.screen()
+    session.say(f"{found.name} ({found.id}) on {found.cluster} as {found.user}: {found.state}, in {found.workdir}")
+    columns = [
+        tables.Column("STEP"), tables.Column("JOB", right=True), tables.Column("STATE"), tables.Column("RUNS", right=True),
+        tables.Column("AFTER", drop=1), tables.Column("WHY", shrink=True, least=20),
+    ]  # fmt: skip
+    rows: list[list[tables.Cell]] = [
+        [s.name, str(s.job_id or ""), [(s.state, tables.job_style(s.state))], str(s.runs), ", ".join(s.needs), s.why]
+        for s in found.steps
+    ]
+    for line in tables.table(columns, rows, on):
+        session.say(line)

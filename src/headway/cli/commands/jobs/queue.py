@@ -1,0 +1,130 @@
+"""The queue, once or kept on screen."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli import session, tables
+from headway.cli.session import ClusterName, Format, Output
+from headway.errors import Refused
+
+if TYPE_CHECKING:
+    from headway.cli.session import Api
+    from headway.schemas.clusters import ClusterOut
+    from headway.schemas.jobs import JobOut
+
+WATCH_S = 2.0
+_ORDER = {"RUNNING": 0, "COMPLETING": 0, "CONFIGURING": 1, "SUSPENDED": 1, "PENDING": 2, "REQUEUED": 2}
+
+
+def queue(
+    cluster: ClusterName = None,
+    all: Annotated[bool, typer.Option("--all", "-a", help="With jobs that ended lately.")] = False,
+    user: Annotated[str, typer.Option("--user", "-u", help="Only this user's jobs.")] = "",
+    state: Annotated[str, typer.Option("--state", "-t", help="Only jobs in this state, e.g. RUNNING.")] = "",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep it on screen.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """The queue: who runs what, where, and why a job waits."""
+    api = session.connect()
+    name = session.pick(api, cluster)
+    if watch:
+        _watch(api, name, all=all, user=user, state=state.upper())
+        return
+    jobs, seen = api.jobs(name, all=all, user=user, state=state.upper()), api.cluster(name)
+    session.warn_if_old(seen)
+    if output is Format.json:
+        session.print_json(jobs)
+        return
+    for line in _lines(seen, jobs, tables.screen()):
+        session.say(line)
+
+
+def _lines(seen: ClusterOut, jobs: list[JobOut], on: tables.Screen) -> list[str]:
+    if not jobs:
+        return [f"no jobs on {seen.name}"]
+    lines = queue_lines(jobs, on)
+    if any(job.gpus for job in jobs) and seen.simulated_gpus:
+        lines.append(tables.paint(tables.SIMULATED_NOTE, "warn", on))
+    return lines
+
+
+def queue_lines(jobs: list[JobOut], on: tables.Screen) -> list[str]:
+    """The table: running jobs first, then those that wait, then those that ended."""
+    columns = [
+        tables.Column("JOB", right=True), tables.Column("NAME", shrink=True), tables.Column("USER", shrink=True, drop=1),
+        tables.Column("TEAM", shrink=True, drop=5), tables.Column("PARTITION", drop=4), tables.Column("STATE"),
+        tables.Column("TIME", right=True), tables.Column("NODES", right=True, drop=3), tables.Column("GPUS", right=True),
+        tables.Column("LOSS", right=True, drop=2), tables.Column("WHERE OR WHY", shrink=True, least=21),
+    ]  # fmt: skip
+    ranked = sorted(jobs, key=lambda j: (_ORDER.get(j.state, 3), j.id))
+    return tables.table(columns, [_row(job) for job in ranked], on)
+
+
+def job_label(job: JobOut) -> str:
+    """`12`, or `12_3` for a task of an array, `12_[4-9]` for those that wait."""
+    if not job.array_job_id or not job.array_task:
+        return str(job.id)
+    return f"{job.array_job_id}_{job.array_task if job.array_task.isdigit() else f'[{job.array_task}]'}"
+
+
+def where_or_why(job: JobOut) -> str:
+    """Its nodes, or the reason it waits or ended."""
+    place = job.nodelist or ",".join(job.nodes)
+    reason = job.reason if job.reason not in {"", "None"} else ""
+    if job.state in {"RUNNING", "COMPLETING", "SUSPENDED"}:
+        return place
+    if job.exit_code and job.state == "FAILED":
+        return f"exit code {job.exit_code}"
+    if job.state in {"PENDING", "REQUEUED", "REQUEUE_HOLD"} and job.why:
+        return job.why
+    return f"({reason})" if reason else place
+
+
+def _row(job: JobOut) -> list[tables.Cell]:
+    restarts = f" x{job.restarts + 1}" if job.restarts else ""
+    return [
+        job_label(job),
+        job.name,
+        job.user,
+        job.account,
+        job.partition,
+        [(job.state, tables.job_style(job.state)), (restarts, "warn")],
+        tables.duration(job.elapsed_s),
+        str(job.node_count or len(job.nodes) or ""),
+        str(job.gpus or "-"),
+        job.progress.loss_word(3) if job.progress else "",
+        where_or_why(job),
+    ]
+
+
+def _watch(api: Api, name: str, *, all: bool, user: str, state: str) -> None:
+    if not sys.stdout.isatty():
+        raise Refused("--watch needs a terminal", hint="headway queue -o json, as often as you like")
+    sys.stdout.write("\x1b[?1049h\x1b[?25l")  # the alternate screen, no cursor
+    try:
+        while True:
+            on = tables.screen()
+            jobs, seen = api.jobs(name, all=all, user=user, state=state), api.cluster(name)
+            lines = _lines(seen, jobs, on)
+            old = tables.paint(f"  OLD: {tables.clean(seen.stale)}", "warn", on) if seen.stale else ""
+            head = f"{tables.paint(name, 'bold', on)}  {time.strftime('%H:%M:%S')}  (^C ends){old}"
+            _draw([head, "", *lines])
+            time.sleep(WATCH_S)
+    finally:
+        sys.stdout.write("\x1b[?25h\x1b[?1049l")
+        sys.stdout.flush()
+
+
+def _draw(lines: list[str]) -> None:
+    import shutil
+
+    rows = shutil.get_terminal_size().lines
+    if len(lines) > rows:
+        lines = [*lines[: rows - 1], f"... {len(lines) - rows + 1} more"]
+    sys.stdout.write("\x1b[H" + "\n".join(f"{line}\x1b[K" for line in lines) + "\x1b[J")
+    sys.stdout.flush()

@@ -1,0 +1,46 @@
+"""shell: an interactive shell on a node, as a job."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from headway.cli import session, ssh_files
+from headway.cli.commands.access.ssh import become
+from headway.cli.registry import REST
+from headway.cli.session import ClusterName
+from headway.errors import Refused
+
+
+def shell(
+    ctx: typer.Context,
+    cluster: ClusterName = None,
+    gpus: Annotated[int, typer.Option("--gpus", min=0, help="Of one node.")] = 0,
+    cpus: Annotated[int, typer.Option("--cpus", min=0, help="Otherwise those that come with the GPUs.")] = 0,
+    memory: Annotated[str, typer.Option("--mem", help="As Slurm writes it: 64G.")] = "",
+    time: Annotated[str, typer.Option("--time", help="Its limit.")] = "",
+    partition: Annotated[str, typer.Option("-p", "--partition")] = "",
+    team: Annotated[str, typer.Option("--team", help="Who pays, where you are in several.")] = "",
+    image: Annotated[str, typer.Option("--container-image")] = "",
+) -> None:
+    """A shell (or the command after --) on a node with these GPUs; it ends with the shell.
+
+    headway shell --gpus 1"""
+    api = session.connect()
+    access = api.access(session.pick(api, cluster))
+    config = ssh_files.write(access)
+    terminal = session.at_terminal()
+    command = ctx.meta.get(REST) or ["bash", "-l"]
+    step = ["srun", "--job-name=shell", "--nodes=1", "--ntasks=1", *(["--pty"] if terminal else [])]
+    for flag, value in (
+        ("gpus-per-node", gpus), ("cpus-per-task", cpus), ("mem", memory), ("time", time), ("partition", partition),
+        ("account", team), ("container-image", image),
+    ):  # fmt: skip
+        if value:
+            step.append(f"--{flag}={value}")
+    if any("\n" in word or "\0" in word for word in [*step, *command]):
+        raise Refused("a word holds a line break")
+    import shlex
+
+    become(["ssh", "-F", str(config), *(["-t"] if terminal else []), access.cluster, shlex.join([*step, *command])])

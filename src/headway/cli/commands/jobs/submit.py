@@ -1,0 +1,150 @@
+"""submit: the real sbatch on the cluster, with a script from this machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from headway.cli import sbatch_line, session, tables
+from headway.errors import NotFound, Refused
+
+if TYPE_CHECKING:
+    from headway.cli.session import Api
+    from headway.errors import Unreachable
+    from headway.schemas.submissions import SubmitIn
+    from headway.sdk.jobs import Work
+
+WAIT_S = 2.0
+
+
+def submit(
+    ctx: typer.Context,
+    words: Annotated[list[str] | None, typer.Argument(hidden=True, autocompletion=session.complete_cluster)] = None,
+) -> None:
+    """Submit a batch script from this machine; the cluster's own sbatch reads it, as you, in your home there.
+
+    Every flag of sbatch may stand before the script (-N 2, --gpus-per-node=8, --wrap "..."), so headway's own
+    -o json is called --json here. --as USER submits as somebody else (admins), --parsable prints the job id only,
+    --wait waits for the job and exits with its code. --with-files sends this folder along (by its .gitignore): the job
+    works in a copy that later edits do not change. --estimate says price, start and what is left of the budget, and submits
+    nothing. --env NAME[=VALUE] sets a variable for the job. --stage-in NAME[@VERSION] copies a dataset to each node's own
+    disk before the script begins: $HEADWAY_SCRATCH/NAME.
+
+    headway submit -N 2 --gpus-per-node=8 train.sbatch --epochs 3"""
+    words = words or []
+    line, first = _read(words)
+    if "help" in line.own:
+        session.say(ctx.get_help())
+        return
+    from headway.cli.commands.jobs.run import environment
+
+    api = session.connect()
+    name, line = _which(api, words) if first else (session.pick(api, None), line)
+    digest, git = "", None
+    if "with-files" in line.own and "estimate" not in line.own:
+        from headway.sdk.jobs import send_files
+
+        digest, git = send_files(api, name, Path.cwd(), user=line.own.get("as", ""))
+    request = _request(
+        bundle=digest,
+        git=git,
+        env=environment(line.env),
+        args=line.args,
+        script=None if line.wrap else _script(line.script, name),
+        script_name=Path(line.script).name if line.script else ("wrap" if line.wrap else "stdin"),
+        script_args=line.script_args,
+        chdir=line.own.get("chdir", ""),
+        user=line.own.get("as", ""),
+        stage_in=line.stage_in,
+    )
+    if "estimate" in line.own:
+        from headway.cli.commands.billing.costs import say_estimate
+        from headway.schemas.submissions import CheckJobIn
+
+        told = api.estimate(name, CheckJobIn(submit=request.model_copy(update={"bundle": "", "git": None})))
+        session.print_json(told) if "json" in line.own else say_estimate(told)
+        return
+    done = api.sbatch(name, request)
+    if "json" in line.own:
+        session.print_json(done)
+    elif "parsable" in line.own:
+        session.say(str(done.job_id))
+    elif done.job_id:
+        place = done.workdir if done.workdir not in {"", "~"} else f"/home/{done.user}"
+        session.say(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {place}")
+    else:
+        session.say(done.message)  # --test-only: sbatch says when and where it would run
+    if "wait" in line.own and done.job_id:
+        raise typer.Exit(_wait(api, done.cluster, done.job_id))
+
+
+def _request(**fields: Any) -> SubmitIn:
+    from pydantic import ValidationError
+
+    from headway.schemas.submissions import SubmitIn
+
+    try:
+        return SubmitIn(**fields)
+    except ValidationError:
+        wrong = ", ".join(fields["stage_in"])
+        raise typer.BadParameter(
+            f"--stage-in {wrong}: not a dataset; NAME or NAME@VERSION: headway dataset list"
+        ) from None
+
+
+def _read(words: list[str]) -> tuple[sbatch_line.Line, bool]:
+    """(line, whether the first word may be a cluster or the script: only the server can tell)."""
+    if not words or words[0].startswith("-") or "/" in words[0] or "." in words[0]:
+        return sbatch_line.read(words), False
+    return sbatch_line.Line(own={"help": "1"} if words[1:] in (["--help"], ["-h"]) else {}), True
+
+
+def _which(api: Api, words: list[str]) -> tuple[str, sbatch_line.Line]:
+    session.named(words[0])
+    names = [c.name for c in api.clusters()]
+    if words[0] in names:
+        return words[0], sbatch_line.read(words[1:])
+    if not Path(words[0]).exists():
+        raise NotFound(
+            f"{words[0]} is neither a cluster nor a script here",
+            hint=f"clusters: {', '.join(names)}" if names else "headway init, then headway apply",
+        )
+    return session.pick(api, None), sbatch_line.read(words)
+
+
+def _script(name: str | None, cluster: str) -> str:
+    from headway.sdk.jobs import MAX_SCRIPT_BYTES, script_text
+
+    if name is None or name == "-":
+        if sys.stdin.isatty():
+            raise Refused("which script?", hint="headway submit SCRIPT, or --wrap 'COMMAND'")
+        return script_text(sys.stdin.buffer.read(MAX_SCRIPT_BYTES + 1), "standard input")
+    path = session.expand(name)
+    if not path.is_file():
+        raise NotFound(
+            f"{name}: no such script on this machine",
+            hint=f"a script that lies on the cluster: headway exec {cluster} -u USER -- sbatch {name}",
+        )
+    return script_text(path.read_bytes(), name)
+
+
+def _wait(api: Api, cluster: str, job_id: int) -> int:
+    """Waits for the job's end (of an array, all its tasks'), as sbatch --wait does; its exit code."""
+    from headway.sdk.jobs import Job
+
+    def lost(error: Unreachable) -> None:
+        session.note(f"{error.message}; job {job_id} goes on and is waited for")
+
+    try:
+        job = Job(cast("Work", api), cluster, job_id).wait(poll_s=WAIT_S, on_lost=lost)
+    except KeyboardInterrupt:
+        session.note(f"\njob {job_id} goes on; headway logs {cluster} -f {job_id}")
+        return 130
+    if job.state != "COMPLETED":
+        told = f"; failed: {job.tasks.failed_tasks}" if job.tasks else f" after {tables.duration(job.elapsed_s)}"
+        session.note(f"job {job_id}: {job.state}{told}")
+        return job.exit_code or 1
+    return job.exit_code

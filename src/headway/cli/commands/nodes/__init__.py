@@ -1,0 +1,1 @@
+"""Incidents, nodes, faults."""

@@ -1,0 +1,72 @@
+"""fault."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headway.cli import session
+from headway.cli.session import Format, Output
+from headway.domain.fault import ON_NODES, RECLAIM_IN_S, Daemon, FaultKind
+
+if TYPE_CHECKING:
+    from headway.schemas.incidents import FaultIn
+
+
+def fault(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[CLUSTER] KIND [XID | DAEMON] [NODE]",
+            help=f"KIND: {', '.join(FaultKind)}. DAEMON: {', '.join(Daemon)}.",
+        ),
+    ],
+    gpu: Annotated[int, typer.Option("--gpu", min=0, help="Which GPU of the node (xid, ecc, throttle).")] = 0,
+    text: Annotated[str, typer.Option("--text", help="What the driver says (xid).")] = "",
+    in_s: Annotated[
+        int, typer.Option("--in", min=0, max=86400, help="Seconds until the provider takes the machine (reclaim).")
+    ] = RECLAIM_IN_S,
+    heal: Annotated[bool, typer.Option("--heal", help="Mend it.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also where the machines are not local ones.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """Make a fault on a local cluster, to see what happens; --heal mends it.
+
+    headway fault xid 79 lab-1-2 --gpu 3
+    headway fault lab freeze-node lab-1-2
+    headway fault lab reclaim lab-spot-1-1 --in 60
+    headway fault kill slurmctld"""
+    cluster, ask = parse(words, gpu=gpu, text=text, in_s=in_s, heal=heal, force=force)
+    api = session.connect()
+    done = api.fault(session.pick(api, cluster), ask)
+    if output is Format.json:
+        session.print_json(done)
+    else:
+        session.say(done.done)
+
+
+def parse(words: list[str], **options: Any) -> tuple[str | None, FaultIn]:
+    """(cluster or None, what is asked). Raises BadParameter."""
+    from headway.schemas.incidents import FaultIn
+
+    kinds = list(FaultKind)
+    cluster, rest = (
+        (None, words) if words[0] in kinds and (len(words) < 2 or words[1] not in kinds) else (words[0], words[1:])
+    )
+    if not rest or rest[0] not in kinds:
+        raise typer.BadParameter(f"which fault? {', '.join(kinds)}")
+    kind, more = FaultKind(rest[0]), rest[1:]
+    code, daemon = 0, None
+    if kind is FaultKind.XID and more and more[0].isascii() and more[0].isdigit() and len(more[0]) <= 4:
+        code, more = int(more[0]), more[1:]
+    elif kind is FaultKind.XID and not options.get("heal"):
+        raise typer.BadParameter("which XID? a number, such as 79")
+    if kind is FaultKind.KILL:
+        if not more or more[0] not in list(Daemon):
+            raise typer.BadParameter(f"which daemon? {', '.join(Daemon)}")
+        daemon, more = Daemon(more[0]), more[1:]
+    on_node = daemon is None or daemon in ON_NODES
+    if len(more) != on_node:
+        raise typer.BadParameter("which node? one name" if on_node else f"which node? {daemon} needs none")
+    return cluster, FaultIn(kind=kind, node=more[0] if on_node else "", code=code, daemon=daemon, **options)

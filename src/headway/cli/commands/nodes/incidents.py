@@ -1,0 +1,238 @@
+"""incidents, incident show|return, node history|drain|return|reboot|test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli import session, tables
+from headway.cli.session import ClusterName, ClusterOption, Format, Output
+from headway.errors import Conflict
+
+if TYPE_CHECKING:
+    from headway.cli.session import Api
+    from headway.schemas.incidents import IncidentOut
+
+app = typer.Typer(help="One fault of a node.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+Number = Annotated[int, typer.Argument(metavar="INCIDENT", help="Its number.")]
+_STYLE = {"returned": "good", "false alarm": "dim", "out of service": "bad"}
+
+
+node = typer.Typer(help="One node.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+
+
+NodeName = Annotated[str, typer.Argument(metavar="NODE")]
+LOOK_S = 1.0
+
+
+def incidents(cluster: ClusterName = None, output: Output = Format.table) -> None:
+    """Faults of nodes, the latest first; as JSON with all their steps."""
+    api = session.connect()
+    name = session.pick(api, cluster)
+    found = api.incidents(name, steps=output is Format.json)
+    if output is Format.json:
+        session.print_json(found)
+        return
+    if not found:
+        session.say(f"no incident on {name}")
+        return
+    columns = [
+        tables.Column("INCIDENT", right=True), tables.Column("NODE"), tables.Column("STATE"),
+        tables.Column("SINCE", drop=1), tables.Column("WHAT", shrink=True, least=24),
+    ]  # fmt: skip
+    rows: list[list[tables.Cell]] = [
+        [str(one.number), one.node, (one.state, _style(one)), tables.moment(one.opened_at), one.what] for one in found
+    ]
+    for line in tables.table(columns, rows, tables.screen()):
+        session.say(line)
+
+
+@app.command("show")
+def show_one(number: Number, cluster: ClusterOption = None, output: Output = Format.table) -> None:
+    """All steps of one fault: when, who, why.
+
+    headway incident show 3"""
+    api = session.connect()
+    _print(api.incident(session.pick(api, cluster), number), output)
+
+
+@app.command("return")
+def bring_back(
+    number: Number,
+    cluster: ClusterOption = None,
+    false_alarm: Annotated[bool, typer.Option("--false-alarm", help="There was no fault.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """The node was repaired: test it and return it to service.
+
+    headway incident return 3"""
+    api = session.connect()
+    _print(api.return_node(session.pick(api, cluster), number, false_alarm=false_alarm), output)
+
+
+@node.command("history")
+def history(name: NodeName, cluster: ClusterOption = None, output: Output = Format.table) -> None:
+    """A node's faults, the latest first, and what they say against it.
+
+    headway node history lab-1-2"""
+    api = session.connect()
+    found = api.node_history(session.pick(api, cluster), name)
+    if output is Format.json:
+        session.print_json(found)
+        return
+    words = f"score {found.score} of {found.limit} over {found.days} days"
+    session.say(f"{found.node}: {words}" + (f"; {found.why_out}" if found.why_out else ""))
+    if not found.incidents:
+        session.say("no incident")
+        return
+    session.say()
+    columns = [
+        tables.Column("INCIDENT", right=True), tables.Column("STATE"), tables.Column("SCORE", right=True),
+        tables.Column("SINCE", drop=1), tables.Column("OUT FOR", right=True, drop=2),
+        tables.Column("WHAT", shrink=True, least=24),
+    ]  # fmt: skip
+    rows: list[list[tables.Cell]] = [
+        [
+            str(one.number), (one.state, _style(one)), str(one.score), tables.moment(one.opened_at),
+            _seconds(one.times.closed_s), one.what,
+        ]
+        for one in found.incidents
+    ]  # fmt: skip
+    for line in tables.table(columns, rows, tables.screen()):
+        session.say(line)
+
+
+@node.command("drain")
+def drain(
+    name: NodeName,
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Why; everybody sees it.")],
+    cluster: ClusterOption = None,
+) -> None:
+    """No new job starts there; running ones go on.
+
+    headway node drain lab-1-2 --reason "disk swap\""""
+    api = session.connect()
+    session.say(f"{name}: {api.drain(session.pick(api, cluster), name, reason).done}")
+
+
+@node.command("return")
+def undrain(name: NodeName, cluster: ClusterOption = None) -> None:
+    """Back to service. Under an open incident it is tested first.
+
+    headway node return lab-1-2"""
+    api = session.connect()
+    session.say(f"{name}: {api.undrain(session.pick(api, cluster), name).done}")
+
+
+@node.command("reboot")
+def reboot(
+    name: NodeName,
+    cluster: ClusterOption = None,
+    even_if_busy: Annotated[bool, typer.Option("--even-if-busy", help="Jobs that run there may end.")] = False,
+) -> None:
+    """Restart its machine; one that was in service returns once its tests have passed.
+
+    headway node reboot lab-1-2"""
+    api = session.connect()
+    picked = session.pick(api, cluster)
+    api.reboot(picked, name, busy=even_if_busy)
+    _wait(api, picked, name)
+
+
+@node.command("test")
+def run_tests(
+    name: NodeName,
+    cluster: ClusterOption = None,
+    hard: Annotated[bool, typer.Option("--hard", help="Memory, load and copies too: no job may run there.")] = False,
+) -> None:
+    """Run its tests; nothing is changed.
+
+    headway node test lab-1-2"""
+    api = session.connect()
+    picked = session.pick(api, cluster)
+    api.test_node(picked, name, hard=hard)
+    _wait(api, picked, name)
+
+
+def _wait(api: Api, cluster: str, name: str) -> None:
+    """Until what was begun has ended. Conflict when it did not go well."""
+    import time
+
+    while True:
+        deed = api.node(cluster, name).deed
+        if deed is None:  # the server was restarted meanwhile
+            raise Conflict(f"the server does not know of it any more: headway status {cluster}")
+        if deed.ended_at is not None:
+            break
+        time.sleep(LOOK_S)
+    for one in deed.tests:
+        session.say(f"{one.name}: {'passed' if one.ok else one.text or 'failed'}")
+    if deed.fault:
+        raise Conflict(f"{name}: {deed.fault}", hint=f"headway node history {name}")
+    session.say(f"{name}: {'it runs again' if deed.kind == 'reboot' else 'all tests passed'}")
+
+
+def _print(found: IncidentOut, output: Format) -> None:
+    if output is Format.json:
+        session.print_json(found)
+        return
+    on = tables.screen()
+    facts: list[tuple[str, tables.Cell]] = [
+        ("incident", f"{found.number} on {found.cluster}"),
+        ("node", found.node),
+        ("what", found.what),
+        ("state", (found.state, _style(found))),
+        ("since", tables.moment(found.opened_at)),
+        ("after", _after(found)),
+    ]
+    for line in tables.facts(facts, on):
+        session.say(line)
+    session.say()
+    columns = [
+        tables.Column("AFTER", right=True),
+        tables.Column("STATE"),
+        tables.Column("BY"),
+        tables.Column("WHAT", shrink=True, least=24),
+    ]
+    start = _began(found)
+    rows: list[list[tables.Cell]] = [
+        [f"{max(0.0, step.at - start):.1f} s", step.state, step.actor, step.text] for step in found.steps
+    ]
+    for line in tables.table(columns, rows, on):
+        session.say(line)
+    if found.jobs:
+        session.say()
+        head = [
+            tables.Column("JOB", right=True),
+            *(tables.Column(w, right=True) for w in ("REQUEUED", "RUNNING", "FIRST STEP")),
+        ]
+        jobs: list[list[tables.Cell]] = [
+            [str(one.job), *(_seconds(at and at - start) for at in (one.requeued_at, one.running_at, one.step_at))]
+            for one in found.jobs
+        ]
+        for line in tables.table(head, jobs, on):
+            session.say(line)
+
+
+def _after(found: IncidentOut) -> str:
+    """The times in one line, in the order in which they should come."""
+    times = found.times
+    told = (
+        ("seen", times.detect_s), ("drained", times.drain_s), ("requeued", times.requeue_s),
+        ("running again", times.running_s), ("first step", times.step_s), ("returned", times.closed_s),
+    )  # fmt: skip
+    return ", ".join(f"{word} {_seconds(value)}" for word, value in told if value is not None)
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{max(0.0, value):.1f} s"
+
+
+def _began(found: IncidentOut) -> float:
+    """When it happened; when it was seen, where that is not known."""
+    return found.fault_at or found.opened_at
+
+
+def _style(found: IncidentOut) -> str:
+    return _STYLE.get(found.state, "warn")

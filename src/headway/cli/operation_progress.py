@@ -1,0 +1,165 @@
+"""Follows an operation to its end: a live list of steps on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from headway.cli import session, tables
+from headway.errors import HeadwayError, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headway.cli.session import Api
+    from headway.schemas.clusters import EventOut, OperationOut
+
+STEP_WIDTH = 14
+STEPS_ASIDE = ("apply", "scale", "roll")  # what others keep are no operations
+
+
+def follow(
+    api: Api, operation: OperationOut, *, quiet: bool = False, on_lost: Callable[[], None] | None = None
+) -> OperationOut:
+    """Shows the operation's steps until it ends; its final state. Raises the error it failed with. ^C leaves it running
+    on the server, says how to follow it again and exits with 130."""
+    on = tables.screen()
+    view: _Plain | _Live | _Quiet
+    if quiet:
+        view = _Quiet()
+    elif on.width is not None and on.colours:
+        view = _Live()
+    else:
+        view = _Plain(operation.created_at)
+    try:
+        with view:
+            for event in api.events(operation.id, on_lost=on_lost):
+                view.event(event)
+    except KeyboardInterrupt:
+        name = operation.cluster
+        session.note(
+            f"\nthe {operation.kind} of {name} goes on on the server; "
+            f"follow it again: headway apply --follow {operation.id}"
+        )
+        if operation.kind == "apply":
+            session.note(f"  take back what it makes: headway down {name}; let it rest: headway server stop")
+        raise typer.Exit(130) from None
+    final = api.operation(operation.id)
+    if final.state == "failed":
+        raise _error(final)
+    return final
+
+
+def to_the_end(
+    api: Api, operation: OperationOut, *, quiet: bool, on_lost: Callable[[], None] | None = None
+) -> OperationOut:
+    """As `follow`; what stepped aside for something else goes on as another operation."""
+    final = follow(api, operation, quiet=quiet, on_lost=on_lost)
+    while final.kept and final.kind in STEPS_ASIDE:
+        if not quiet:
+            session.note(f"it goes on after that as {final.kept[0]}")
+        final = follow(api, api.operation(final.kept[0]), quiet=quiet, on_lost=on_lost)
+    return final
+
+
+def _error(operation: OperationOut) -> HeadwayError:
+    from headway.sdk.errors import to_error
+
+    if operation.error is None:
+        return Refused(f"the {operation.kind} of {operation.cluster} failed", hint="headway server logs")
+    return to_error(operation.error)
+
+
+class _Quiet:
+    """Shows nothing: the answer goes to a program."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def event(self, event: EventOut) -> None: ...
+
+
+def _line(event: EventOut) -> str:
+    """An event is one line; what more there is to an error, is said with the whole at the end."""
+    return tables.clean(event.text.partition("\n")[0])
+
+
+class _Plain(_Quiet):
+    """`  12.3s  lab-1-2         slurmd is up`: seconds since the operation was asked for."""
+
+    def __init__(self, started_at: float) -> None:
+        self._started_at = started_at
+
+    def event(self, event: EventOut) -> None:
+        mark = "" if event.level == "info" else f"{event.level}: "
+        since = max(0.0, event.at - self._started_at)
+        session.say(f"{since:7.1f}s  {event.step:<{STEP_WIDTH}}  {mark}{_line(event)}")
+
+
+class _Live(_Quiet):
+    """Open steps with a spinner and their seconds at the bottom; finished ones stay above."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._open: dict[str, _Step] = {}
+        self._console = Console(highlight=False)
+        self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=10, transient=True)
+
+    def __enter__(self) -> None:
+        self._live.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def event(self, event: EventOut) -> None:
+        text = _line(event)
+        if event.done or event.level != "info":
+            self._keep(event, text)
+        if event.done:
+            self._open.pop(event.step, None)
+        else:
+            self._open.setdefault(event.step, _Step(event.step)).text = text
+
+    def _keep(self, event: EventOut, text: str) -> None:
+        from rich.text import Text
+
+        mark, style = {"info": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "bold red")}[event.level]
+        line = Text.assemble((f"{mark} ", style), (f"{event.step:<{STEP_WIDTH}}", "bold"), "  ", text)
+        if event.seconds is not None:
+            line.append(f"  {event.seconds:.1f}s", style="dim")
+        self._console.print(line, overflow="ellipsis", no_wrap=True)
+
+    def _render(self) -> Any:
+        from rich.console import Group
+        from rich.text import Text
+
+        room = max(3, self._console.height - 4)
+        lines = [step.line() for step in list(self._open.values())[:room]]
+        if len(self._open) > room:
+            lines.append(Text(f"  and {len(self._open) - room} more", style="dim"))
+        return Group(*lines)
+
+
+class _Step:
+    """An open step: one spinner for its whole life, or it would stand still."""
+
+    def __init__(self, name: str) -> None:
+        from rich.spinner import Spinner
+
+        self.text = ""
+        self._name = name
+        self._since = time.monotonic()
+        self._spinner = Spinner("dots", style="cyan")
+
+    def line(self) -> Any:
+        from rich.text import Text
+
+        text = Text(overflow="ellipsis", no_wrap=True)
+        text.append(f"{self._name:<{STEP_WIDTH}}", style="bold").append(f"  {self.text}")
+        self._spinner.update(text=text.append(f"  {time.monotonic() - self._since:.0f}s", style="dim"))
+        return self._spinner

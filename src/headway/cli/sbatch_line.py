@@ -1,0 +1,111 @@
+"""Reads an sbatch command line far enough to find the script: which of sbatch's flags take a value. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import typer
+
+from headway.domain.slurm.sbatch_options import LONG, LONG_WITH_VALUE, SHORT_WITH_VALUE, SHORT_WITHOUT_VALUE, full_name
+
+OWN_WITHOUT_VALUE = frozenset({"json", "parsable", "help", "wait", "with-files", "estimate"})
+OWN_WITH_VALUE = frozenset({"as", "chdir", "env", "stage-in"})
+
+_KNOWN = LONG | OWN_WITHOUT_VALUE | OWN_WITH_VALUE
+
+
+@dataclass(slots=True)
+class Line:
+    """`args` go to sbatch as they are; `own` are the flags that headway itself answers ("json", "parsable", "wait",
+    "help": "1"; "as", "chdir": their value). `script` None: from --wrap or standard input."""
+
+    args: list[str] = field(default_factory=list)
+    own: dict[str, str] = field(default_factory=dict)
+    env: list[str] = field(default_factory=list)  # of --env, each NAME or NAME=VALUE
+    stage_in: list[str] = field(default_factory=list)  # of --stage-in, each NAME or NAME@VERSION
+    script: str | None = None
+    script_args: list[str] = field(default_factory=list)
+    wrap: bool = False
+
+
+def read(words: Sequence[str]) -> Line:
+    """Words after the cluster's name. Raises BadParameter for a flag without its value, or a script beside --wrap."""
+    line = Line()
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            _script(line, left)
+            break
+        if word == ":":  # between two components of a heterogeneous job
+            line.args.append(word)
+        elif word.startswith("--"):
+            _long(line, word, left)
+        elif word.startswith("-") and len(word) > 1:
+            _short(line, word, left)
+        else:
+            _script(line, [word, *left])
+            break
+    if line.wrap and line.script is not None:
+        raise typer.BadParameter(
+            f"--wrap has its command already: {line.script} is one too many; quote all of --wrap's text"
+        )
+    return line
+
+
+def _script(line: Line, words: list[str]) -> None:
+    if words:
+        line.script, *line.script_args = words
+
+
+def _long(line: Line, word: str, left: list[str]) -> None:
+    typed, equals, value = word[2:].partition("=")
+    name = full_name(typed, _KNOWN)
+    if name in OWN_WITHOUT_VALUE:
+        line.own[name] = "1"
+    elif name in OWN_WITH_VALUE:
+        value = value if equals else _value(word, left)
+        if name == "env":
+            line.env.append(value)
+        elif name == "stage-in":
+            line.stage_in.append(value)
+        else:
+            line.own[name] = value
+    elif name in LONG_WITH_VALUE:
+        line.wrap = line.wrap or name == "wrap"
+        line.args += [word] if equals else [word, _value(word, left)]
+    else:
+        line.args.append(word)
+
+
+def _short(line: Line, word: str, left: list[str]) -> None:
+    """`-N2`, `-N 2`, `-HN2`: letters without value may stand before one that takes the rest."""
+    kept = ""
+    for at, letter in enumerate(word[1:], start=1):
+        rest = word[at + 1 :]
+        if letter in SHORT_WITH_VALUE:
+            value = rest or _value(f"-{letter}", left)
+            if letter == "D":
+                line.own["chdir"] = value
+            else:
+                line.args += [f"-{kept}{letter}{rest}"] if rest else [f"-{kept}{letter}", value]
+                return
+            break
+        if letter == "h":
+            line.own["help"] = "1"
+        elif letter == "W":
+            line.own["wait"] = "1"
+        elif letter in SHORT_WITHOUT_VALUE:
+            kept += letter
+        else:  # not one of sbatch's: the word passes as it is
+            kept += letter + rest
+            break
+    if kept:
+        line.args.append(f"-{kept}")
+
+
+def _value(flag: str, left: list[str]) -> str:
+    if not left:
+        raise typer.BadParameter(f"{flag} needs a value")
+    return left.pop(0)

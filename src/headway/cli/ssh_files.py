@@ -1,0 +1,136 @@
+"""The files that let ssh, scp and rsync reach a cluster: one config and one known_hosts file per cluster."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway import paths
+from headway.errors import Refused
+
+if TYPE_CHECKING:
+    from headway.schemas.people import AccessOut
+
+KEY_FILE = "id_ed25519"  # the client's own key, where it made one: it asks for no passphrase, and is tried first
+USUAL_KEYS = ("id_ed25519", "id_ed25519_sk", "id_ecdsa", "id_ecdsa_sk", "id_rsa")
+
+
+def folder() -> Path:
+    return paths.config_dir() / "ssh"
+
+
+def config_text(access: AccessOut) -> str:
+    """The Host blocks of a cluster: the head that leads under two names, another one under its own, nodes through the head.
+    Raises Refused for an answer that could add lines of its own."""
+    addresses = (one for one in access.machines.values() if one)
+    for word in (access.cluster, access.user, access.head, access.address, *access.machines, *addresses):
+        if not word or any(c.isspace() or c in '"*?!%' for c in word):
+            raise Refused(f"the server gave a name that does not fit an ssh config: {word!r}")
+    known = [
+        f"  User {access.user}",
+        f"  UserKnownHostsFile {_quote(known_hosts_file(access.cluster))}",
+        "  GlobalKnownHostsFile /dev/null",
+        "  StrictHostKeyChecking yes",
+        "  CheckHostIP no",
+        "  UpdateHostKeys no",
+    ]
+    key = paths.config_dir() / KEY_FILE
+    if key.exists():  # a file that is named takes the place of ssh's usual ones
+        usual = [path for name in USUAL_KEYS if (path := Path.home() / ".ssh" / name).exists()]
+        known += [f"  IdentityFile {_quote(path)}" for path in (key, *usual)]
+    first = _head(f"{access.cluster} {access.head}", access.head, access.address, access.port)
+    lines = [*first, *known]
+    for name, address in access.machines.items():
+        if address and name != access.head and not _is_node(access.cluster, name):
+            lines += ["", *_head(name, name, address, access.ports.get(name, 22)), *known]
+    for patterns in node_patterns(access):
+        # A node's name is looked up on the head, so that no address has to be known here.
+        lines += ["", f"Host {' '.join(patterns)}", f"  ProxyJump {access.head}", *known]
+    return "\n".join(lines) + "\n"
+
+
+def _head(names: str, name: str, address: str, port: int) -> list[str]:
+    return [f"Host {names}", f"  HostName {address}", f"  Port {port}", f"  HostKeyAlias {name}"]
+
+
+def _is_node(cluster: str, name: str) -> bool:
+    """`lab-1-3`, or with a group `lab-gpu-1-3`."""
+    return re.fullmatch(rf"{re.escape(cluster)}-([a-z][a-z0-9]*-)?[0-9]+-[0-9]+", name) is not None
+
+
+def node_patterns(access: AccessOut) -> Iterable[list[str]]:
+    """`lab-1-*` for each leaf, so that nodes that come later are found as well, and what is none of these: heads (one that is
+    reached through itself starts ssh without end), and machines of a cluster lab-1, whose names are longer by a part."""
+    nodes = [name.rpartition("-")[0] for name in access.machines if _is_node(access.cluster, name)]
+    for deep in sorted({leaf.count("-") for leaf in nodes}):
+        leaves = dict.fromkeys(f"{leaf}-*" for leaf in nodes if leaf.count("-") == deep)
+        longer = f"!{access.cluster}{'-*' * (deep - access.cluster.count('-') + 2)}"
+        yield [*leaves, "!*-head", "!*-head2", longer]
+
+
+def known_hosts_file(cluster: str) -> Path:
+    return folder() / f"{cluster}.known_hosts"
+
+
+def write(access: AccessOut) -> Path:
+    """Writes the cluster's files, and the config that includes all of them and the person's own; returns its path. What two
+    clusters' blocks both match (lab-gpu-1-1: of lab's group, and of a cluster lab-gpu) is this one's."""
+    text, own = config_text(access), folder() / f"{access.cluster}.conf"
+    _put(known_hosts_file(access.cluster), "".join(f"{line.strip()}\n" for line in _pinned(access)))
+    _put(own, text)
+    config = folder() / "config"
+    _put(config, f"Include {_quote(own)}\n{include_line()}\nInclude ~/.ssh/config\n")
+    return config
+
+
+def _pinned(access: AccessOut) -> Iterable[str]:
+    """known_hosts lines under the names ssh will look for: the machine's name, whatever address it has now."""
+    names = {address: name for name, address in access.machines.items()} | {access.address: access.head}
+    for line in access.host_keys:
+        hosts, _, key = line.strip().partition(" ")
+        known = dict.fromkeys(hosts.split(","))
+        for host in list(known):
+            bare = host.removeprefix("[").partition("]")[0]
+            if bare in names:
+                known[names[bare]] = None
+        yield f"{','.join(known)} {key}"
+
+
+def forget(cluster: str) -> None:
+    """After `down`: the cluster's files are of no use."""
+    for path in (known_hosts_file(cluster), folder() / f"{cluster}.conf"):
+        path.unlink(missing_ok=True)
+
+
+def include_line() -> str:
+    return f"Include {_quote(folder() / '*.conf')}"
+
+
+def install() -> tuple[Path, bool]:
+    """Puts the Include line at the top of ~/.ssh/config; (its path, whether it was written now)."""
+    target = Path.home() / ".ssh" / "config"
+    old = target.read_text() if target.exists() else ""
+    if include_line() in old.splitlines():
+        return target, False
+    target.parent.mkdir(mode=0o700, exist_ok=True)
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+    # An Include below a Host block would belong to that block: it has to come first. A link stays a link.
+    _put(target.resolve(), f"{include_line()}\n\n{old}" if old else f"{include_line()}\n", mode=mode)
+    return target, True
+
+
+def _put(path: Path, text: str, *, mode: int = 0o600) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_text(text)
+    fresh.chmod(mode)
+    fresh.replace(path)
+
+
+def _quote(path: Path) -> str:
+    """A path in an ssh config: quotes for blanks, %% for a percent sign."""
+    text = str(path).replace("%", "%%")
+    return f'"{text}"' if " " in text else text

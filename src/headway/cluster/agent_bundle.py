@@ -1,0 +1,46 @@
+"""Code of ours that stays on machines: the agent, and the package that trainings import."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+from headway.domain.managed_file import File
+from headway.paths import node_dir
+from headway.render.system.agent_config import PROGRAM
+
+_PACKAGES = "/usr/lib/python3/dist-packages"  # where the system's python3 of every Debian looks
+_START = "from agent.__main__ import main\n\nmain()\n"
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first day a zip knows
+
+
+@cache
+def shipped() -> Mapping[str, File]:
+    """{path: File} of every machine. By apply rather than by the image: so machines that somebody else set up have it
+    too, and all of a cluster get the same one. Raises FileNotFoundError for an installation without node/."""
+    node = node_dir()
+    files = {PROGRAM: File("", data=program(node))}
+    for path in sorted((node / "train" / "headway_train").glob("*.py")):
+        files[f"{_PACKAGES}/headway_train/{path.name}"] = File(path.read_text())
+    return MappingProxyType(files)
+
+
+def program(node: Path) -> bytes:
+    """A zip that Python runs, of package `agent` in folder `node`: from the same texts always the same bytes, so that a machine
+    that has it is left alone. Raises FileNotFoundError when there is none."""
+    modules = sorted((node / "agent").rglob("*.py"))
+    texts = {str(path.relative_to(node)): path.read_text() for path in modules}
+    if not texts:
+        raise FileNotFoundError("node/agent is missing from this installation")
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+        for name, text in {"__main__.py": _START, **texts}.items():
+            entry = zipfile.ZipInfo(name, _LONG_AGO)
+            entry.create_system = 3
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, text)
+    return packed.getvalue()

@@ -1,0 +1,102 @@
+"""Another Slurm: the heads are made anew of the image that carries it, while jobs run on under the slurmd of before.
+
+In the order that SchedMD asks for: no controller runs when the first slurmdbd of the new version takes the records over, then the
+controllers come, and the nodes follow by a roll. (Slurm's Upgrade Guide, https://slurm.schedmd.com/upgrades.html.)"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import replace
+
+from headway.changes.image_changes import REBUILD
+from headway.cluster import remote_steps
+from headway.cluster.active_head import head_or_none
+from headway.cluster.context import Env, Say
+from headway.cluster.observe import machines_of, of_another
+from headway.domain.changeset import ChangeSet
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Machine, MachineState
+from headway.domain.slots import ROLLS
+from headway.errors import HeadwayError
+from headway.images import build, node_image
+from headway.slurm import commands
+
+# In this order; each writes down what it knows before it ends.
+_DAEMONS = ("slurmrestd.service", "slurmctld.service", "slurmdbd.service", "mariadb.service")
+_STOP_S = 600.0
+
+
+async def make_way(
+    cluster: Cluster, env: Env, say: Say, changes: ChangeSet, machines: Mapping[str, Machine]
+) -> frozenset[str]:
+    """Takes away the machines of heads that are to be made anew, once the image they are to be of is there; the one that leads
+    goes last, so that none takes over meanwhile. Nodes are drained before: they are to follow (`wants_roll`). Returns those that
+    were in service."""
+    names = [
+        name for name in reversed(cluster.heads) if any((c.kind, c.where) == (REBUILD, name) for c in changes.changes)
+    ]
+    if not names:
+        return frozenset()
+    info = await build.ensure(cluster.image, say, state_dir=env.state_dir)
+    served = await _drained(cluster, env, machines)
+    kept = await env.store.node_image(cluster.name)
+    await env.store.set_node_image(cluster.name, replace(kept, pinned=""))  # an image of the Slurm before
+    for name in names:
+        await say(name, f"slurmctld and the database end in good order: it is made anew of {info.tag}")
+        if machines[name].state is MachineState.RUNNING:
+            with contextlib.suppress(HeadwayError):  # one that does not answer stops with its machine
+                steps = [
+                    remote_steps.run_step(["systemctl", "stop", unit], timeout_s=_STOP_S, ok=(0, 5))
+                    for unit in _DAEMONS
+                ]
+                await remote_steps.perform(env.connections, machines[name], steps, timeout_s=_STOP_S)
+    for name in names:
+        if machines[name].state is MachineState.RUNNING:
+            await env.provider.stop(machines[name])
+    for name in names:
+        await env.provider.delete(machines[name])
+        await env.connections.drop(name)
+    return served
+
+
+async def _drained(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> frozenset[str]:
+    """The nodes in service, which are out of it then: what began there under the new controller, from a head with the new srun,
+    would fail. None where no controller answers: a server was ended after it had stopped it."""
+    with contextlib.suppress(HeadwayError):
+        head = await head_or_none(cluster, env, machines)
+        states = await commands.node_reasons(env.connections, head) if head else {}
+        served = frozenset(name for name, (word, _) in states.items() if commands.serves(word)) & machines.keys()
+        if head is not None and served:
+            await commands.nodes_drain(env.connections, head, sorted(served), ROLLS)
+        return served
+    return frozenset()
+
+
+async def wants_roll(cluster: Cluster, env: Env) -> bool:
+    """Whether the heads have the file's Slurm, and nodes that were drained for it (and for nothing else) another one."""
+    if not env.provider.makes:
+        return False
+    with contextlib.suppress(HeadwayError):
+        machines = await machines_of(env, cluster.name)
+        other = of_another(cluster.slurm_version, machines.values(), await node_image.list_images())
+        head = await head_or_none(cluster, env, machines)
+        if other and head is not None and not other.keys() & set(cluster.heads):
+            reasons = await commands.node_reasons(env.connections, head)
+            return any(reasons.get(name, ("", ""))[1] == ROLLS for name in other)
+    return False
+
+
+async def tag_for(cluster: Cluster, env: Env, name: str, tag: str) -> str:
+    """What the machine is made from: `tag`, or what the cluster keeps to; "" = the present image. No head is made of an image
+    with another Slurm: it would not read what lies on the head's volume, or spoil it. No node is ahead of its head, which has
+    yet to get that Slurm."""
+    tag = tag or (await env.store.node_image(cluster.name)).pinned
+    if not env.provider.makes:
+        return tag
+    if name in cluster.heads:
+        return "" if tag and (await node_image.tagged(tag)).slurm_version != cluster.slurm_version else tag
+    heads = {one.name: one for one in await env.provider.list(cluster.name) if one.name in cluster.heads}
+    images = {info.id: info for info in await node_image.list_images()} if heads else {}
+    behind = of_another(cluster.slurm_version, heads.values(), images.values())
+    return tag if not behind or tag else next(images[heads[one].image].tag for one in behind)

@@ -1,0 +1,268 @@
+"""Machines one owns: looked at before anything is planned, taken with a mark, and given back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import cast
+
+from headway.changes.owned_machines import Judgement, Known, judge
+from headway.changes.uid_conflicts import agreed_uids
+from headway.cluster import remote_steps
+from headway.cluster.context import Env, Say
+from headway.cluster.machine_steps import DAEMONS
+from headway.domain.changeset import ChangeSet
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Gap, Machine
+from headway.domain.slurm.hostlist import compress
+from headway.domain.survey import Holder, Survey
+from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
+from headway.paths import node_dir
+from headway.providers.base import Owned, Place
+from headway.providers.inventory.survey import survey
+from headway.render.system import firewall
+from headway.render.system.agent_config import AGENT
+from headway.render.system.systemd_files import escape
+
+_AT_ONCE = 32
+_TAKE_S = 900  # Python is installed where there is none
+_LEAVE_S = 300
+_KNOCKS = 3
+# Last first: what others need is stopped after them.
+_ENDED = (
+    AGENT,
+    *(unit for unit in DAEMONS if unit not in ("nfs-server.service", "nftables.service")),
+    firewall.SERVICE,
+)
+_SIGN = ".headway-shared"
+_SIGNS = 'mkdir -p "$1" && : >"$2" && chown 1:1 "$2"'
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was found on all machines of a cluster."""
+
+    provider: Owned
+    machines: Mapping[str, Machine]  # those that show a host key
+    surveys: Mapping[str, Survey]
+    silent: Mapping[str, HeadwayError]  # those that could not be looked at, and why
+    taken: frozenset[str]  # that are this cluster's already
+    judgement: Judgement
+    uids: Mapping[str, int] = field(default_factory=dict)  # by which all of them know users that have none here yet
+
+    @property
+    def stops(self) -> tuple[Gap, ...]:
+        """What an apply can't go on with. A machine that was taken long ago and is silent now is no such thing."""
+        silent = (Gap(error.message, error.hint) for name, error in self.silent.items() if name not in self.taken)
+        return (*silent, *(gap for gap in self.judgement.gaps if gap.fatal))
+
+    def is_still(self, name: str, before: Machine) -> bool:
+        """Whether the inventory's machine for this place is the one that has it, under another address: it has the same host
+        key and our mark for that very place."""
+        now, survey = self.machines.get(name), self.surveys.get(name)
+        mark = Holder(before.cluster, self.provider.server_id, name)
+        return now is not None and survey is not None and now.host_key == before.host_key and survey.held == mark
+
+    def place(self, place: Place) -> Place:
+        """As it will be once this look is kept."""
+        own = place.own and replace(place.own, nfs=self.judgement.nfs, ways_in=self._ways_in(place.own.ways_in))
+        found = {name: one for name, one in self.judgement.found.items() if name in place.addresses}
+        return replace(place, found=found, own=own)
+
+    def _ways_in(self, known: tuple[str, ...]) -> tuple[str, ...]:
+        """Behind address translation, and behind a bastion with several addresses, machines see another address than the
+        server knows of: each is asked."""
+        return tuple(sorted({*known, *(one.seen_from for one in self.surveys.values() if one.seen_from)}))
+
+    def told(self, changes: ChangeSet) -> ChangeSet:
+        """With what a person should know before an apply."""
+        notes = [f"apply would stop: {gap.what}; {gap.fix}" for gap in self.stops]
+        notes += [f"{gap.what}; {gap.fix}" for gap in self.judgement.gaps if not gap.fatal]
+        return replace(changes, notes=(*changes.notes, *notes), differences=self.judgement.differences)
+
+
+async def look(cluster: Cluster, env: Env) -> Look | None:
+    """Asks every machine; None for a provider that makes its machines itself."""
+    provider = env.provider
+    if not isinstance(provider, Owned):
+        return None
+    place = await env.provider.place(cluster)
+    there = frozenset(machine.name for machine in await env.provider.list(cluster.name))
+    taken = there - await provider.replaced(cluster.name)
+    paths = (cluster.storage.home, cluster.storage.scratch)
+    users = [user.name for user in cluster.users]
+    expected = await env.store.uids(users, give=False)
+    limit = asyncio.Semaphore(_AT_ONCE)
+    machines: dict[str, Machine] = {}
+    surveys: dict[str, Survey] = {}
+    silent: dict[str, HeadwayError] = {}
+
+    async def ask(name: str) -> None:
+        async with limit:
+            try:
+                machines[name] = await provider.candidate(cluster, name)
+                surveys[name] = await survey(
+                    env.connections,
+                    machines[name],
+                    paths,
+                    users,
+                    cluster.storage.state if name in cluster.heads else "",
+                    sorted(expected.values()),
+                )
+            except HeadwayError as error:
+                silent[name] = error
+
+    names = cluster.machine_names
+    await asyncio.gather(*(ask(name) for name in names))
+    agreed = agreed_uids(surveys, users)
+    known = Known(
+        provider.server_id,
+        await env.store.uids(users, give=False, wishes=agreed),
+        {n: f for n, f in place.found.items() if n in taken},
+        place.own.nfs if place.own else (),
+        frozenset(await env.store.given_uids(users)),
+    )
+    ordered = {name: surveys[name] for name in names if name in surveys}
+    return Look(provider, machines, ordered, silent, taken, judge(cluster, ordered, known), agreed)
+
+
+def check(found: Look) -> None:
+    """Raises Refused with everything that stops an apply, before it has changed anything."""
+    if found.stops:
+        raise Refused(
+            "these machines can't be taken as they are:\n"
+            + "\n".join(f"  {gap.what}\n    {gap.fix}" for gap in found.stops),
+            hint="nothing was changed on any of them; mend that, or take them out of hosts, and apply again",
+        )
+
+
+def check_state_stays(cluster: Cluster, changes: ChangeSet) -> None:
+    """Raises Refused when the volume that Slurm's state lies on would be detached below it."""
+    above = {f"{escape(str(path))}.mount": path for path in PurePosixPath(cluster.state).parents if str(path) != "/"}
+    for change in changes.changes:
+        unit = change.what.rpartition("/")[2]
+        if change.kind == "file.remove" and change.where in cluster.heads and unit in above:
+            raise Refused(
+                f"Slurm's state lies on {above[unit]}, which would be detached from {change.where}",
+                hint="name another storage.state and apply; then take the volume out",
+            )
+
+
+async def take(env: Env, server_id: str, machine: Machine) -> None:
+    """Marks it as ours, gives it Python and its name. Raises Refused when another cluster was quicker."""
+    ours = {"cluster": machine.cluster, "server": server_id, "machine": machine.name}
+    script = (node_dir() / "take.sh").read_bytes()
+    argv = ["sh", "-s", "--", json.dumps(ours)]
+    ran = await env.connections.remote(machine, argv, timeout_s=_TAKE_S, input=script, check=False)
+    try:
+        holder = json.loads(ran.stdout.splitlines()[0])
+    except (ValueError, IndexError):
+        raise Unreachable(
+            f"{machine.name} ({machine.address}) could not be taken: {ran.stderr.strip()[-300:]}"
+        ) from None
+    if holder != ours:
+        raise Refused(
+            f"{machine.name} ({machine.address}) was taken by cluster {holder.get('cluster')} just now",
+            hint="a machine has one cluster: use another one",
+        )
+    if ran.code != 0:
+        raise CommandFailed(["apt-get", "install", "python3"], ran.code, ran.stderr, where=machine.name)
+
+
+async def same_folders(env: Env, cluster: Cluster, nfs: Iterable[str], machines: Mapping[str, Machine]) -> None:
+    """That home and scratch, where they are used as they are, really are one folder: what the head writes, all others see.
+    Raises Refused."""
+    head = next((machines[name] for name in cluster.heads if name in machines), None)
+    if head is None:
+        return
+    asked = [machine for machine in machines.values() if machine is not head]
+    token = secrets.token_hex(8)
+    for where in sorted({cluster.storage.home, cluster.storage.scratch} - set(nfs)):
+        file = f"{where}/{_SIGN}-{token}"
+        await env.connections.remote(head, ["sh", "-c", ': >"$1"', "sh", file], timeout_s=30)
+        try:
+            tests = [env.connections.remote(one, ["test", "-e", file], timeout_s=30, check=False) for one in asked]
+            seen = await asyncio.gather(*tests)
+        finally:
+            await env.connections.remote(head, ["rm", "-f", file], timeout_s=30, check=False)
+        lacking = [machine.name for machine, ran in zip(asked, seen, strict=True) if ran.code != 0]
+        if lacking:
+            raise Refused(
+                f"{where} looks alike on all machines, yet what {head.name} writes there does not show on {compress(lacking)}",
+                hint=f"mount one {where} on every machine, or none: then the head exports it",
+            )
+
+
+async def same_state(env: Env, cluster: Cluster, machines: Mapping[str, Machine]) -> None:
+    """That the folder for Slurm's state is one folder on both heads, in which root may do as it likes. Nothing is asked where
+    Headway has yet to mount it. Raises Refused."""
+    where = cluster.storage.state
+    volumes = (volume.path for volume in cluster.storage.volumes)
+    heads = [machines[name] for name in cluster.heads if name in machines]
+    if not where or not heads or any(f"{where}/".startswith(f"{path}/") for path in volumes):
+        return
+    first, *others = heads
+    file = f"{where}/{_SIGN}-{secrets.token_hex(8)}"
+    made = await env.connections.remote(first, ["sh", "-c", _SIGNS, "sh", where, file], timeout_s=30, check=False)
+    try:
+        if made.code != 0:
+            raise Refused(
+                f"{first.name}: root can't make files of others in {where}: {made.stderr.strip()[-200:]}",
+                hint="Slurm's state is slurm's own there: let root of the heads be root on that file server (no_root_squash)",
+            )
+        for one in others:
+            ran = await env.connections.remote(one, ["test", "-e", file], timeout_s=30, check=False)
+            if ran.code != 0:
+                raise Refused(
+                    f"{where} looks alike on both heads, yet what {first.name} writes there does not show on {one.name}",
+                    hint="mount one file system there on both",
+                )
+    finally:
+        await env.connections.remote(first, ["rm", "-f", file], timeout_s=30, check=False)
+
+
+async def keep(cluster: Cluster, found: Look, names: Iterable[str]) -> None:
+    """Remembers what these machines have."""
+    judged = found.judgement
+    await found.provider.note(cluster.name, {n: judged.found[n] for n in names if n in judged.found}, judged.nfs)
+
+
+def loads_rules(steps: Iterable[remote_steps.Step]) -> bool:
+    """Whether the firewall's rules come into force, or change, with these steps."""
+    return any(firewall.SERVICE in cast(list[str], step.get("names", [])) for step in steps if step["op"] == "units")
+
+
+async def still_let_in(env: Env, machine: Machine) -> None:
+    """After the firewall's rules were loaded: connections that are open go on under any, so a new one is tried. Raises
+    Refused, with the rules out of force, when there is none."""
+    for _ in range(_KNOCKS):
+        try:
+            await env.connections.knock(machine)
+            return
+        except Unreachable as error:
+            said = error.message
+    await env.connections.remote(machine, ["systemctl", "disable", "--now", firewall.SERVICE], timeout_s=30)
+    raise Refused(
+        f"{machine.name} ({machine.address}) lets nobody in once firewall.ssh_from is in force: {said}",
+        hint="the rules are out of force there again; name the network that the server comes from in firewall.ssh_from",
+    )
+
+
+async def leave(env: Env, machine: Machine, say: Say, delete: Sequence[str] = ()) -> None:
+    """Gives one machine back, as far as it answers. `delete`: folders of the cluster's data that go too."""
+    step: remote_steps.Step = {"op": "leave", "units": list(_ENDED), "delete": list(delete)}
+    try:
+        await remote_steps.perform(env.connections, machine, [step], timeout_s=_LEAVE_S)
+        await say(machine.name, f"given back: {machine.address} is as it was, but for the packages", done=True)
+    except HeadwayError as error:
+        await say(
+            machine.name,
+            f"{machine.address} could not be given back, and keeps Headway's files and mark (/etc/headway/held-by): "
+            f"{error.message}",
+            level="warning",
+            done=True,
+        )

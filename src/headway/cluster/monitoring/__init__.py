@@ -1,0 +1,1 @@
+"""Requests to the Prometheus and the Alertmanager of a cluster's head."""

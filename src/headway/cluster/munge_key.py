@@ -1,0 +1,150 @@
+"""Another MUNGE key on machines that work: beside the one they use on all of them first, and only then in its place.
+
+A machine that has another key than the head is heard no more. So one that can't take the new key stops the change before it has
+begun anywhere; a head takes it up before any node does, or gets the old one back; and until all have taken it up, agents know why
+they can't read each other (node/agent/ha/key_change.py). It is the cluster's key, which machines that come up get,
+once the heads have
+it. Killed before that, the next try goes on where a head has it, or an apply of the cluster's own key takes it back there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from headway.changes.cluster_changes import Goal
+from headway.cluster import remote_steps
+from headway.cluster.context import Env
+from headway.cluster.remote_steps import Step, file_step
+from headway.domain.machine import Machine
+from headway.domain.managed_file import File
+from headway.domain.observed import Observed, SeenMachine
+from headway.errors import HeadwayError, Refused
+from headway.render.system.agent_config import AGENT
+from headway.render.system.unit_list import MUNGE_KEY
+
+MARK = "/run/headway/keys-change"  # node/agent/ha/key_change.py
+NEXT = f"{MUNGE_KEY}.next"
+MUNGED = "munge.service"
+STAMP = f"/run/headway/loaded/{MUNGED}"  # node/ops/files.py
+STEPS_S = 60.0
+# What munged has read is not known until it is restarted: where this ends before that, an apply sees it by the file's time.
+_UNKNOWN: Step = {"op": "remove", "path": STAMP}
+_RESTART: Step = {"op": "units", "names": [MUNGED], "action": "restart", "stamps": {}}
+
+
+def waiting(goal: Goal, seen: Mapping[str, SeenMachine]) -> tuple[str, ...]:
+    """Machines that work, with another key than they should have."""
+    return tuple(name for name in goal.machines if name in seen and _works(seen[name]) and not _uses(goal, seen, name))
+
+
+def begun(goal: Goal, seen: Mapping[str, SeenMachine]) -> bool:
+    """Whether some machine has the new key already: then there is no way back."""
+    return any(_works(one) and _has(goal, seen, name) for name, one in seen.items() if name in goal.machines)
+
+
+def _works(one: SeenMachine) -> bool:
+    return AGENT in one.units and one.units[AGENT].active
+
+
+def _has(goal: Goal, seen: Mapping[str, SeenMachine], name: str) -> bool:
+    found = seen[name].files.get(MUNGE_KEY)
+    return found is not None and found.digest == goal.roles[goal.cluster.role_of(name)].digests[MUNGE_KEY]
+
+
+def _uses(goal: Goal, seen: Mapping[str, SeenMachine], name: str) -> bool:
+    """Of a head also that its munged has read the key: nodes follow it. A run may have been killed in between."""
+    if not _has(goal, seen, name) or name not in goal.cluster.heads:
+        return _has(goal, seen, name)
+    munged = seen[name].units.get(MUNGED)
+    return munged is not None and munged.active and munged.started >= seen[name].files[MUNGE_KEY].ctime
+
+
+async def lay_beside(env: Env, machines: Mapping[str, Machine], file: File, key: bytes) -> dict[str, HeadwayError]:
+    """Brings the key to each of these; those that did not take it. `file`: whose it is, and its mode."""
+    return await _each(env, machines, [_mark(), file_step(NEXT, file, key)])
+
+
+async def take_up(env: Env, machines: Mapping[str, Machine]) -> dict[str, HeadwayError]:
+    """The key beside takes the other's place and munged reads it; machines where it did not."""
+    return await _each(env, machines, [_mark(), _UNKNOWN, {"op": "rename", "path": NEXT, "to": MUNGE_KEY}, _RESTART])
+
+
+async def heads_first(
+    env: Env, goal: Goal, observed: Observed, refused: Mapping[str, HeadwayError], old: bytes | None
+) -> dict[str, HeadwayError]:
+    """The heads among those that wait take up what lies beside; those that did not, where nodes may follow all the same.
+    `refused`: machines where nothing lies. `old`: the cluster's key of before; None: it has this one already, and there is no
+    way back. Raises Refused where one fails; then all have the old key, as far as they answer."""
+    heads, file = goal.cluster.heads, goal.roles["head"].files[MUNGE_KEY]
+    machines = {name: observed.machines[name] for name in waiting(goal, observed.seen)}
+    failed = {name: refused[name] for name in heads if name in refused}
+    failed |= await take_up(env, {name: machines[name] for name in heads if name in machines and name not in failed})
+    if not failed or (old is None and goal.cluster.head not in failed):
+        return failed
+    if old is None:
+        await withdraw(env, machines, marks=False)
+        raise waits(failed)
+    lost = await put_back(env, {name: observed.machines[name] for name in heads if name in observed.seen}, file, old)
+    await withdraw(env, machines, marks=not lost)
+    raise stays(failed, lost)
+
+
+async def put_back(env: Env, machines: Mapping[str, Machine], file: File, key: bytes) -> dict[str, HeadwayError]:
+    """The key of before; machines that may have the new one all the same. What lies beside goes first: a `take_up` that comes
+    late then finds nothing."""
+    beside: Step = {"op": "remove", "path": NEXT}
+    return await _each(env, machines, [beside, _mark(), _UNKNOWN, file_step(MUNGE_KEY, file, key), _RESTART])
+
+
+async def withdraw(env: Env, machines: Mapping[str, Machine], *, marks: bool = True) -> None:
+    """As far as they answer; what stays is root's and MUNGE's alone, and the next key takes its place. `marks`: also what says
+    that keys may differ."""
+    await _each(env, machines, [{"op": "remove", "path": path} for path in ((NEXT, MARK) if marks else (NEXT,))])
+
+
+def stays(refused: Mapping[str, HeadwayError], lost: Iterable[str] = ()) -> Refused:
+    """`lost`: heads of which nobody knows whether they have the old key again."""
+    names = ", ".join(sorted(lost))
+    return Refused(
+        f"{_count(refused)} can't take the new MUNGE key, so all keep the old one:\n{_lines(refused)}"
+        + (f"\n{names} may have the new one, and then hears no node" if names else ""),
+        hint="mend what is said above and run apply at once: all get the same key again"
+        if names
+        else "a machine with another key than the head would lose its jobs; mend what is said above and ask again",
+    )
+
+
+def waits(refused: Mapping[str, HeadwayError]) -> Refused:
+    """The key is the cluster's already, and its head is behind."""
+    return Refused(
+        f"{_count(refused)} can't take the cluster's MUNGE key, so no node does before:\n{_lines(refused)}",
+        hint="a node with another key than the head would lose its jobs; mend what is said above and run apply again",
+    )
+
+
+def _count(refused: Mapping[str, HeadwayError]) -> str:
+    return f"{len(refused)} machine{'s' * (len(refused) != 1)}"
+
+
+def _lines(refused: Mapping[str, HeadwayError]) -> str:
+    return "\n".join(
+        f"  {error.message if name in error.message else f'{name}: {error.message}'}"
+        for name, error in sorted(refused.items())
+    )
+
+
+def _mark() -> Step:
+    return file_step(MARK, File(""))
+
+
+async def _each(env: Env, machines: Mapping[str, Machine], steps: list[Step]) -> dict[str, HeadwayError]:
+    failed: dict[str, HeadwayError] = {}
+
+    async def one(name: str) -> None:
+        try:
+            await remote_steps.perform(env.connections, machines[name], steps, timeout_s=STEPS_S)
+        except HeadwayError as error:
+            failed[name] = error
+
+    await asyncio.gather(*(one(name) for name in machines))
+    return failed

@@ -1,0 +1,32 @@
+"""Machines that are brought up side by side: how they end together, and what is said of those that did not get there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from headway.changes.cluster_changes import Goal
+from headway.errors import HeadwayError, Refused
+
+
+async def side_by_side(works: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Until all have ended. What one of them raises cuts the others short, and is raised when they have let go of their
+    machines: whoever begins anew is alone with these."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for work in works:
+                group.create_task(work)
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+
+
+def not_there(failures: dict[str, HeadwayError], goal: Goal) -> Refused:
+    lines = []
+    for name, error in sorted(failures.items()):
+        lines.append(f"  {error.message if name in error.message else f'{name}: {error.message}'}")
+        lines += [f"    {error.hint}"] if error.hint else []
+    return Refused(
+        f"{len(failures)} of {len(goal.machines)} machines did not get there:\n" + "\n".join(lines),
+        hint="the others are up; mend what is said above and run apply again",
+    )

@@ -1,0 +1,228 @@
+"""The last steps of a bring-up, and the question "is it ready, and if not, why"."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+
+from headway.changes.cluster_changes import Goal
+from headway.cluster import secrets
+from headway.cluster.active_head import head_now
+from headway.cluster.context import Env, Say
+from headway.cluster.observe import machines_of
+from headway.cluster.scaling.scale_in import stays
+from headway.cluster.scaling.spares import wanted_reserve
+from headway.domain.cluster import Cluster
+from headway.domain.incident import INCIDENT_REASON, own
+from headway.domain.machine import Machine, MachineState
+from headway.domain.slots import LEAVES, NO_MACHINE, choose
+from headway.domain.slurm.hostlist import compress
+from headway.domain.slurm.state import Check, NodeState
+from headway.errors import CommandFailed, HeadwayError, Unreachable
+from headway.slurm import commands
+from headway.slurm.reader import SlurmReader
+
+REGISTER_S = 90
+REST_S = 30
+POLL_S = 0.25
+_TOO_LATE = "ResumeTimeout"  # slurmctld's own, of a node that took long to come up
+
+
+@asynccontextmanager
+async def reader_of(cluster: Cluster, env: Env, head: Machine) -> AsyncIterator[SlurmReader]:
+    """A reader of this cluster's Slurm, closed at the end."""
+    key = secrets.content(await env.store.secrets(cluster.name), "jwt_key")
+    reader = SlurmReader(env.connections, head, key, cluster.slurm_version)
+    try:
+        yield reader
+    finally:
+        await reader.close()
+
+
+async def node_states(cluster: Cluster, env: Env, head: Machine) -> dict[str, NodeState]:
+    async with reader_of(cluster, env, head) as reader:
+        return {node.name: node for node in await reader.nodes()}
+
+
+async def wait_for_rest(cluster: Cluster, env: Env, head: Machine) -> None:
+    """Until slurmrestd answers, which may just have been started. Of one that does not, whoever asks next says so."""
+    ends = time.monotonic() + REST_S
+    async with reader_of(cluster, env, head) as reader:
+        while time.monotonic() < ends:
+            if await reader.ping():
+                return
+            await asyncio.sleep(POLL_S)
+
+
+async def wait_for_nodes(cluster: Cluster, env: Env, head: Machine, names: frozenset[str]) -> None:
+    """Until slurmctld has heard from each of these nodes. Raises Unreachable naming the silent ones."""
+    silent = names & cluster.group_of.keys()
+    ends = time.monotonic() + REGISTER_S
+    async with reader_of(cluster, env, head) as reader:
+        while silent and time.monotonic() < ends:
+            states = {node.name: node for node in await reader.nodes()}
+            silent = frozenset(name for name in silent if name not in states or not _registered(states[name]))
+            if silent:
+                await asyncio.sleep(POLL_S)
+    if silent:
+        raise _never_heard_of(cluster.name, silent)
+
+
+def _never_heard_of(cluster: str, silent: frozenset[str]) -> Unreachable:
+    return Unreachable(
+        f"{compress(silent)}: slurmd did not register with the controller within {REGISTER_S} s",
+        hint=f"headway ssh {cluster} {min(silent)} -- journalctl -u slurmd",
+    )
+
+
+def _registered(node: NodeState) -> bool:
+    return not {"NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN"}.intersection(node.states) and node.boot_time > 0
+
+
+async def mark_slots(goal: Goal, env: Env, head: Machine, leaving: Collection[str] = ()) -> frozenset[str]:
+    """Slots without a machine are down, and say why; a node that was to leave and stays after all (all but `leaving`) is
+    as it was before. Returns those that are to have a machine and are marked as having none: the apply that made it got no
+    further."""
+    empty = set(goal.cluster.slot_names) - set(goal.machines)
+    states = await commands.node_reasons(env.connections, head)
+    by_itself = {name for name, group in goal.cluster.group_of.items() if group.idle_s is not None}
+    unmarked = [name for name in sorted(empty - by_itself) if states.get(name, ("", NO_MACHINE))[1] != NO_MACHINE]
+    await commands.nodes_gone(env.connections, head, unmarked, NO_MACHINE)
+    for name in goal.machines:
+        reason = states.get(name, ("", ""))[1]
+        if name not in leaving and reason.startswith(LEAVES):
+            await stays(env, head, name, reason)
+    return frozenset(name for name in goal.machines if states.get(name, ("", ""))[1] == NO_MACHINE)
+
+
+async def serve(env: Env, head: Machine, name: str) -> None:
+    """Waits until slurmctld has heard from a machine that was made for a free slot, and returns that to service: it takes
+    work while others are still made. Nothing happens to a node that is out for another reason. Raises Unreachable."""
+    ends = time.monotonic() + REGISTER_S
+    while time.monotonic() < ends:
+        states, reason = await commands.node_now(env.connections, head, name)
+        if reason != NO_MACHINE:
+            return
+        if "NOT_RESPONDING" not in states:
+            await commands.node_resume(env.connections, head, name)
+            return
+        await asyncio.sleep(POLL_S)
+    raise _never_heard_of(head.cluster, frozenset([name]))
+
+
+async def return_nodes(cluster: Cluster, env: Env, head: Machine, names: frozenset[str]) -> tuple[str, ...]:
+    """Returns to service the nodes among these that Slurm holds DOWN although they have registered since.
+    What a person has said of one stays, and a node with an incident is returned by the end of that, after tests."""
+    states = await node_states(cluster, env, head)
+    back = [n for n in sorted(names) if n in states and "DOWN" in states[n].states and "DRAIN" not in states[n].states]
+    return tuple([name for name in back if not await commands.return_own(env.connections, head, name, _of_nobody)])
+
+
+def _of_nobody(reason: str) -> bool:
+    """Whether Slurm's reason is Headway's or slurmctld's, and no incident's."""
+    told = own(reason) or reason.startswith(_TOO_LATE) or not reason
+    return told and not reason.startswith(INCIDENT_REASON)
+
+
+async def hold_spares(cluster: Cluster, env: Env, head: Machine, say: Say) -> None:
+    """Brings the reservation of spares in line with which nodes are usable. Where Slurm refuses that the cluster works
+    all the same, and its watch tries again."""
+    states = await node_states(cluster, env, head)
+    held = frozenset(await commands.reserved(env.connections, head))
+    wanted = wanted_reserve(cluster, states, held)
+    if wanted == held:
+        return
+    try:
+        await commands.reserve(env.connections, head, sorted(wanted))
+    except CommandFailed as error:
+        await say("spares", error.message.splitlines()[0], level="warning", done=True)
+    else:
+        await say("spares", f"{cluster.spares} held ready", done=True)
+
+
+async def checks(cluster: Cluster, env: Env) -> tuple[Check, ...]:
+    """Readiness, one thing a line, in the order in which they depend on each other."""
+    machines = await machines_of(env, cluster.name)
+    wanted = (*cluster.heads, *choose(cluster, machines))
+    stopped = [n for n in wanted if n not in machines or machines[n].state is not MachineState.RUNNING]
+    head = await head_now(cluster, env, machines)
+    found = [_machines_check(stopped, len(wanted))]
+    if head is None:
+        return (*found, Check("head", False, f"{cluster.head} does not run; headway apply brings it back"))
+    accounting = ("mariadb", "slurmdbd") if head.name == cluster.head else ()
+    units = ("munge", *accounting, "slurmctld", "slurmrestd")
+    try:
+        ran = await env.connections.remote(head, ["systemctl", "is-active", *units], timeout_s=15, check=False)
+    except HeadwayError as error:
+        return (*found, Check("head", False, error.message))
+    found.append(_head_check(cluster, head))
+    for unit, state in zip(units, ran.stdout.split(), strict=False):
+        said = "is running" if state == "active" else f"is {state}; headway exec {cluster.name} -- journalctl -u {unit}"
+        found.append(Check(unit, state == "active", said))
+    if not all(check.ok for check in found if check.name in ("slurmctld", "slurmrestd")):
+        return tuple(found)  # nobody would answer: what is said already is the reason
+    try:
+        states = await node_states(cluster, env, head)
+        held = await commands.reserved(env.connections, head)
+    except HeadwayError as error:
+        return (*found, Check("slurm", False, error.message))
+    return (*found, *_slurm_checks(cluster, wanted[cluster.controllers :], states, held))
+
+
+def _head_check(cluster: Cluster, head: Machine) -> Check:
+    if head.name == cluster.head:
+        return Check("head", True, f"{head.name} answers at {head.address}")
+    said = f"{cluster.head} is away and {head.name} leads: jobs go on, accounting catches up when it is back"
+    return Check("head", False, said)
+
+
+def _machines_check(stopped: list[str], count: int) -> Check:
+    if not stopped:
+        return Check("machines", True, f"{count} of {count} run")
+    what = f"{compress(stopped)} {'is' if len(stopped) == 1 else 'are'} missing or stopped"
+    return Check("machines", False, f"{what}; headway apply brings {'it' if len(stopped) == 1 else 'them'} back")
+
+
+def _slurm_checks(
+    cluster: Cluster, wanted: tuple[str, ...], states: dict[str, NodeState], held: tuple[str, ...]
+) -> list[Check]:
+    bad = {n: states[n] for n in wanted if n in states and not (states[n].usable or states[n].changes)}
+    missing = [n for n in cluster.slot_names if n not in states]
+    usable = len(wanted) - len(bad) - len(set(missing) & set(wanted))
+    lines = [Check("nodes", not bad and not missing, f"{usable} of {len(wanted)} usable")]
+    for name, node in bad.items():
+        lines.append(Check(name, False, f"{'+'.join(node.states).lower()}: {node.reason or 'no reason given'}"))
+    if missing:
+        lines.append(Check("slurm.conf", False, f"slurmctld does not know {compress(missing)}; headway apply"))
+    if cluster.spares:
+        short = cluster.spares - len(held)
+        said = f"{compress(held)} stands by" if held else "none stands by: they have taken failed nodes' places"
+        lines.append(Check("spares", short <= 0, said))
+    return lines
+
+
+async def settle(
+    goal: Goal,
+    env: Env,
+    say: Say,
+    started: frozenset[str],
+    leaving: Collection[str] = (),
+    failed: Collection[str] = (),
+) -> None:
+    """After the daemons: slots without a machine out of Slurm's way, nodes registered, those that this run or one before it
+    started returned to service, spares held. `leaving`: nodes that another operation has drained; `failed`: machines that
+    did not get there."""
+    cluster = goal.cluster
+    machines = await machines_of(env, cluster.name)
+    head = machines[cluster.head]
+    began = time.monotonic()
+    forgotten = await mark_slots(goal, env, head, leaving)
+    started |= {name for name in forgotten if name in machines and name not in failed}
+    if started:
+        await wait_for_nodes(cluster, env, head, started)
+        await return_nodes(cluster, env, head, started)
+    await hold_spares(cluster, env, head, say)
+    if started:
+        await say("nodes", "registered with Slurm", done=True, seconds=time.monotonic() - began)

@@ -1,0 +1,130 @@
+"""Sends node/ops to a machine and reads its answers: one remote call however much there is to do."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from headway.domain.machine import Machine
+from headway.domain.managed_file import File
+from headway.domain.observed import SeenFile, SeenMachine, SeenUnit
+from headway.errors import HeadwayError, Unreachable
+from headway.transport.remote_program import program
+from headway.transport.ssh import Connections
+
+Step = dict[str, Any]
+# The program comes first on standard input, then what to do: nothing has to be installed on the machine before.
+_LOADER = (
+    "import io,sys;b=sys.stdin.buffer;p=b.read(int(b.readline()));"
+    "sys.stdin=io.TextIOWrapper(io.BytesIO(b.read()));exec(compile(p,'headway-ops','exec'))"
+)
+
+
+class StepFailed(HeadwayError):
+    """A step on a machine did not work; says which and what the machine said."""
+
+    kind = "step_failed"
+    http_status = 502
+
+
+def _stdin(ask: object) -> bytes:
+    text = program("ops").encode()
+    return str(len(text)).encode() + b"\n" + text + json.dumps(ask).encode()
+
+
+def file_step(path: str, file: File, content: bytes | None = None) -> Step:
+    """`content` for a secret; otherwise the file's own."""
+    data = file.content if content is None else content
+    return {
+        "op": "file",
+        "path": path,
+        "b64": base64.b64encode(data).decode(),
+        "mode": file.mode,
+        "owner": file.owner,
+        "group": file.group,
+        **({"block": True} if file.block else {}),
+    }
+
+
+def run_step(argv: Iterable[str], *, timeout_s: float = 60, ok: tuple[int, ...] = (0,), stdin: str = "") -> Step:
+    return {"op": "run", "argv": list(argv), "timeout_s": timeout_s, "ok": list(ok), "input": stdin}
+
+
+async def observe(
+    connections: Connections,
+    machine: Machine,
+    *,
+    files: Iterable[str],
+    units: Iterable[str],
+    dirs: Iterable[str] = (),
+    owners: Mapping[str, str] | None = None,
+    users: Iterable[str] = (),
+    texts: Iterable[str] = (),
+    blocks: Iterable[str] = (),
+    packages: Iterable[str] = (),
+) -> tuple[SeenMachine, dict[str, str]]:
+    """The machine's facts, and the texts of the files asked for. Raises Unreachable."""
+    ask = {
+        "do": "observe",
+        "files": list(files),
+        "units": list(units),
+        "dirs": list(dirs),
+        "owners": dict(owners or {}),  # of those that lie where everybody may make files
+        "users": list(users),
+        "texts": list(texts),
+        "blocks": list(blocks),
+        "packages": list(packages),
+    }
+    ran = await connections.remote(machine, ["python3", "-c", _LOADER], timeout_s=60, input=_stdin(ask))
+    try:
+        told = json.loads(ran.stdout)
+    except ValueError:
+        raise Unreachable(f"{machine.name}: answered with something else than facts: {ran.stdout[-200:]!r}") from None
+    seen = SeenMachine(
+        files={
+            path: SeenFile(f["sha"], f["mode"], f["owner"], f["group"], f["ctime"]) for path, f in told["files"].items()
+        },
+        units={
+            name: SeenUnit(u["active"], u["enabled"], u["started"], u["pid"], u["loaded"])
+            for name, u in told["units"].items()
+        },
+        managed=tuple(told["managed"]),
+        dirs=frozenset(told["dirs"]),
+        missing=tuple(told["missing"]),
+        parts=told["parts"],
+        hostname=told["hostname"],
+        sessions=tuple(told["sessions"]),
+    )
+    return seen, told["texts"]
+
+
+async def perform(
+    connections: Connections,
+    machine: Machine,
+    steps: list[Step],
+    *,
+    timeout_s: float = 300,
+    done: Callable[[Step], Awaitable[None]] | None = None,
+) -> tuple[str, ...]:
+    """Carries the steps out in order; what those said that did not work and may fail. Raises StepFailed at the first other that
+    doesn't work; what came before stays done."""
+    if not steps:
+        return ()
+    ask = {"do": "apply", "steps": steps}
+    ran = await connections.remote(
+        machine, ["python3", "-c", _LOADER], timeout_s=timeout_s, input=_stdin(ask), check=False
+    )
+    answers = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+    for answer in answers:
+        step = steps[answer["i"]]
+        if not answer["ok"]:
+            raise StepFailed(f"{machine.name}: {answer['error']}")
+        if done is not None:
+            await done(step)
+    if len(answers) < len(steps):
+        raise StepFailed(
+            f"{machine.name}: stopped after {len(answers)} of {len(steps)} steps: {ran.stderr.strip()[-400:]}"
+        )
+    return tuple(str(answer["warning"]) for answer in answers if "warning" in answer)

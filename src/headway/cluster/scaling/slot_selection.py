@@ -1,0 +1,73 @@
+"""Which slots should have a machine, from what is there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Mapping
+
+from headway.cluster.active_head import head_now
+from headway.cluster.context import Env
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Machine
+from headway.domain.slots import LEAVES, Worth, choose
+from headway.errors import HeadwayError
+from headway.providers.base import Provider, Reclaims
+from headway.slurm import commands
+
+
+async def members(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> tuple[str, ...]:
+    """Slurm is asked only where there are more machines than wanted: those with work stay. One that does not answer
+    leaves it to their places. Machines that the provider takes back are not counted, and not sent away either: their jobs
+    are being led elsewhere."""
+    if all(group.idle_s is None and group.most == group.nodes for group in cluster.groups):
+        return cluster.slot_names
+    going = await leaving(env.provider, cluster) if any(group.spot for group in cluster.groups) else {}
+    going = {name: at for name, at in going.items() if name in machines}
+    stay = {name: machine for name, machine in machines.items() if name not in going}
+    chosen = {*await _chosen(cluster, env, stay), *going}
+    return tuple(name for name in cluster.slot_names if name in chosen)
+
+
+async def still_leaving(
+    cluster: Cluster, env: Env, machines: Mapping[str, Machine], chosen: Collection[str]
+) -> frozenset[str]:
+    """Those of the others that leave already, by the word of an operation that waits for the jobs on them. None where the
+    controller does not answer: whoever would give machines back then is refused by who asks it what runs there."""
+    over = [name for name in cluster.slot_names if name in machines and name not in chosen]
+    head = await head_now(cluster, env, machines) if over and env.provider.makes else None
+    if head is None:
+        return frozenset()
+    with contextlib.suppress(HeadwayError):
+        states = await commands.node_reasons(env.connections, head)
+        over = [name for name in over if states.get(name, ("", ""))[1].startswith(LEAVES)]
+        return frozenset(over) & (await commands.busy_nodes(env.connections, head)).keys() if over else frozenset()
+    return frozenset()
+
+
+async def leaving(provider: Provider, cluster: Cluster) -> dict[str, float]:
+    """Slot -> when the provider takes its machine back, in unix seconds."""
+    if not isinstance(provider, Reclaims):
+        return {}
+    return {one.machine: one.at for one in await provider.notices(cluster.name) if one.machine in cluster.group_of}
+
+
+async def _chosen(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> tuple[str, ...]:
+    wanted = choose(cluster, machines)
+    if machines.keys() - set(cluster.heads) <= set(wanted):
+        return wanted
+    head = await head_now(cluster, env, machines)
+    if head is None:
+        return wanted
+    worth: dict[str, Worth] = {}
+    with contextlib.suppress(HeadwayError):
+        busy = await commands.busy_nodes(env.connections, head)
+        states = await commands.node_reasons(env.connections, head)
+        worth = {name: _worth(name, busy, states) for name in machines}
+    return choose(cluster, machines, worth)
+
+
+def _worth(name: str, busy: Mapping[str, object], states: Mapping[str, tuple[str, str]]) -> Worth:
+    if name in busy:
+        return Worth.BUSY
+    state, _ = states.get(name, ("", ""))
+    return Worth.BROKEN if state.startswith(("down", "drain", "fail", "unknown", "inval")) else Worth.IDLE

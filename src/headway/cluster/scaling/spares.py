@@ -1,0 +1,36 @@
+"""Which nodes stand by. Pure: (slots, what Slurm says) -> the nodes that Headway's reservation should hold.
+
+A cluster of N nodes and S spares keeps S usable nodes in reserve for as long as N others are usable. When one of the N
+breaks, a spare leaves the reservation and Slurm starts the waiting work on it; the node that comes back stands by next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headway.domain.cluster import Cluster, Group
+from headway.domain.slurm.state import LEMONS, OURS, NodeState
+
+
+def wanted_reserve(cluster: Cluster, nodes: Mapping[str, NodeState], reserved: frozenset[str]) -> frozenset[str]:
+    """The nodes to hold. Those held already stay where possible, then idle ones from the last slot backwards;
+    a node with work is never taken, nor one that somebody has reserved."""
+    if not cluster.spares:
+        return frozenset()
+    return frozenset(name for group in cluster.groups for name in _of_group(group, nodes, reserved))
+
+
+def _of_group(group: Group, nodes: Mapping[str, NodeState], reserved: frozenset[str]) -> list[str]:
+    sound = {name for name, node in nodes.items() if node.usable and node.reservation != LEMONS}
+    usable = [name for name in group.slots if name in sound]
+    count = max(0, min(group.spares, len(usable) - group.nodes))
+    order = sorted(usable, key=lambda name: (name not in reserved, -group.slots.index(name)))
+    free = [name for name in order if name in reserved or not nodes[name].cpus_used]
+    return [name for name in free if not _somebodys(nodes[name])][:count]
+
+
+def _somebodys(node: NodeState) -> bool:
+    """Whether a person's reservation has begun there: its jobs could not start on a node that stands by as well. Under
+    maintenance no job starts anyhow, and it ends again."""
+    named = node.reservation and not node.reservation.startswith(OURS)
+    return bool(named) and "MAINTENANCE" not in node.states

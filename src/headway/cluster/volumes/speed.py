@@ -1,0 +1,40 @@
+"""How fast each volume is, from one machine."""
+
+from __future__ import annotations
+
+import json
+
+from headway.cluster.context import Env
+from headway.cluster.observe import machines_of
+from headway.domain.cluster import Cluster
+from headway.errors import NotFound, Unreachable
+from headway.schemas.backups import VolumeSpeedOut
+from headway.transport.remote_program import program
+
+_S_A_VOLUME = 300.0
+
+
+async def bench(cluster: Cluster, env: Env, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
+    """Of home, scratch and every volume that can be written to. `node`: "" is the head. Raises NotFound, Unreachable."""
+    machine = (await machines_of(env, cluster.name)).get(node or cluster.head)
+    if machine is None:
+        raise NotFound(f"{cluster.name} has no machine {node or cluster.head}", hint=f"headway nodes {cluster.name}")
+    storage = cluster.storage
+    fixed = {one.path for one in storage.volumes if one.read_only}
+    paths = [path for path in storage.paths if path not in fixed]
+    argv = ["python3", "-I", "-S", "-c", program("volume_speed"), json.dumps({"paths": paths, "mib": mib})]
+    ran = await env.connections.remote(machine, argv, timeout_s=_S_A_VOLUME * len(paths))
+    try:
+        rows = [json.loads(line) for line in ran.stdout.splitlines()]
+        return tuple(
+            VolumeSpeedOut(
+                path=row["path"],
+                write_mib_s=row.get("write", 0.0),
+                read_mib_s=row.get("read", 0.0),
+                checkpoint_mib_s=row.get("checkpoint", 0.0),
+                error=row.get("error", ""),
+            )
+            for row in rows
+        )
+    except (ValueError, KeyError, TypeError):
+        raise Unreachable(f"{machine.name} answered with something else than figures") from None

@@ -1,0 +1,28 @@
+"""How full a cluster's volumes are, as its head sees them."""
+
+from __future__ import annotations
+
+import json
+
+from headway.cluster.active_head import the_head
+from headway.cluster.context import Env
+from headway.cluster.observe import machines_of
+from headway.domain.cluster import Cluster
+from headway.domain.slurm.state import Room
+from headway.errors import Unreachable
+from headway.transport.remote_program import program
+
+ANSWER_S = 15.0
+
+
+async def rooms(cluster: Cluster, env: Env) -> tuple[Room, ...]:
+    """Of home, scratch and every volume from elsewhere. Raises Unreachable when the head does not answer."""
+    machine = await the_head(cluster, env, await machines_of(env, cluster.name))
+    argv = ["python3", "-I", "-S", "-c", program("volume_usage"), json.dumps({"paths": cluster.storage.paths})]
+    ran = await env.connections.remote(machine, argv, timeout_s=ANSWER_S)
+    try:
+        rows = [json.loads(line) for line in ran.stdout.splitlines()]
+        found = {row["path"]: Room(row["path"], row.get("size"), row.get("free"), row.get("error", "")) for row in rows}
+    except (ValueError, KeyError, TypeError):
+        raise Unreachable(f"{machine.name} answered with something else than figures") from None
+    return tuple(found.get(path, Room(path, None, None, "nothing is known of it")) for path in cluster.storage.paths)

@@ -1,0 +1,118 @@
+"""Node groups of a file: the short form (plan, nodes) and the long one (groups) as one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+from headway.clusterfile.model import ClusterFile, GroupPart
+from headway.domain.cluster import MAIN, Group, Plan
+from headway.validation.field_types import UNLIMITED
+
+Trouble = tuple[str, str, str]  # path, message, hint
+
+
+def parts_of(file: ClusterFile) -> dict[str, GroupPart]:
+    """By name; the short form is one group, MAIN."""
+    if file.groups:
+        return dict(file.groups)
+    return {MAIN: GroupPart(plan=file.plan or "", nodes=file.nodes or 0, max=file.max, spares=file.spares)}
+
+
+def least(part: GroupPart) -> int:
+    """Nodes that there are at least."""
+    return (part.min or 0) if part.idle is not None else (part.nodes or 0)
+
+
+def most(part: GroupPart) -> int:
+    """Slots for nodes."""
+    return max(part.max or 0, least(part))
+
+
+def total(file: ClusterFile) -> int:
+    """Slots of the whole cluster, spares included."""
+    return sum(most(part) + part.spares for part in parts_of(file).values())
+
+
+def build_group(name: str, part: GroupPart, plan: Plan, slots: tuple[str, ...]) -> Group:
+    price = plan.price_usd_per_node_hour if part.price is None else Decimal(str(part.price))
+    return Group(
+        name=name,
+        plan=plan,
+        nodes=least(part),
+        most=most(part),
+        spares=part.spares,
+        slots=slots,
+        idle_s=part.idle,
+        spot=part.spot,
+        reserved=part.reserved,
+        price_usd_per_node_hour=price,
+    )
+
+
+def short_form_troubles(file: ClusterFile) -> Iterator[Trouble]:
+    """Which of the two forms it is."""
+    if file.groups:
+        if file.plan is not None:
+            yield "plan", "each group has its own", "take it out"
+        if file.nodes is not None:
+            yield "nodes", "each group has its own", "take it out"
+        if file.max is not None:
+            yield "max", "each group has its own", "take it out"
+        if file.spares:
+            yield "spares", "each group has its own", "take it out"
+        return
+    if file.plan is None:
+        yield "plan", "is missing", ""
+    if file.nodes is None:
+        yield "nodes", "is missing", ""
+
+
+def idle_troubles(file: ClusterFile) -> Iterator[Trouble]:
+    times = {name: part.idle for name, part in file.groups.items() if part.idle is not None}
+    for name, idle in times.items():
+        if idle != next(iter(times.values())):
+            yield f"groups.{name}.idle", "is another one than in the groups before", "Slurm has one for all of them"
+    for name in times:
+        if file.groups[name].spares:
+            yield f"groups.{name}.spares", "are for groups that people scale", "say min instead"
+
+
+def reserved_troubles(file: ClusterFile) -> Iterator[Trouble]:
+    for name, part in file.groups.items():
+        if part.reserved and part.spot:
+            yield f"groups.{name}.spot", "is for machines that nobody reserved", "take one of the two out"
+        if part.reserved and (part.idle is not None or part.max is not None):
+            where = "idle" if part.idle is not None else "max"
+            yield (
+                f"groups.{name}.{where}",
+                "is for machines that come and go, and reserved ones are paid for all the time",
+                "make a second group for what comes and goes",
+            )
+
+
+def size_troubles(path: str, part: GroupPart, provider: str) -> Iterator[Trouble]:
+    """`path`: "" for the short form, else "groups.NAME."."""
+    if part.idle is not None:
+        if part.nodes is not None:
+            yield f"{path}nodes", "is Slurm's to choose in a group that scales by itself (idle)", "say min and max"
+        if part.max is None:
+            yield f"{path}max", "is missing", "say how many nodes it may have at most"
+        if part.idle == UNLIMITED:
+            yield f"{path}idle", "is without end", "leave it out, and say nodes"
+        elif part.idle < 60:
+            yield f"{path}idle", "is less than a minute", "a machine takes longer to come than to go"
+    else:
+        if part.nodes is None:
+            yield f"{path}nodes", "is missing", "say nodes; or min, max and idle for a group that scales by itself"
+        if part.min is not None:
+            yield f"{path}min", "belongs to a group that scales by itself", "say idle, or nodes instead"
+    if part.max is not None and part.max < least(part):
+        yield f"{path}max", f"is {part.max}, and the group has {least(part)} nodes", "make it larger"
+    if most(part) == 0 and part.nodes == 0 and provider == "ssh":
+        yield f"{path}nodes", "is 0", "say at least 1; headway down gives all machines of your own back"
+    elif most(part) == 0 and part.nodes == 0:
+        yield f"{path}nodes", "is 0, and nothing says how many there may be", "add max: the most it can be scaled to"
+    if provider == "ssh" and (part.idle is not None or most(part) > least(part)):
+        where = "idle" if part.idle is not None else "max"
+        yield f"{path}{where}", "belongs to providers that make machines", "machines of your own are all in hosts"

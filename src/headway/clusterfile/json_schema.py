@@ -1,0 +1,41 @@
+"""JSON Schema of the cluster file, for editors and for `headway schema`: made from the very models that check it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.catalog import slurm_keys
+from headway.clusterfile.model import ClusterFile
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of cluster.yaml."""
+    document = ClusterFile.model_json_schema()
+    parts: dict[str, Any] = document["$defs"]
+    for part in (document, *parts.values()):
+        part["title"] = str(part.get("title", "")).removesuffix("Part")
+    document["title"] = "Headway cluster file"
+    document["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    document["anyOf"] = [{"required": ["plan", "nodes"]}, {"required": ["groups"]}]
+    hosts = document["properties"]["hosts"]
+    hosts["items"] = {"anyOf": [{"type": "string", "description": "An address."}, hosts["items"]]}
+    jump = parts["HostPart"]["properties"]["jump"]
+    jump["anyOf"] = [{"type": "string", "description": "An address."}, *jump["anyOf"]]
+    _list_keys(document["properties"]["slurm"], slurm_keys.CLUSTER_KEYS)
+    _list_keys(parts["PartitionPart"]["properties"]["slurm"], slurm_keys.PARTITION_KEYS)
+    for mapping, part in (("partitions", "PartitionPart"), ("teams", "TeamPart"), ("users", "UserPart")):
+        # A name with nothing after it is an entry with every default.
+        document["properties"][mapping]["additionalProperties"] = {
+            "anyOf": [{"$ref": f"#/$defs/{part}"}, {"type": "null"}]
+        }
+    return document
+
+
+def _list_keys(field: dict[str, Any], keys: dict[str, slurm_keys.Key]) -> None:
+    field["properties"] = {name: _key(key) for name, key in keys.items()}
+    field["additionalProperties"] = False
+
+
+def _key(key: slurm_keys.Key) -> dict[str, Any]:
+    only = "" if len(key.versions) > 1 else f" (Slurm {key.versions[0]})"
+    return {"type": ["string", "integer"], "description": f"{key.form}{only}"}

@@ -1,0 +1,84 @@
+"""The way in: text -> mapping -> faults and a resolved Cluster. Pure: the client has read key files before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from headway.clusterfile.model import ClusterFile
+from headway.clusterfile.resolve import build
+from headway.clusterfile.rules import Draft, check_all
+from headway.domain.cluster import Cluster, Plan
+from headway.errors import Fault, InvalidSpec
+from headway.validation.error_paths import Loc, drop, path_text, pydantic_faults, text_faults, tidy
+from headway.validation.yaml_parser import parse_yaml
+
+__all__ = ["check", "parse_yaml", "resolve"]
+
+_FIELDS = {name: number for number, name in enumerate(ClusterFile.model_fields)}
+_STAND_INS: dict[str, Any] = {"name": "x"}  # so that the other fields can still be looked at
+_MOST_ROUNDS = 8
+
+
+def check(spec: Mapping[str, Any], catalogue: Mapping[str, Plan], *, owner: str) -> tuple[Cluster | None, list[Fault]]:
+    """Every fault of a cluster file at once, and the cluster when no fault is an error.
+
+    `spec` is the loaded mapping with public keys inlined and paths absolute, `owner` the user name of the person who
+    applies it. Raises nothing on bad input.
+    """
+    if not isinstance(spec, dict):
+        return None, [Fault("", "a cluster file is a mapping of fields", "start from a working one: headway init")]
+    found, plain = text_faults(spec)
+    if not isinstance(plain, dict) or any(fault.path == "" for _, fault in found):
+        return None, tidy(found, _FIELDS)
+    file, gone, kept = _sound_part(plain, found)
+    faults = tidy(found, _FIELDS)
+    if file is None:
+        return None, faults
+    draft = Draft(file, spec, owner, catalogue, gone, kept)
+    check_all(draft)
+    faults = tidy([*found, *(((), fault) for fault in draft.faults)], _FIELDS)
+    if any(fault.level == "error" for fault in faults):
+        return None, faults
+    return build(file, catalogue, owner), faults
+
+
+def resolve(spec: Mapping[str, Any], catalogue: Mapping[str, Plan], *, owner: str) -> Cluster:
+    """As `check`, for those who want the cluster or nothing. Raises InvalidSpec with every fault."""
+    cluster, faults = check(spec, catalogue, owner=owner)
+    if cluster is None:
+        raise InvalidSpec([fault for fault in faults if fault.level == "error"])
+    return cluster
+
+
+def _sound_part(
+    plain: dict[str, Any], found: list[tuple[Loc, Fault]]
+) -> tuple[ClusterFile | None, frozenset[str], dict[str, list[int]]]:
+    """The file without its faulty fields, the places taken out, and where lists lost items. Adds to `found`."""
+    text_places = [loc for loc, _ in found]
+    gone = {path_text(loc) for loc in text_places}
+    kept: dict[str, list[int]] = {}
+    for number in range(_MOST_ROUNDS):
+        try:
+            return ClusterFile.model_validate(plain), frozenset(gone), kept
+        except ValidationError as error:
+            bad = list(pydantic_faults(error, ClusterFile))
+        if number == 0:
+            # A text that is unfit for any place has been reported; what its field says of it adds nothing.
+            found.extend((loc, fault) for loc, fault in bad if loc not in text_places)
+            bad.extend((loc, Fault("", "")) for loc in text_places)
+        places = [_whole(loc, fault) for loc, fault in bad]
+        gone.update(path_text(loc) for loc in places)
+        kept.update(drop(plain, places))
+        for name, value in _STAND_INS.items():
+            if plain.get(name) is None:
+                plain[name] = value
+                gone.add(name)
+    return None, frozenset(gone), kept
+
+
+def _whole(loc: Loc, fault: Fault) -> Loc:
+    """What to take out: a field with a fault; for one that is missing, what it is missing from."""
+    return loc[:-1] if fault.message == "is missing" and len(loc) > 1 else loc

@@ -1,0 +1,240 @@
+"""From a file without faults to a domain.Cluster: every default filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+
+from headway.catalog.slurm_keys import VERSIONS
+from headway.clusterfile import groups, preemption, topology
+from headway.clusterfile.model import (
+    BackupPart,
+    BudgetPart,
+    ClusterFile,
+    CostPart,
+    HealthPart,
+    HostPart,
+    KeyPart,
+    MountedVolumePart,
+    PartitionPart,
+    TeamPart,
+)
+from headway.clusterfile.rules import mount_of, partitions_of, wishes_of
+from headway.domain.cluster import (
+    Alerts,
+    BackupRule,
+    Budget,
+    Cluster,
+    Costs,
+    Dataset,
+    Firewall,
+    GpuHourCap,
+    Health,
+    Host,
+    JumpHost,
+    KeySource,
+    Partition,
+    Plan,
+    Slot,
+    StallRule,
+    Storage,
+    Team,
+    User,
+    Volume,
+    heads_of,
+)
+from headway.validation.field_types import UNLIMITED
+
+DEFAULT_TEAM = "default"
+
+
+def build(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) -> Cluster:
+    """The resolved cluster. `owner` always has an account, the file's own keys, and is the admin."""
+    parts = groups.parts_of(file)
+    sizes = {name: groups.most(part) + part.spares for name, part in parts.items()}
+    slots, switches = topology.lay_out(file.name, file.fabric, sizes)
+    teams = _teams(file, owner)
+    return Cluster(
+        name=file.name,
+        provider=file.provider,
+        image=file.image,
+        slurm_version=VERSIONS[file.image],
+        groups=tuple(
+            groups.build_group(
+                name, part, catalogue[part.plan], tuple(slot.name for slot in slots if slot.group == name)
+            )
+            for name, part in parts.items()
+        ),
+        slots=slots,
+        switches=switches,
+        storage=_storage(file),
+        partitions=_partitions(file, slots),
+        teams=teams,
+        users=_users(file, teams, owner),
+        slurm=dict(file.slurm),
+        hosts=_hosts(file, slots),
+        departed_jobs=file.departures.jobs,
+        mail_relay=file.mail.relay if file.mail else "",
+        alerts=Alerts(file.alerts.webhook or "", file.alerts.chat or "", file.alerts.mail or ""),
+        health=_health(file.health),
+        most_usd_per_hour=None if file.cost.usd_per_hour is None else Decimal(str(file.cost.usd_per_hour)),
+        containers=file.containers.backend or "builtin",
+        firewall=Firewall(tuple(file.firewall.ssh_from)),
+        backup=_backup(file.backup),
+        munge_key=_key(file.secrets.munge),
+        costs=_costs(file.cost),
+        controllers=file.controllers,
+    )
+
+
+def _costs(part: CostPart) -> Costs:
+    price = part.usd_per_kwh
+    return Costs(
+        timezone=part.timezone,
+        idle=part.idle,
+        spare=part.spare,
+        broken=part.broken,
+        pue=part.pue,
+        usd_per_kwh=None if price is None else Decimal(str(price)),
+    )
+
+
+def _backup(part: BackupPart | None) -> BackupRule | None:
+    return None if part is None else BackupRule(part.to, part.every, part.keep, part.key_file)
+
+
+def _key(part: KeyPart | None) -> KeySource | None:
+    return None if part is None else KeySource(part.file or "", tuple(part.command or ()))
+
+
+def _health(part: HealthPart) -> Health:
+    return Health(
+        xid_classes={int(code): kind for code, kind in part.xid.items()},
+        act=part.act,
+        tries=part.tries,
+        lemon_score=part.lemon.score,
+        lemon_days=part.lemon.days,
+        lemon_spare_work=part.lemon.spare_work,
+        silent_share=part.silent_share,
+        warning_s=part.warning,
+        hang=StallRule(part.hang.after, part.hang.requeue),
+        idle=StallRule(part.idle.after, part.idle.cancel),
+    )
+
+
+def _storage(file: ClusterFile) -> Storage:
+    return Storage(
+        datasets=tuple(
+            Dataset(part.name, (part.path or "").rstrip("/"), mount_of(part), part.read_only)
+            for part in file.storage.datasets
+        ),
+        volumes=tuple(_volume(part) for part in file.storage.volumes),
+        state=(file.storage.state or "").rstrip("/"),
+    )
+
+
+def _volume(part: MountedVolumePart) -> Volume:
+    kind, source, *options = part.mount.split()
+    return Volume(part.name, part.path.rstrip("/"), kind, source, tuple(options[0].split(",")) if options else ())
+
+
+def _partitions(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Partition, ...]:
+    parts = partitions_of(file)
+    tier_of = preemption.assign(wishes_of(file))[0]
+    preempted = {name for part in parts.values() for name in part.preempts}
+    default = next((name for name, part in parts.items() if part.default), next(iter(parts)))
+    return tuple(
+        Partition(
+            name=name,
+            nodes=_nodes(part, slots),
+            default=name == default,
+            tier=tier_of.get(name, preemption.LOWEST),
+            max_time_s=_limit(part.max_time),
+            default_time_s=_limit(part.default_time),
+            preempts=tuple(part.preempts),
+            preemptable=name in preempted,
+            grace_s=part.grace_time,
+            teams=tuple(part.teams),
+            slurm=dict(part.slurm),
+        )
+        for name, part in parts.items()
+    )
+
+
+def _nodes(part: PartitionPart, slots: tuple[Slot, ...]) -> tuple[str, ...]:
+    if part.groups:
+        return tuple(slot.name for slot in slots if slot.group in part.groups)
+    # Of all nodes without a number: spares too, which take any node's place there, and what scaling brings.
+    return tuple(slot.name for slot in slots[: part.nodes])
+
+
+def _limit(seconds: int | None) -> int | None:
+    return None if seconds in (None, UNLIMITED) else seconds
+
+
+def _teams(file: ClusterFile, owner: str) -> tuple[Team, ...]:
+    parts = {name: (part, list(part.users)) for name, part in file.teams.items()}
+    if not parts:
+        parts[DEFAULT_TEAM] = (TeamPart(), [owner, *(name for name in file.users if name != owner)])
+    elif not any(owner in users for _, users in parts.values()):
+        part, users = parts.get(DEFAULT_TEAM, (TeamPart(), []))
+        parts[DEFAULT_TEAM] = (part, [*users, owner])
+    return tuple(_team(name, part, users) for name, (part, users) in parts.items())
+
+
+def _team(name: str, part: TeamPart, users: list[str]) -> Team:
+    limits = part.limits
+    hours = limits.gpu_hours
+    return Team(
+        name=name,
+        users=tuple(users),
+        leads=tuple(part.leads),
+        share=part.share,
+        gpu_hours=GpuHourCap(Decimal(f"{hours.hours:.15g}"), hours.per) if hours else None,
+        running_jobs=limits.running_jobs,
+        submitted_jobs=limits.submitted_jobs,
+        gpus=limits.gpus,
+        budget=_budget(part.budget) if part.budget else None,
+    )
+
+
+def _budget(part: BudgetPart) -> Budget:
+    unit, limit = ("usd", part.usd) if part.usd is not None else ("gpu_hours", part.gpu_hours)
+    return Budget(unit, Decimal(f"{limit:.15g}"), part.per, part.warn, part.cap)
+
+
+def _users(file: ClusterFile, teams: Iterable[Team], owner: str) -> tuple[User, ...]:
+    accounts: dict[str, list[str]] = {owner: []}
+    for team in teams:
+        for name in team.users:
+            accounts.setdefault(name, []).append(team.name)
+    return tuple(_user(file, name, found, owner) for name, found in accounts.items())
+
+
+def _user(file: ClusterFile, name: str, accounts: list[str], owner: str) -> User:
+    part = file.users.get(name)
+    keys = [*(file.ssh_keys if name == owner else ()), *(part.ssh_keys if part else ())]
+    return User(name, tuple(dict.fromkeys(keys)), tuple(accounts), admin=name == owner)
+
+
+def _hosts(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Host, ...]:
+    """The heads' first, then in order of the slots; more machines than places are a reserve, without a name."""
+    names = (*heads_of(file.name, file.controllers), *(slot.name for slot in slots))
+    heads = sorted(file.hosts, key=lambda part: ("head", None, "node").index(part.role))[: file.controllers]
+    parts = [*heads, *(part for part in file.hosts if part not in heads)]
+    return tuple(_one_host(name, part) for name, part in zip((*names, *[""] * len(parts)), parts, strict=False))
+
+
+def _one_host(name: str, part: HostPart) -> Host:
+    way = part.jump
+    jump = JumpHost(way.address, way.user, way.port, way.key or part.key or "", way.host_key or "") if way else None
+    return Host(
+        name=name,
+        address=part.address,
+        user=part.user,
+        port=part.port,
+        key=part.key or "",
+        sudo_password=part.sudo_password or "",
+        jump=jump,
+        host_key=part.host_key or "",
+    )

@@ -1,0 +1,478 @@
+"""Rules that span several fields of a cluster file. Each looks at one thing and notes every fault it finds.
+
+They run on the part of the file whose single fields are right, so a file's faults show all at once. What was taken out
+is in `Draft.gone`: a rule keeps quiet where it would need that to be sure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.catalog import slurm_keys
+from headway.clusterfile import groups, preemption, topology
+from headway.clusterfile.model import ClusterFile, DatasetPart, PartitionPart
+from headway.clusterfile.state_folder import state_troubles
+from headway.domain.cluster import Plan
+from headway.errors import Fault
+from headway.validation import syntax_rules
+from headway.validation.field_types import UNLIMITED
+
+DEFAULT_PARTITION = "train"
+LEAST_BACKUP_S, MOST_BACKUP_S = 600, 366 * 86400
+MOST_COMPARED = 20_000
+MOST_LOCAL_NODES = 200  # machines of the local provider, on one host
+_LEAVE_OUT = "leave nodes out of one partition: it has all of them then"
+
+
+@dataclass
+class Draft:
+    """A file's sound part, what was taken out of it, and the faults found so far."""
+
+    file: ClusterFile
+    raw: Mapping[str, Any]
+    owner: str
+    catalogue: Mapping[str, Plan]
+    gone: frozenset[str] = frozenset()
+    kept: Mapping[str, list[int]] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    compared: int = 0  # names, for hints
+
+    def near(self, word: str, known: Collection[str]) -> str:
+        """As words.did_you_mean, which takes its time: of very many faults only the first ones have a hint."""
+        self.compared += len(known)
+        return syntax_rules.did_you_mean(word, known) if self.compared <= MOST_COMPARED else ""
+
+    def fault(self, path: str, message: str, hint: str = "") -> None:
+        self.faults.append(Fault(path, message, hint))
+
+    def warn(self, path: str, message: str, hint: str = "") -> None:
+        self.faults.append(Fault(path, message, hint, level="warning"))
+
+    def sure(self, *paths: str) -> bool:
+        """Whether nothing was taken out at or under these places."""
+        return not any(
+            place == path or place.startswith((f"{path}.", f"{path}[")) for path in paths for place in self.gone
+        )
+
+    def item(self, path: str, index: int) -> str:
+        """Path of a list's item, by its index in the file as written."""
+        original = self.kept.get(path)
+        return f"{path}[{original[index] if original else index}]"
+
+    def names(self, path: str) -> list[str]:
+        """The names under a mapping as written, faulty ones included, so that what refers to them is not blamed."""
+        value = self.raw.get(path)
+        return [str(name) for name in value] if isinstance(value, dict) else []
+
+    @property
+    def total(self) -> int:
+        """Slots of the cluster: nodes at most, and spares."""
+        return groups.total(self.file)
+
+    @property
+    def sized(self) -> bool:
+        """Whether the number of slots is known."""
+        return self.sure("groups", "plan", "nodes", "max", "spares") and not (
+            self.file.nodes is None and not self.file.groups
+        )
+
+
+def check_all(draft: Draft) -> None:
+    for rule in _RULES:
+        rule(draft)
+
+
+def _groups(draft: Draft) -> None:
+    file = draft.file
+    if draft.sure("groups"):
+        for path, message, hint in groups.short_form_troubles(file):
+            if draft.sure(path):
+                draft.fault(path, message, hint)
+    for name, part in groups.parts_of(file).items():
+        path = f"groups.{name}." if file.groups else ""
+        if (file.groups or file.plan is not None) and part.plan not in draft.catalogue:
+            near = draft.near(part.plan, draft.catalogue)
+            draft.fault(
+                f"{path}plan",
+                "is not in the catalogue",
+                near or f"there are {syntax_rules.listed(draft.catalogue, 'and')}",
+            )
+        if draft.sure(path.rstrip(".") or "nodes", "max", "provider") and (file.groups or file.nodes is not None):
+            for where, message, hint in groups.size_troubles(path, part, file.provider):
+                draft.fault(where, message, hint)
+    for where, message, hint in (*groups.idle_troubles(file), *groups.reserved_troubles(file)):
+        draft.fault(where, message, hint)
+    _cost(draft)
+
+
+def _cost(draft: Draft) -> None:
+    limit, cost = draft.file.cost.usd_per_hour, 0.0
+    if limit is None or not draft.sized:
+        return
+    for part in groups.parts_of(draft.file).values():
+        if part.plan not in draft.catalogue:
+            return
+        plan = float(draft.catalogue[part.plan].price_usd_per_node_hour)
+        cost += (plan if part.price is None else part.price) * (groups.least(part) + part.spares)
+    if cost > limit:
+        draft.fault(
+            "cost.usd_per_hour",
+            f"is {limit:g}, and the nodes and spares that always run cost {cost:.2f}",
+            "raise it, or ask for fewer nodes",
+        )
+
+
+def _owner(draft: Draft) -> None:
+    problem = syntax_rules.user_name_fault(draft.owner)
+    if problem:
+        draft.fault("", f"the person who applies this can't be a user on it: {problem}", "use another user name")
+
+
+def _provider(draft: Draft) -> None:
+    hosts = draft.file.hosts
+    if draft.sure("provider"):
+        if hosts and draft.file.provider == "local":
+            draft.fault("hosts", "belongs to provider ssh", "say provider: ssh, or take hosts out")
+        if draft.sized:
+            _enough_machines(draft)
+        if draft.file.firewall.ssh_from and draft.file.provider == "local":
+            draft.fault(
+                "firewall", "belongs to provider ssh", "take it out: local machines have a network of their own"
+            )
+    heads = [index for index, host in enumerate(hosts) if host.role == "head"]
+    most = draft.file.controllers if draft.sure("controllers") else len(heads)
+    for index in heads[most:]:
+        there = "there is a head already" if most == 1 else "there are two heads already"
+        hint = "a cluster has one, or two with controllers: 2" if most == 1 else "a cluster has two at most"
+        draft.fault(f"{draft.item('hosts', index)}.role", there, hint)
+    nodes = [index for index, host in enumerate(hosts) if host.role == "node"]
+    if nodes and draft.sure("hosts", "controllers") and len(hosts) - len(nodes) < draft.file.controllers <= len(hosts):
+        draft.fault(
+            f"{draft.item('hosts', nodes[0])}.role",
+            "no machine may be a head" if len(nodes) == len(hosts) else "one machine may be a head, and two must be",
+            "take role: node out, or say role: head",
+        )
+    first: dict[tuple[str, int], int] = {}
+    for index, host in enumerate(hosts):
+        if host.sudo_password and host.user == "root":
+            draft.fault(
+                f"{draft.item('hosts', index)}.sudo_password", "root needs no sudo", "name the user, or take it out"
+            )
+        for key, address in (("address", host.address), ("jump.address", host.jump.address if host.jump else "")):
+            if ":" in address:
+                draft.fault(
+                    f"{draft.item('hosts', index)}.{key}",
+                    f"{address} is an IPv6 address",
+                    "give the IPv4 address, or a name that has one: clusters speak IPv4 between their machines",
+                )
+        if first.setdefault((host.address.lower(), host.port), index) != index:
+            draft.fault(draft.item("hosts", index), f"{host.address} is there twice", "a machine has one place")
+
+
+def _alerts(draft: Draft) -> None:
+    if draft.sure("mail", "alerts") and draft.file.alerts.mail and draft.file.mail is None:
+        draft.fault("alerts.mail", "needs a server that takes mail", "add mail: {relay: HOST:PORT}")
+
+
+def _containers(draft: Draft) -> None:
+    if not draft.sure("provider", "containers"):
+        return
+    backend, provider = draft.file.containers.backend, draft.file.provider
+    if backend == "enroot" and provider == "local":
+        draft.fault(
+            "containers.backend",
+            "Headway's node images do not carry Enroot and Pyxis",
+            "leave it out: builtin is there",
+        )
+
+
+def _enough_machines(draft: Draft) -> None:
+    have, total = len(draft.file.hosts), draft.total
+    if draft.file.provider == "local" and total > MOST_LOCAL_NODES:
+        draft.fault(
+            "nodes",
+            f"nodes + spares is {total}, and local machines are at most {MOST_LOCAL_NODES}",
+            "use provider: ssh",
+        )
+    need = total + draft.file.controllers
+    if draft.file.provider == "ssh" and draft.sure("hosts", "controllers") and have < need:
+        heads = "the head" if draft.file.controllers == 1 else "two heads"
+        draft.fault(
+            "hosts",
+            f"has {have} machines, and {total} nodes and spares plus {heads} need {need}",
+            f"add machines, {heads} first",
+        )
+
+
+def _fabric(draft: Draft) -> None:
+    part = draft.file.fabric
+    if part.switches is None:
+        return
+    if part.leaf_size is not None:
+        draft.fault("fabric", "has both leaf_size and switches", "keep one of them")
+    if not draft.sure("fabric.switches"):
+        return
+    total = draft.total if draft.sized else None
+    for where, message, hint in topology.tree_troubles(part.switches, total):
+        draft.fault(f"fabric.switches{where}", message, hint)
+
+
+def _datasets(draft: Draft) -> None:
+    seen_names: set[str] = set()
+    seen_mounts: dict[str, str] = {}
+    for index, part in enumerate(draft.file.storage.datasets):
+        where = draft.item("storage.datasets", index)
+        if part.name in seen_names:
+            draft.fault(f"{where}.name", f"{part.name} is there twice", "give each dataset its own name")
+        seen_names.add(part.name)
+        _dataset_path(draft, part, where)
+        mount = mount_of(part)
+        problem = syntax_rules.mount_fault(mount)
+        if problem:
+            draft.fault(f"{where}.mount", problem, f"for example /datasets/{part.name}")
+            continue
+        for other, name in seen_mounts.items():
+            if f"{mount}/".startswith(f"{other}/") or f"{other}/".startswith(f"{mount}/"):
+                draft.fault(f"{where}.mount", f"covers or is in the mount of {name}, {other}", "keep them apart")
+                break
+        seen_mounts[mount] = part.name
+    for index, volume in enumerate(draft.file.storage.volumes):
+        where = draft.item("storage.volumes", index)
+        if volume.name in seen_names:
+            draft.fault(f"{where}.name", f"{volume.name} is there twice", "give each volume and dataset its own name")
+        seen_names.add(volume.name)
+        mount = volume.path.rstrip("/") or "/"
+        problem = syntax_rules.mount_fault(mount)
+        if problem or mount in ("/home", "/scratch"):
+            draft.fault(f"{where}.path", problem or f"{mount} is there already", f"for example /{volume.name}")
+            continue
+        for other, name in seen_mounts.items():
+            if f"{mount}/".startswith(f"{other}/") or f"{other}/".startswith(f"{mount}/"):
+                draft.fault(f"{where}.path", f"covers or is in the mount of {name}, {other}", "keep them apart")
+                break
+        seen_mounts[mount] = volume.name
+
+
+def _state(draft: Draft) -> None:
+    if draft.sure("provider", "controllers", "storage"):
+        for where, message, hint in state_troubles(draft.file):
+            draft.fault(where, message, hint)
+
+
+def mount_of(part: DatasetPart) -> str:
+    """Where a dataset appears on the machines, without a slash at the end."""
+    return (part.mount or f"/datasets/{part.name}").rstrip("/") or "/"
+
+
+def partitions_of(file: ClusterFile) -> Mapping[str, PartitionPart]:
+    """By name; one over all nodes where the file has none."""
+    return file.partitions or {DEFAULT_PARTITION: PartitionPart()}
+
+
+def _dataset_path(draft: Draft, part: DatasetPart, where: str) -> None:
+    if part.path is None:
+        if draft.file.provider == "local" and draft.sure("provider", f"{where}.path"):
+            draft.fault(f"{where}.path", "is missing", "say which folder of this machine it is")
+        return
+    problem = syntax_rules.path_fault(part.path) or ("can't be the root folder" if part.path == "/" else "")
+    if problem:
+        hint = "the client makes paths absolute before it sends the file" if not part.path.startswith("/") else ""
+        draft.fault(f"{where}.path", problem, hint)
+
+
+def _keeping(draft: Draft) -> None:
+    backup, key = draft.file.backup, draft.file.secrets.munge
+    if backup is not None and not LEAST_BACKUP_S <= backup.every <= MOST_BACKUP_S:
+        draft.fault("backup.every", "must be between 10 minutes and a year", 'for example "1-00:00:00", once a day')
+    if key is not None and (key.file is None) == (key.command is None):
+        draft.fault("secrets.munge", "needs either file or command", "say where the key comes from, once")
+
+
+def _partition_sizes(draft: Draft) -> None:
+    defaults = []
+    for name, part in draft.file.partitions.items():
+        path = f"partitions.{name}"
+        have = max(draft.file.nodes or 0, draft.file.max or 0)
+        if part.nodes is not None and draft.file.groups:
+            draft.fault(f"{path}.nodes", "says nothing of which group's nodes", "use groups: [NAME]")
+        elif part.nodes is not None and part.groups:
+            draft.fault(f"{path}.nodes", "and groups can't both be said", "keep one")
+        elif draft.sure("nodes", "max") and have and part.nodes is not None and part.nodes > have:
+            draft.fault(f"{path}.nodes", f"is {part.nodes}, and the cluster has {have} nodes", "spares don't count")
+        elif part.nodes is not None and part.nodes == draft.file.nodes and draft.total > part.nodes:
+            others = "no spare and none that scaling adds: leave it out for all of them"
+            draft.warn(f"{path}.nodes", f"is the {part.nodes} that there are, {others}")
+        if part.default:
+            defaults.append(name)
+        longest, usual = part.max_time, part.default_time
+        if usual is not None and longest not in (None, UNLIMITED) and (usual == UNLIMITED or usual > (longest or 0)):
+            draft.fault(f"{path}.default_time", "is longer than max_time", "make it shorter")
+    for name in defaults[1:]:
+        draft.fault(f"partitions.{name}.default", f"{defaults[0]} is the default partition already", "keep one")
+
+
+def _unused(draft: Draft) -> None:
+    """Machines in no partition are paid for, and no job can use them."""
+    file, parts = draft.file, draft.file.partitions.values()
+    if not parts or not draft.sized or not draft.sure("partitions"):
+        return
+    named = {group for part in parts for group in part.groups}
+    if file.groups and named <= file.groups.keys() and all(part.groups for part in parts):
+        for name in file.groups:
+            if name not in named:
+                draft.warn(
+                    f"groups.{name}", "is in no partition, so no job can use its nodes", "add it to one's groups"
+                )
+    if file.groups or not all(part.nodes for part in parts):
+        return
+    reach, nodes = max(part.nodes or 0 for part in parts), file.nodes or 0
+    if reach == nodes:  # said of that partition
+        return
+    for where, count in (("nodes", nodes), ("max", file.max or 0)):
+        if count > reach:
+            draft.warn(where, f"is {count}, and no partition has more than the first {reach}", _LEAVE_OUT)
+            break
+    if file.spares:
+        draft.warn("spares", "are in no partition, so they can take no node's place", _LEAVE_OUT)
+
+
+def _partition_names(draft: Draft) -> None:
+    """References to partitions and teams."""
+    partitions, groups_known = dict.fromkeys(draft.names("partitions")), dict.fromkeys(draft.names("groups"))
+    teams = dict.fromkeys(draft.names("teams") or ["default"])
+    for name, part in draft.file.partitions.items():
+        for what, field_name, said, known in (
+            ("partition", "preempts", part.preempts, partitions),
+            ("group", "groups", part.groups, groups_known),
+            ("team", "teams", part.teams, teams),
+        ):
+            seen = set[str]()
+            for index, other in enumerate(said):
+                where = draft.item(f"partitions.{name}.{field_name}", index)
+                if other == name and what == "partition":
+                    draft.fault(where, f"{name} can't preempt itself", "take it out")
+                elif other not in known:
+                    draft.fault(where, f"there is no {what} {syntax_rules.shown(other)}", draft.near(other, known))
+                elif other in seen:
+                    draft.fault(where, f"{other} is there twice", "keep one")
+                seen.add(other)
+
+
+def wishes_of(file: ClusterFile) -> dict[str, preemption.Wish]:
+    """What each partition wants of preemption, by the names that exist."""
+    known = file.partitions
+    return {
+        name: preemption.Wish(frozenset(item for item in part.preempts if item in known and item != name), part.tier)
+        for name, part in known.items()
+    }
+
+
+def _preemption(draft: Draft) -> None:
+    if any(re.fullmatch(r"partitions(\.[^.]+(\.(preempts|tier)(\[\d+\])?)?)?", place) for place in draft.gone):
+        return
+    for clash in preemption.assign(wishes_of(draft.file))[1]:
+        draft.fault(f"partitions.{clash.partition}.{clash.field}", clash.message, clash.hint)
+
+
+def _people(draft: Draft) -> None:
+    members = set[str]()
+    for name, team in draft.file.teams.items():
+        users = set[str]()
+        for index, user in enumerate(team.users):
+            if user in users:
+                draft.fault(draft.item(f"teams.{name}.users", index), f"{user} is there twice", "keep one")
+            users.add(user)
+        members |= users
+        for index, user in enumerate(team.leads):
+            if user not in users:
+                hint = draft.near(user, team.users) or f"add it to teams.{name}.users"
+                draft.fault(draft.item(f"teams.{name}.leads", index), f"{user} is not a user of {name}", hint)
+    for name in draft.file.teams:
+        if name == draft.owner or name in members or name in draft.file.users:
+            draft.fault(f"teams.{name}", "is also the name of a user", "each user has a Linux group of that name")
+    if not draft.file.teams or not draft.sure("teams"):
+        return
+    for user in draft.file.users:
+        if user not in members and user != draft.owner:
+            near = draft.near(user, members)
+            draft.fault(f"users.{user}", "is in no team", near or "add it to a team's users")
+
+
+def _limits(draft: Draft) -> None:
+    plans = [(draft.catalogue.get(part.plan), part) for part in groups.parts_of(draft.file).values()]
+    known = draft.sized and all(plan is not None for plan, _ in plans)
+    have = sum(plan.gpus * groups.most(part) for plan, part in plans if plan is not None)
+    for name, team in draft.file.teams.items():
+        limits, path = team.limits, f"teams.{name}.limits"
+        if limits.gpu_hours and draft.sure("partitions", "groups", "plan"):
+            endless = ", ".join(_endless(draft, name))
+            if endless:
+                draft.warn(
+                    f"{path}.gpu_hours",
+                    f"lets no GPU job start that says no --time in {endless}: it could run for ever",
+                    f'give {endless} a default_time, such as "1-00:00:00"',
+                )
+        if limits.running_jobs and limits.submitted_jobs and limits.submitted_jobs < limits.running_jobs:
+            draft.warn(f"{path}.submitted_jobs", "is less than running_jobs, which can then never be reached")
+        if not known:
+            continue
+        if have == 0 and (limits.gpus or limits.gpu_hours):
+            draft.warn(path, f"caps GPUs, and {' and '.join(plan.name for plan, _ in plans if plan)} has none")
+        elif limits.gpus and limits.gpus > have:
+            draft.warn(f"{path}.gpus", f"is more than the {have} GPUs that there are")
+
+
+def _endless(draft: Draft, team: str) -> Iterator[str]:
+    """Partitions with GPUs where a job of this team has no end unless it says one."""
+    parts = groups.parts_of(draft.file)
+    for name, part in partitions_of(draft.file).items():
+        plans = [draft.catalogue.get(one.plan) for group, one in parts.items() if group in (part.groups or parts)]
+        ends = any(time not in (None, UNLIMITED) for time in (part.max_time, part.default_time))
+        if not ends and team in (part.teams or [team]) and any(plan and plan.gpus for plan in plans):
+            yield name
+
+
+def _slurm(draft: Draft) -> None:
+    if not draft.sure("image"):
+        return
+    version = slurm_keys.VERSIONS[draft.file.image]
+    tables: list[tuple[str, Mapping[str, str], bool]] = [("slurm", draft.file.slurm, False)]
+    tables += [(f"partitions.{name}.slurm", part.slurm, True) for name, part in draft.file.partitions.items()]
+    for path, table, partition in tables:
+        for key, value in table.items():
+            message, hint = slurm_keys.key_fault(key, value, version, partition=partition)
+            if message:
+                draft.fault(f"{path}.{key}", message, hint)
+    least, unkillable = (
+        slurm_keys.least_unkillable_s(draft.file.slurm),
+        draft.file.slurm.get("UnkillableStepTimeout", ""),
+    )
+    if unkillable.isdecimal() and int(unkillable[:12]) < least:
+        words = f"is less than five times MessageTimeout, which Slurm calls an error: {least} is taken"
+        draft.warn("slurm.UnkillableStepTimeout", words, f"say {least} or more")
+    jobs, array = draft.file.slurm.get("MaxJobCount", ""), draft.file.slurm.get("MaxArraySize", "")
+    if jobs.isdecimal() and array.isdecimal() and int(jobs[:12]) < int(array[:12]):
+        draft.warn("slurm.MaxJobCount", "is less than MaxArraySize, so a whole array does not fit in the queue")
+
+
+_RULES: tuple[Callable[[Draft], None], ...] = (
+    _owner,
+    _groups,
+    _provider,
+    _alerts,
+    _containers,
+    _fabric,
+    _datasets,
+    _state,
+    _keeping,
+    _partition_sizes,
+    _unused,
+    _partition_names,
+    _preemption,
+    _people,
+    _limits,
+    _slurm,
+)

@@ -1,0 +1,50 @@
+"""Where Slurm's state lies on machines one owns: `storage.state`, which a second controller needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from headway.clusterfile.groups import Trouble
+from headway.clusterfile.model import ClusterFile
+from headway.validation import syntax_rules
+
+FIELD = "storage.state"
+_EXAMPLE = "for example /shared/headway"
+_PEOPLES = re.compile(r"/(home|scratch)(/[^.].*)?")
+
+
+def state_troubles(file: ClusterFile) -> Iterator[Trouble]:
+    """What the file itself shows; whose disk it is, a look at the machines does (changes.shared_state_folder)."""
+    state = file.storage.state
+    if state is None:
+        if file.controllers > 1 and file.provider == "ssh":
+            yield (
+                FIELD,
+                "is missing: on the head's own disk, or on its own NFS export, Slurm's state would be gone with the head",
+                "name a folder on a file system that both heads mount from elsewhere: state: /shared/headway",
+            )
+    elif file.provider == "local":
+        yield FIELD, "is for provider ssh", "take it out: the heads of local machines share a folder already"
+    else:
+        state = state.rstrip("/")
+        problem = syntax_rules.path_fault(state) if state else "can't be the root folder"
+        if problem:
+            yield FIELD, problem, _EXAMPLE
+        elif _PEOPLES.fullmatch(state):
+            yield FIELD, "is where people's own folders are", "for example /home/.headway"
+        else:
+            yield from _on_volume(file, state)
+
+
+def _on_volume(file: ClusterFile, state: str) -> Iterator[Trouble]:
+    for volume in file.storage.volumes:
+        if not f"{state}/".startswith(f"{volume.path.rstrip('/')}/"):
+            continue
+        kind, source, *options = volume.mount.split()
+        flags = options[0].split(",") if options else []
+        if kind == "none" or "bind" in flags:
+            what = f"lies on volume {volume.name}, which is a folder of each machine"
+            yield FIELD, what, f"name that folder itself: state: {source}"
+        elif "ro" in flags:
+            yield FIELD, f"lies on volume {volume.name}, which is read-only", "name a folder that can be written to"

@@ -1,0 +1,100 @@
+"""From fabric to slots and switches. A slot's name carries its leaf: lab-2-3 is place 3 under leaf 2, and lab-gpu-2-3 place 3
+under leaf 2 of group gpu."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from headway.clusterfile.model import FabricPart, SwitchPart
+from headway.domain.cluster import MAIN, Slot, Switch
+
+SPINE = "spine"
+Trouble = tuple[str, str, str]  # path under fabric, message, hint
+
+
+def lay_out(cluster: str, fabric: FabricPart, sizes: Mapping[str, int]) -> tuple[tuple[Slot, ...], tuple[Switch, ...]]:
+    """Slots in leaf order and the switches above them; no switches where there is one leaf. `sizes`: group -> slots.
+    `fabric` has no trouble. A group of its own name has leaves of its own, so that no node is renamed when another
+    group grows."""
+    slots: list[Slot] = []
+    leaves: dict[str, list[str]] = {}
+    for group, leaf, name in _places(cluster, fabric, sizes):
+        slots.append(Slot(name, leaf, len(slots) + 1, group))
+        leaves.setdefault(leaf, []).append(name)
+    switches = [Switch(leaf, nodes=tuple(names)) for leaf, names in leaves.items()]
+    if len(switches) == 1:
+        return tuple(slots), ()
+    if fabric.switches is None:
+        return tuple(slots), (*switches, Switch(SPINE, children=tuple(leaves)))
+    above = [Switch(part.name, children=tuple(part.children)) for part in fabric.switches if part.children]
+    return tuple(slots), (*switches, *above)
+
+
+def _places(cluster: str, fabric: FabricPart, sizes: Mapping[str, int]) -> Iterator[tuple[str, str, str]]:
+    """(group, leaf, slot name)."""
+    if fabric.switches is not None:
+        groups = [name for name, size in sizes.items() for _ in range(size)]
+        parts = [part for part in fabric.switches if part.nodes is not None]
+        leaves = [(number, part.name, place) for number, part in enumerate(parts, start=1)
+                  for place in range(1, (part.nodes or 0) + 1)]  # fmt: skip
+        for group, (number, leaf, place) in zip(groups, leaves, strict=True):
+            yield group, leaf, _name(cluster, group, number, place)
+        return
+    for group, size in sizes.items():
+        for index in range(size):
+            number, place = divmod(index, fabric.leaf_size or size)
+            leaf = f"leaf{number + 1}" if group == MAIN else f"{group}-leaf{number + 1}"
+            yield group, leaf, _name(cluster, group, number + 1, place + 1)
+
+
+def _name(cluster: str, group: str, leaf: int, place: int) -> str:
+    return f"{cluster}-{leaf}-{place}" if group == MAIN else f"{cluster}-{group}-{leaf}-{place}"
+
+
+def tree_troubles(switches: Sequence[SwitchPart], total: int | None) -> Iterator[Trouble]:
+    """What is wrong with an explicit tree. `total` is nodes + spares, None when they are not known."""
+    troubles = list(_shape_troubles(switches))
+    yield from troubles
+    sizes = [part.nodes for part in switches if part.nodes is not None]
+    if total is not None and sum(sizes) != total:
+        yield "", f"the leaves have {sum(sizes)} nodes, and nodes + spares is {total}", "make them equal"
+    if not troubles:
+        yield from _root_troubles(switches)
+
+
+def _shape_troubles(switches: Sequence[SwitchPart]) -> Iterator[Trouble]:
+    names, seen = {part.name for part in switches}, set[str]()
+    parents: dict[str, str] = {}
+    for index, part in enumerate(switches):
+        if (part.nodes is None) == (part.children is None):
+            yield f"[{index}]", f"{part.name} must have either nodes or children", "leaves have nodes"
+        if part.name in seen:
+            yield f"[{index}].name", f"{part.name} is there twice", "give each switch its own name"
+        seen.add(part.name)
+        for place, child in enumerate(part.children or ()):
+            where = f"[{index}].children[{place}]"
+            if child not in names:
+                yield where, f"there is no switch {child}", ""
+            elif child in parents:
+                yield where, f"{child} hangs under {parents[child]} already", "a switch has one parent"
+            else:
+                parents[child] = part.name
+
+
+def _root_troubles(switches: Sequence[SwitchPart]) -> Iterator[Trouble]:
+    children = {part.name: part.children or [] for part in switches}
+    below = {child for items in children.values() for child in items}
+    roots = [name for name in children if name not in below]
+    if len(roots) > 1:
+        found = ", ".join(roots[:8])
+        yield "", f"the switches have {len(roots)} roots ({found})", f"add a switch with children: [{found}]"
+        return
+    reached: set[str] = set()
+    todo = list(roots)
+    while todo:
+        name = todo.pop()
+        reached.add(name)
+        todo.extend(children[name])
+    lost = [name for name in children if name not in reached]
+    if lost:
+        yield "", f"{', '.join(lost[:8])} hang under each other in a circle", "a tree has one root"

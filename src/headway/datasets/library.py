@@ -1,0 +1,412 @@
+"""The folder in which versions of datasets lie: each content once, versions as trees of hard links.
+
+    objects/ab/abcd...      a file's content under its SHA-256 (".x" behind it where it may be run)
+    versions/NAME/3/        a version as it is mounted
+    manifests/NAME/3.jsonl  what it must hold
+    drafts/                 what is being made: files, trees and the journal of an addition that has not ended
+
+A version appears by one rename. Whatever was killed on the way is found in the journal and not read again. Everything here
+blocks, and ends early with Stopped when the caller wants no more."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from headway.datasets.manifest import Entry, Item, Manifest, Source, pieces
+from headway.errors import HeadwayError, Refused
+
+_JOURNAL_S = 7 * 86_400.0  # an addition that nobody went on with for so long is given up
+_NAMED = 20  # damaged files that are told one by one
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Stopped(HeadwayError):
+    """The work was to end before it was done; it can be gone on with."""
+
+
+@dataclass
+class Progress:
+    """How far it is, for who looks from outside; `stop` ends it."""
+
+    files: int = 0
+    bytes: int = 0
+    of_files: int = 0
+    of_bytes: int = 0
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def step(self, count: int) -> None:
+        self.bytes += count
+        if self.stop.is_set():
+            raise Stopped("it was stopped")
+
+
+class Library:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._objects = root / "objects"
+        self._drafts = root / "drafts"
+
+    def folder(self, name: str) -> Path:
+        """Where a dataset's versions lie, to be mounted."""
+        return self._root / "versions" / name
+
+    def _manifest(self, name: str, number: int) -> Path:
+        return self._root / "manifests" / name / f"{number}.jsonl"
+
+    # --- adding
+
+    def bring(self, name: str, source: Source, progress: Progress, before: int = 0) -> Manifest:
+        """Reads all of a source; its content is here afterwards, in no version yet. `before`: a version that is much like it.
+        Raises Refused when it can't be read or kept."""
+        with self._said():
+            listing = source.listing()
+        progress.of_files, progress.of_bytes = len(listing.files), listing.size
+        if not listing.files:
+            raise Refused("there is no file in it", hint="a dataset holds at least one")
+        with self._said():
+            self._objects.mkdir(parents=True, exist_ok=True)
+            self._drafts.mkdir(exist_ok=True)
+            self._root.chmod(0o711)
+        known = self._known(name, before)
+        entries = []
+        with self._said(), Journal(self._drafts / f"{name}.journal") as journal:
+            for item in listing.files:
+                entries.append(self._bring_one(item, source, journal, known, progress))
+                progress.files += 1
+            os.sync()
+        return Manifest.of(entries, listing)
+
+    def _known(self, name: str, number: int) -> dict[str, int]:
+        """Path -> size of a version's files: what looks the same is read, and written only if it is not."""
+        try:
+            return {one.path: one.bytes for one in Manifest.read(self._manifest(name, number).read_bytes()).files}
+        except (OSError, ValueError, KeyError):
+            return {}
+
+    def _bring_one(
+        self, item: Item, source: Source, journal: Journal, known: dict[str, int], progress: Progress
+    ) -> Entry:
+        digest = journal.digest(item)
+        if digest and self._has(digest, item):
+            progress.step(item.bytes)
+            return Entry(item.path, digest, item.bytes, item.executable)
+        if known.get(item.path) == item.bytes:
+            digest = self._copy(item, source, None, progress)
+            if self._has(digest, item):
+                return Entry(item.path, digest, item.bytes, item.executable)
+            progress.bytes -= item.bytes
+        draft = self._drafts / "file"
+        draft.unlink(missing_ok=True)
+        with draft.open("xb") as file:
+            digest = self._copy(item, source, file, progress)
+            os.fchmod(file.fileno(), 0o555 if item.executable else 0o444)
+        if self._has(digest, item):
+            draft.unlink()
+        else:
+            place = self._object(digest, executable=item.executable)
+            place.parent.mkdir(exist_ok=True)
+            draft.replace(place)
+        journal.note(item, digest)
+        return Entry(item.path, digest, item.bytes, item.executable)
+
+    @staticmethod
+    def _copy(item: Item, source: Source, to: IO[bytes] | None, progress: Progress) -> str:
+        told, count = hashlib.sha256(), 0
+        for piece in source.read(item):
+            told.update(piece)
+            if to is not None:
+                to.write(piece)
+            count += len(piece)
+            progress.step(len(piece))
+        if count != item.bytes:
+            raise Refused(
+                f"{item.path}: {count} bytes came instead of {item.bytes}", hint="add it again when nobody writes there"
+            )
+        return told.hexdigest()
+
+    def _object(self, digest: str, *, executable: bool) -> Path:
+        return self._objects / digest[:2] / (digest + ".x" * executable)
+
+    def _has(self, digest: str, item: Item) -> bool:
+        try:
+            return self._object(digest, executable=item.executable).stat().st_size == item.bytes
+        except FileNotFoundError:
+            return False
+
+    def ready(self, name: str) -> None:
+        """The folder that is mounted is there, also where the versions that it had are not."""
+        with self._said():
+            self.folder(name).mkdir(parents=True, exist_ok=True)
+            self._root.chmod(0o711)
+            self._open_to_all(name)
+
+    def _open_to_all(self, name: str) -> None:
+        """People of machines pass through; the server's umask is its own."""
+        for folder in (self.folder(name).parent, self.folder(name)):
+            folder.chmod(0o755)
+
+    def publish(self, name: str, number: int, manifest: Manifest) -> bool:
+        """Makes the version of what was brought; harmless when it is there already. False where the number has another one,
+        whoever brought that: it stays."""
+        target, record = self.folder(name) / str(number), self._manifest(name, number)
+        with self._said():
+            if target.exists():
+                kept = record.read_bytes() if record.is_file() else b""
+                if kept == manifest.text:
+                    return True
+                if _whole(kept):
+                    return False
+                self._discard(target)
+            record.parent.mkdir(parents=True, exist_ok=True)
+            _write(record, manifest.text)
+            tree = self._drafts / "tree"
+            if tree.exists():
+                shutil.rmtree(tree)
+            self._plant(tree, manifest)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._open_to_all(name)
+            tree.rename(target)
+            return True
+
+    def _plant(self, tree: Path, manifest: Manifest) -> None:
+        tree.mkdir()
+        made = {""}
+        for folder in (*manifest.folders, *(path.rpartition("/")[0] for path in _paths(manifest))):
+            for above in _up(folder):
+                if above not in made:
+                    (tree / above).mkdir()
+                    made.add(above)
+        for one in manifest.files:
+            self._link(self._object(one.sha256, executable=one.executable), tree / one.path)
+        for path, target in manifest.links:
+            (tree / path).symlink_to(target)
+        for folder in made:
+            (tree / folder).chmod(0o755)
+
+    def _link(self, place: Path, to: Path) -> None:
+        try:
+            os.link(place, to)
+        except OSError as error:
+            if error.errno != errno.EMLINK:
+                raise
+            draft = self._drafts / "file"  # as many names as a file may have: another copy takes its place
+            shutil.copyfile(place, draft)
+            draft.chmod(place.stat().st_mode & 0o777)
+            draft.replace(place)
+            os.link(place, to)
+
+    def done(self, name: str) -> None:
+        """The addition has ended: nothing will be gone on with."""
+        (self._drafts / f"{name}.journal").unlink(missing_ok=True)
+
+    # --- what is there
+
+    def verify(self, name: str, number: int, digest: str, progress: Progress) -> list[str]:
+        """Reads every file again; what is wrong, a line each. The content of a damaged file is brought anew by the next
+        addition that has it."""
+        tree = self.folder(name) / str(number)
+        try:
+            manifest = Manifest.read(self._manifest(name, number).read_bytes())
+        except (OSError, ValueError, KeyError) as error:
+            return [f"its manifest can't be read: {error}"]
+        if manifest.digest != digest:
+            return ["its manifest is another one than was kept"]
+        progress.of_files, progress.of_bytes = len(manifest.files), manifest.size
+        wrong = []
+        for one in manifest.files:
+            fault = _fault_of(tree / one.path, one, progress)
+            if fault:
+                wrong.append(f"{one.path} {fault}")
+                self._drop(tree / one.path, one)
+            progress.files += 1
+        wanted = {one.path for one in manifest.files} | {path for path, _ in manifest.links}
+        wrong += [
+            f"{path} {_link_fault(tree / path, to)}" for path, to in manifest.links if _link_fault(tree / path, to)
+        ]
+        wrong += [f"{path} does not belong to it" for path in sorted(_there(tree) - wanted)]
+        return wrong
+
+    def _drop(self, place: Path, entry: Entry) -> None:
+        """Takes the damaged content out of what additions find."""
+        kept = self._object(entry.sha256, executable=entry.executable)
+        with contextlib.suppress(OSError):
+            if kept.samefile(place):
+                kept.unlink()
+
+    def remove(self, name: str, number: int) -> int:
+        """Takes a version away; the bytes that are free by it. Harmless when it is gone."""
+        with self._said():
+            self._drafts.mkdir(parents=True, exist_ok=True)
+            target = self.folder(name) / str(number)
+            if target.exists():
+                self._discard(target)
+            self._manifest(name, number).unlink(missing_ok=True)
+            for left in ("gone", "tree"):  # of a removal or an addition that was killed: what they link is not free
+                if (self._drafts / left).exists():
+                    shutil.rmtree(self._drafts / left)
+            return self._sweep()
+
+    def _discard(self, target: Path) -> None:
+        gone = self._drafts / "gone"
+        if gone.exists():
+            shutil.rmtree(gone)
+        target.rename(gone)
+        shutil.rmtree(gone)
+
+    def _sweep(self) -> int:
+        """Removes what no version has a link to, nor an addition that may be gone on with."""
+        wanted: set[str] = set()
+        for journal in self._drafts.glob("*.journal"):
+            if time.time() - journal.stat().st_mtime > _JOURNAL_S:
+                journal.unlink()
+            else:
+                wanted |= Journal.digests(journal)
+        freed = 0
+        for place in self._objects.glob("*/*"):
+            found = place.stat()
+            if found.st_nlink == 1 and place.name.removesuffix(".x") not in wanted:
+                place.unlink()
+                freed += found.st_size
+        return freed
+
+    @contextlib.contextmanager
+    def _said(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            hint = "make room there, then repeat: it goes on where it stopped" if full else "headway server logs"
+            where = error.filename or self._root
+            raise Refused(f"{where}: {error.strerror or error}", hint=hint) from error
+
+
+class Journal:
+    """What an addition has brought so far, a line a file. That of another boot is none: what it says may never have
+    reached the disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: dict[str, tuple[str, str]] = {}
+
+    def __enter__(self) -> Journal:
+        boot = _BOOT_ID.read_text().strip()
+        rows = list(self._rows(self._path))
+        if rows and rows[0] == [boot]:
+            self._known = {row[0]: (row[1], row[2]) for row in rows[1:] if len(row) == 3}
+            self._file = self._path.open("a")
+            self._file.write("\n")  # behind a line that was cut off
+        else:
+            self._file = self._path.open("w")
+            self._file.write(json.dumps([boot]) + "\n")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def digest(self, item: Item) -> str:
+        """Of the file as it is now; "" where it was not brought."""
+        stamp, digest = self._known.get(item.path, ("", ""))
+        return digest if stamp == item.stamp else ""
+
+    def note(self, item: Item, digest: str) -> None:
+        self._file.write(json.dumps([item.path, item.stamp, digest]) + "\n")
+        self._file.flush()
+
+    @staticmethod
+    def _rows(path: Path) -> Iterator[list[str]]:
+        try:
+            lines = path.read_text(errors="replace").splitlines()
+        except FileNotFoundError:
+            return
+        for line in lines:
+            with contextlib.suppress(ValueError):  # one that was cut off
+                yield json.loads(line)
+
+    @staticmethod
+    def digests(path: Path) -> set[str]:
+        return {row[2] for row in Journal._rows(path) if len(row) == 3}
+
+
+def told(damage: list[str]) -> str:
+    """Damage in lines, for a person."""
+    more = len(damage) - _NAMED
+    return "\n".join([f"  {one}" for one in damage[:_NAMED]] + ([f"  and {more} more"] if more > 0 else []))
+
+
+def _write(path: Path, data: bytes) -> None:
+    draft = path.with_name(f".{path.name}")
+    with draft.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def _whole(record: bytes) -> bool:
+    """Whether it says what a version holds."""
+    try:
+        return bool(Manifest.read(record).files)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _paths(manifest: Manifest) -> Iterator[str]:
+    yield from (one.path for one in manifest.files)
+    yield from (path for path, _ in manifest.links)
+
+
+def _up(folder: str) -> list[str]:
+    """a/b/c -> a, a/b, a/b/c"""
+    parts = folder.split("/") if folder else []
+    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def _fault_of(path: Path, entry: Entry, progress: Progress) -> str:
+    """What is wrong with a file of a version; "" when nothing is."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"can't be opened: {error.strerror}"
+    told_of = hashlib.sha256()
+    try:
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)  # from the disk, not from memory
+        for piece in pieces(handle):
+            told_of.update(piece)
+            progress.step(len(piece))
+        executable = bool(os.fstat(handle).st_mode & 0o111)
+    except OSError as error:
+        return f"can't be read: {error.strerror}"
+    finally:
+        os.close(handle)
+    if told_of.hexdigest() != entry.sha256:
+        return "has another content"
+    return "" if executable == entry.executable else "has another mode"
+
+
+def _link_fault(path: Path, to: str) -> str:
+    try:
+        return "" if str(path.readlink()) == to else "leads elsewhere"
+    except OSError:
+        return "is missing"
+
+
+def _there(tree: Path) -> set[str]:
+    found = set()
+    for base, below, names in os.walk(tree):
+        inside = Path(base).relative_to(tree)
+        links = [one for one in below if (Path(base) / one).is_symlink()]
+        found |= {str(inside / name) for name in (*names, *links)}
+    return found

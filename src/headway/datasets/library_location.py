@@ -1,0 +1,46 @@
+"""Where a cluster's versions of datasets are kept: beside the server for local machines (Near), else on what machines one owns
+share (afar_shelf.Afar)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from headway.datasets.library import Library, Progress
+from headway.datasets.manifest import Manifest, Source
+
+
+class Shelf(Protocol):
+    """As Library has it. What is asked to end early by `Progress.stop` raises Stopped."""
+
+    async def bring(self, name: str, source: Source, progress: Progress, before: int) -> Manifest: ...
+
+    async def publish(self, name: str, number: int, manifest: Manifest) -> bool: ...
+
+    async def done(self, name: str) -> None: ...
+
+    async def verify(self, name: str, number: int, digest: str, progress: Progress) -> list[str]: ...
+
+    async def remove(self, name: str, number: int) -> int: ...
+
+
+class Near:
+    """A folder of the server's machine."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+
+    async def bring(self, name: str, source: Source, progress: Progress, before: int) -> Manifest:
+        return await asyncio.to_thread(self._library.bring, name, source, progress, before)
+
+    async def publish(self, name: str, number: int, manifest: Manifest) -> bool:
+        return await asyncio.to_thread(self._library.publish, name, number, manifest)
+
+    async def done(self, name: str) -> None:
+        await asyncio.to_thread(self._library.done, name)
+
+    async def verify(self, name: str, number: int, digest: str, progress: Progress) -> list[str]:
+        return await asyncio.to_thread(self._library.verify, name, number, digest, progress)
+
+    async def remove(self, name: str, number: int) -> int:
+        return await asyncio.to_thread(self._library.remove, name, number)

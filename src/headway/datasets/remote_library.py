@@ -1,0 +1,128 @@
+"""The library of a cluster of one's own machines: this program is sent to the head, with datasets/library.py itself,
+and works there
+on the folder that its machines share. It knows nothing but the standard library.
+
+    afar.py bring ROOT NAME BEFORE            lists of files in, a manifest out; see `Sent`
+    afar.py publish ROOT NAME NUMBER          a manifest in
+    afar.py verify ROOT NAME NUMBER DIGEST
+    afar.py remove ROOT NAME NUMBER
+    afar.py done ROOT NAME
+
+Answers are lines of JSON. {"error": ..., "hint": ...} is the last one of a work that can't be done."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from headway.datasets.library import Library, Progress
+from headway.datasets.manifest import Item, Listing, Manifest
+from headway.errors import HeadwayError, Refused
+
+MARK = 4  # bytes of the length before each piece; a piece of length 0 is a file's end
+_TOLD_S = 1.0
+
+
+class Sent:
+    """A source that somebody sends: first what there is, in one line of JSON; then each file that is asked for by its place
+    in that list."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._in = sys.stdin.buffer
+        self._progress = progress
+        told = json.loads(self._in.readline())
+        self._listing = Listing(
+            tuple(Item(path, size, executable, stamp) for path, size, executable, stamp in told["files"]),
+            tuple((path, target) for path, target in told["links"]),
+            tuple(told["folders"]),
+        )
+        self._place = {item.path: place for place, item in enumerate(self._listing.files)}
+
+    def listing(self) -> Listing:
+        return self._listing
+
+    def read(self, item: Item) -> Iterator[bytes]:
+        say(send=self._place[item.path], files=self._progress.files, bytes=self._progress.bytes)
+        while length := int.from_bytes(self._exactly(MARK), "big"):
+            yield self._exactly(length)
+
+    def close(self) -> None:
+        pass
+
+    def _exactly(self, length: int) -> bytes:
+        data = self._in.read(length)
+        if len(data) != length:
+            raise Refused("the one who sends it is gone")
+        return data
+
+
+def say(**told: Any) -> None:
+    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    what, root, name, *more = sys.argv[1:]
+    try:
+        library = Library(_own(Path(root)))
+        if what == "bring":
+            _bring(library, name, int(more[0]))
+        elif what == "publish":
+            say(made=library.publish(name, int(more[0]), Manifest.read(sys.stdin.buffer.read())))
+        elif what == "verify":
+            _verify(library, name, int(more[0]), more[1])
+        elif what == "remove":
+            say(freed=library.remove(name, int(more[0])))
+        else:
+            library.done(name)
+            say(done=True)
+    except HeadwayError as error:
+        say(error=error.message, hint=error.hint)
+        return 1
+    return 0
+
+
+def _bring(library: Library, name: str, before: int) -> None:
+    progress = Progress()
+    manifest = library.bring(name, Sent(progress), progress, before)
+    say(manifest=len(manifest.text))
+    sys.stdout.buffer.write(manifest.text)
+    sys.stdout.buffer.flush()
+
+
+def _verify(library: Library, name: str, number: int, digest: str) -> None:
+    progress, over = Progress(), threading.Event()
+
+    def tell() -> None:
+        while not over.wait(_TOLD_S):
+            say(files=progress.files, bytes=progress.bytes, of_files=progress.of_files, of_bytes=progress.of_bytes)
+
+    teller = threading.Thread(target=tell)
+    teller.start()
+    try:
+        wrong = library.verify(name, number, digest, progress)
+    finally:
+        over.set()
+        teller.join()
+    say(wrong=wrong)
+
+
+def _own(root: Path) -> Path:
+    """The folder, root's own all the way from the place that is everybody's. Raises Refused where it is somebody else's."""
+    for folder in (root.parent.parent, root.parent, root):
+        try:
+            folder.mkdir(mode=0o755, exist_ok=True)
+            about = os.lstat(folder)
+        except OSError as error:
+            raise Refused(f"{folder}: {error.strerror}", hint="headway apply makes it") from error
+        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
+            raise Refused(f"{folder} is not root's", hint="take it away, then headway apply")
+        if folder != root:
+            folder.chmod(0o755)  # nodes pass through, on which the file server may take root for nobody
+    return root

@@ -1,0 +1,187 @@
+"""Versions of datasets on a folder that machines one owns share: their head does the work, over SSH. Heavy: what speaks SSH
+comes with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import aclosing
+from typing import Any, NoReturn, TypeVar
+
+from headway.cluster.active_head import the_head
+from headway.cluster.context import Env
+from headway.cluster.observe import machines_of
+from headway.datasets.library import Progress, Stopped
+from headway.datasets.manifest import Item, Listing, Manifest, Source
+from headway.datasets.remote_library import MARK
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Machine
+from headway.errors import Refused, Unreachable
+from headway.transport.remote_program import with_modules
+
+_WAITS_S = 0.5  # between looks whether the work is still wanted
+_MODULES = (
+    "headway.errors",
+    "headway.datasets.manifest",
+    "headway.datasets.library",
+    "headway.datasets.remote_library",
+)
+T = TypeVar("T")
+
+
+class Afar:
+    """A folder that machines one owns share. The head's root works there; what is brought goes there as it is read."""
+
+    def __init__(self, cluster: Cluster, env: Env) -> None:
+        self._cluster, self._env = cluster, env
+
+    async def bring(self, name: str, source: Source, progress: Progress, before: int) -> Manifest:
+        listing = await asyncio.to_thread(source.listing)
+        progress.of_files, progress.of_bytes = len(listing.files), listing.size
+        feed: asyncio.Queue[bytes] = asyncio.Queue(2)
+        wanted: asyncio.Queue[Item] = asyncio.Queue()
+        feed.put_nowait(_line(listing))
+        sends = asyncio.create_task(_send(source, wanted, progress, feed))
+        try:
+            async with aclosing(self._talk(["bring", name, str(before)], progress, feed)) as told:  # type: ignore[type-var]
+                while (answer := await _beside(sends, anext(told, None))) is not None:
+                    if "text" in answer:
+                        progress.files = progress.of_files
+                        return await asyncio.to_thread(Manifest.read, answer["text"])
+                    progress.files, progress.bytes = answer["files"], answer["bytes"]
+                    wanted.put_nowait(listing.files[answer["send"]])
+        finally:
+            sends.cancel()
+            await asyncio.gather(sends, return_exceptions=True)
+        raise Unreachable(f"{self._cluster.head} ended without a word")
+
+    async def publish(self, name: str, number: int, manifest: Manifest) -> bool:
+        feed: asyncio.Queue[bytes] = asyncio.Queue()
+        feed.put_nowait(manifest.text)
+        feed.put_nowait(b"")
+        return bool((await self._last(["publish", name, str(number)], Progress(), feed))["made"])
+
+    async def done(self, name: str) -> None:
+        await self._last(["done", name], Progress())
+
+    async def verify(self, name: str, number: int, digest: str, progress: Progress) -> list[str]:
+        return [str(one) for one in (await self._last(["verify", name, str(number), digest], progress))["wrong"]]
+
+    async def remove(self, name: str, number: int) -> int:
+        return int((await self._last(["remove", name, str(number)], Progress()))["freed"])
+
+    async def _last(
+        self, words: list[str], progress: Progress, feed: asyncio.Queue[bytes] | None = None
+    ) -> dict[str, Any]:
+        """The last answer; those before it say how far it is."""
+        last: dict[str, Any] = {}
+        async with aclosing(self._talk(words, progress, feed)) as told:  # type: ignore[type-var]
+            async for last in told:
+                for name in {"files", "bytes", "of_files", "of_bytes"} & last.keys():
+                    setattr(progress, name, last[name])
+        if not last:
+            raise Unreachable(f"{self._cluster.head} ended without a word")
+        return last
+
+    async def _talk(
+        self, words: list[str], progress: Progress, feed: asyncio.Queue[bytes] | None
+    ) -> AsyncIterator[dict[str, Any]]:
+        """What the program on the head answers; of a manifest its text too. Raises what it raises there."""
+        head = await the_head(self._cluster, self._env, await machines_of(self._env, self._cluster.name))
+        what, name, *more = words
+        argv = _argv(what, self._cluster.library, name, *more)
+        async with aclosing(self._env.connections.converse(head, argv, _fed(feed))) as said:  # type: ignore[type-var]
+            answers = Answers()
+            while (part := await _unless_stopped(anext(said, None), progress)) is not None:
+                kind, data = part
+                if kind == "out":
+                    for answer in answers.of(data):
+                        yield _sound(answer, head)
+                elif kind == "err":
+                    answers.complaint = (answers.complaint + data)[-500:]
+                elif data != b"0":
+                    raise Unreachable(f"{head.name}: {answers.complaint.decode(errors='replace').strip() or data!r}")
+
+
+async def _send(
+    source: Source, wanted: asyncio.Queue[Item], progress: Progress, feed: asyncio.Queue[bytes]
+) -> NoReturn:
+    """Each file that is asked for, in pieces. Raises Stopped, or Refused when one can't be read."""
+    while True:
+        pieces = source.read(await wanted.get())
+        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+            await feed.put(len(piece).to_bytes(MARK, "big") + piece)
+            progress.step(len(piece))
+        await feed.put(bytes(MARK))
+
+
+async def _beside(other: asyncio.Task[NoReturn], work: Awaitable[T]) -> T:
+    """What `work` gives, unless `other` fails first: then that is raised."""
+    mine = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({mine, other}, return_when=asyncio.FIRST_COMPLETED)
+        return mine.result() if mine.done() else other.result()
+    finally:
+        mine.cancel()
+        await asyncio.gather(mine, return_exceptions=True)
+
+
+class Answers:
+    """Lines of JSON, and the text that one of them announces, out of the pieces in which they come."""
+
+    def __init__(self) -> None:
+        self._rest, self._text = bytearray(), 0  # a manifest may have gigabytes, and comes in small pieces
+        self.complaint = b""
+
+    def of(self, data: bytes) -> list[dict[str, Any]]:
+        self._rest += data
+        found: list[dict[str, Any]] = []
+        while True:
+            if self._text:
+                if len(self._rest) < self._text:
+                    return found
+                found.append({"text": bytes(memoryview(self._rest)[: self._text])})
+                del self._rest[: self._text]
+                self._text = 0
+            end = self._rest.find(b"\n")
+            if end < 0:
+                return found
+            answer = json.loads(self._rest[:end])
+            del self._rest[: end + 1]
+            self._text = int(answer.get("manifest", 0))
+            if not self._text:
+                found.append(answer)
+
+
+def _sound(answer: dict[str, Any], head: Machine) -> dict[str, Any]:
+    if "error" in answer:
+        raise Refused(f"{head.name}: {answer['error']}", hint=str(answer.get("hint", "")))
+    return answer
+
+
+async def _fed(feed: asyncio.Queue[bytes] | None) -> AsyncIterator[bytes]:
+    """Until an empty piece."""
+    while feed is not None and (piece := await feed.get()):
+        yield piece
+
+
+async def _unless_stopped(work: Awaitable[T], progress: Progress) -> T:
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=_WAITS_S))[0]:
+            if progress.stop.is_set():
+                raise Stopped("it was stopped")
+        return task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _line(listing: Listing) -> bytes:
+    files = [(one.path, one.bytes, one.executable, one.stamp) for one in listing.files]
+    return json.dumps({"files": files, "links": listing.links, "folders": listing.folders}).encode() + b"\n"
+
+
+def _argv(what: str, root: str, name: str, *more: str) -> list[str]:
+    return ["python3", "-I", "-S", "-c", with_modules(_MODULES), what, root, name, *more]

@@ -1,0 +1,165 @@
+"""Objects of an S3 bucket, as files of a dataset."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.datasets.manifest import PIECE, Item, Listing
+from headway.errors import HeadwayError, Refused, Unreachable
+
+SCHEME = "s3://"
+_PLAIN_ETAG = re.compile(r"[0-9a-f]{32}")  # the content's MD5; that of an object sent in parts is none
+_KEYED = ("aws:kms", "aws:kms:dsse")  # encrypted so, an ETag is no MD5 either
+_CONNECT_S, _READ_S, _TRIES = 10, 60, 5
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a bucket is reached; without a key as anybody, who may read public ones."""
+
+    endpoint_url: str = ""  # "" = Amazon's
+    region: str = ""
+    key_id: str = field(default="", repr=False)
+    secret: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)  # of keys that are lent for a while
+
+
+class Bucket:
+    """`s3://BUCKET/PREFIX`: the objects below the prefix, or the one object of that key."""
+
+    def __init__(self, url: str, access: Access) -> None:
+        self._bucket, _, prefix = url.removeprefix(SCHEME).partition("/")
+        self._prefix = prefix.strip("/")
+        self._url = f"{SCHEME}{self._bucket}" + (f"/{self._prefix}" if self._prefix else "")
+        self._keys: dict[str, str] = {}  # path -> key
+        self._client = _client(access)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def listing(self) -> Listing:
+        with self._said():
+            found = list(self._objects(f"{self._prefix}/" if self._prefix else ""))
+            if not found and self._prefix:
+                found = [one for one in self._objects(self._prefix) if one[0] == self._prefix]
+        if not found:
+            raise Refused(
+                f"there is no object below {self._url}", hint="headway dataset add NAME --from s3://BUCKET/PREFIX"
+            )
+        base = "" if len(found) == 1 and found[0][0] == self._prefix else self._prefix
+        items, faults = [], []
+        for key, count, etag in found:
+            path = key.rpartition("/")[2] if not base and self._prefix else key.removeprefix(f"{base}/" if base else "")
+            if path.endswith("/") or not path:
+                continue  # what consoles make to show a folder
+            if any(part in ("", ".", "..") or len(part.encode()) > 255 or "\0" in part for part in path.split("/")):
+                faults.append(f"{key!r} can be no file's path")
+                continue
+            self._keys[path] = key
+            items.append(Item(path, count, False, f"{count} {etag}"))
+        faults += [f"{path} is an object and a folder" for path in sorted(self._keys.keys() & _folders(self._keys))]
+        if faults:
+            more = f"; and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
+            raise Refused(
+                f"{self._url} holds what a dataset can't: {'; '.join(faults[:_NAMED])}{more}",
+                hint="name a prefix that leaves them out, or rename them",
+            )
+        return Listing(tuple(sorted(items, key=lambda one: one.path)))
+
+    def _objects(self, prefix: str) -> Iterator[tuple[str, int, str]]:
+        """(key, bytes, ETag)"""
+        for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix):
+            for one in page.get("Contents", ()):
+                yield one["Key"], int(one["Size"]), one["ETag"].strip('"')
+
+    def read(self, item: Item) -> Iterator[bytes]:
+        """The object, if it is still the one that was listed. What S3 knows of its content is held against what came: the
+        checksum it was stored with (boto3 does that), and its ETag where that is an MD5."""
+        etag = item.stamp.partition(" ")[2]
+        with self._said(item.path):
+            answer = self._client.get_object(
+                Bucket=self._bucket, Key=self._keys[item.path], IfMatch=f'"{etag}"', ChecksumMode="ENABLED"
+            )
+            body, told = answer["Body"], hashlib.md5(usedforsecurity=False)
+            try:
+                while piece := body.read(PIECE):
+                    told.update(piece)
+                    yield piece
+            finally:
+                body.close()
+        md5 = _PLAIN_ETAG.fullmatch(etag) and answer.get("ServerSideEncryption") not in _KEYED
+        if md5 and "SSECustomerAlgorithm" not in answer and told.hexdigest() != etag:
+            raise Refused(f"{self._url}: {item.path} came with another content than its ETag says", hint="add it again")
+
+    @contextmanager
+    def _said(self, path: str = "") -> Iterator[None]:
+        """Errors of boto3 as ours, without a word of the keys."""
+        from botocore.exceptions import BotoCoreError, ClientError, ResponseStreamingError
+
+        where = f"{self._url}: {path}" if path else self._url
+        try:
+            yield
+        except ClientError as error:
+            raise _refusal(error, where) from None
+        except (BotoCoreError, ResponseStreamingError) as error:
+            told = " ".join(str(error).split())
+            raise Unreachable(f"{where}: {told}", hint="add it again: it goes on where it stopped") from None
+
+
+def _refusal(error: Any, where: str) -> HeadwayError:
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    if code == "PreconditionFailed" or status == 412:
+        return Refused(f"{where} was changed while it was read", hint="add it again when nobody writes there")
+    if code in ("NoSuchBucket", "NoSuchKey") or status == 404:
+        return Refused(f"{where}: there is no such bucket or object", hint="look at its name and at --endpoint-url")
+    if status in (400, 401, 403):
+        return Refused(
+            f"{where}: may not be read with these keys ({code})",
+            hint="AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, say whose are used",
+        )
+    return Unreachable(f"{where}: answered {code or status}", hint="add it again: it goes on where it stopped")
+
+
+def _folders(paths: Any) -> set[str]:
+    """Every folder that a path goes through."""
+    found: set[str] = set()
+    for path in paths:
+        above = path.rpartition("/")[0]
+        while above and above not in found:
+            found.add(above)
+            above = above.rpartition("/")[0]
+    return found
+
+
+def _client(access: Access) -> Any:
+    """Nothing of the server's own settings and keys is used."""
+    import boto3
+    from botocore import UNSIGNED
+    from botocore.config import Config
+
+    more = {} if access.key_id else {"signature_version": UNSIGNED}
+    style = {"s3": {"addressing_style": "path"}} if access.endpoint_url else {}
+    config = Config(
+        connect_timeout=_CONNECT_S,
+        read_timeout=_READ_S,
+        retries={"total_max_attempts": _TRIES, "mode": "standard"},
+        ignore_configured_endpoint_urls=True,
+        **more,
+        **style,
+    )
+    return boto3.session.Session().client(
+        "s3",
+        endpoint_url=access.endpoint_url or None,
+        region_name=access.region or "us-east-1",
+        aws_access_key_id=access.key_id or None,
+        aws_secret_access_key=access.secret or None,
+        aws_session_token=access.token or None,
+        config=config,
+    )

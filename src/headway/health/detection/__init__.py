@@ -1,0 +1,1 @@
+"""How a fault is noticed: events of the nodes' agents, silence, probes."""

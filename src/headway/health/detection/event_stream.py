@@ -1,0 +1,153 @@
+"""What the head's agent has heard from the nodes, as it comes: one stream a cluster, over the SSH connection there is."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from headway.domain.incident import Signal, XidClass
+from headway.domain.machine import Machine
+from headway.render.system.agent_config import PROGRAM
+
+DEED = "deed"
+_MOST_TEXT = 500
+
+
+@dataclass(frozen=True)
+class Beats:
+    """Of one second: nodes heard of, and for how many seconds others have been silent. `relay_s`: for how long the head's
+    agent itself has been away; then nothing is known of the nodes."""
+
+    alive: int = 0
+    silent: Mapping[str, float] = field(default_factory=dict)
+    relay_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Deed:
+    """What the head's agent did about a signal while no server listened. `id` is the signal's with a word before it."""
+
+    id: str
+    at: float
+    node: str
+    signal: str
+    requeued: tuple[int, ...] = ()
+    stay: tuple[int, ...] = ()  # jobs that forbid it
+
+    @property
+    def silent_since(self) -> float | None:
+        """When the node was last heard, in unix seconds, where it was set down for its silence
+        (node/agent/ha/offline_responder.py)."""
+        word, _, rest = self.signal.partition(" ")
+        at = rest.rpartition(" ")[2]
+        return float(at) if word == "silent" and at.isdigit() else None
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Jobs that began or ended on some node just now: prolog and epilog said so. Or, not `sure`, jobs that the controller's
+    log names. What became of them, Slurm says."""
+
+    jobs: tuple[int, ...]
+    sure: bool = True
+
+
+@dataclass(frozen=True)
+class Power:
+    """Slurm has asked for machines, or to be rid of some: its nodes' states say which."""
+
+
+News = Signal | Beats | Deed | Turns | Power
+
+
+class Streams(Protocol):
+    """The part of Connections that listening needs."""
+
+    def stream(
+        self, machine: Machine, argv: Sequence[str], *, timeout_s: float | None = None
+    ) -> AsyncIterator[bytes]: ...
+
+
+async def listen(links: Streams, head: Machine) -> AsyncIterator[News]:
+    """Every signal that the head has, those of before first, and what is heard each second. Ends with the stream; raises
+    what `stream` raises."""
+    rest = b""
+    argv = ["python3", "-I", "-S", PROGRAM, "watch"]
+    async with contextlib.aclosing(links.stream(head, argv)) as pieces:  # type: ignore[type-var]
+        async for piece in pieces:
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                found = parse(line)
+                if found is not None:
+                    yield found
+
+
+def parse(line: bytes) -> News | None:
+    """None for what can't be read (another version's, or nonsense), and for good news."""
+    try:
+        told = json.loads(line)
+        if "fault" in told:
+            return _signal(told["fault"])
+        if "check" in told:
+            return _check(told["check"])
+        if "deed" in told:
+            return _deed(told["deed"])
+        if "power" in told:
+            return Power()
+        if "turns" in told:
+            return Turns(tuple(int(job) for job in told["turns"]))
+        if "named" in told:
+            return Turns(tuple(int(job) for job in told["named"]), sure=False)
+        if "relay" in told:
+            return Beats(relay_s=float(told["relay"]))
+        silent = {str(node): float(age) for node, age in told["silent"].items()}
+        return Beats(int(told["alive"]), silent)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _signal(told: dict[str, Any]) -> Signal:
+    gpu, job, action = told.get("gpu"), told.get("job"), str(told.get("action") or "")
+    return Signal(
+        id=str(told["id"])[:128],
+        at=float(told["at"]),
+        node=str(told["node"]),
+        code=int(told.get("code") or 0),
+        gpu=None if gpu is None else int(gpu),
+        text="".join(c for c in str(told.get("text", "")) if c.isprintable())[:_MOST_TEXT],
+        job=None if job is None else int(job),
+        kind=str(told.get("kind") or "xid")[:32],
+        action=XidClass(action) if action in {one.value for one in XidClass} else None,
+    )
+
+
+_SUGGESTED = {
+    "mount": XidClass.MOUNT,
+    "reset_gpu": XidClass.RESET, "reboot": XidClass.REBOOT, "drain": XidClass.DRAIN, "replace": XidClass.RMA,
+}  # fmt: skip
+
+
+def _check(told: dict[str, Any]) -> Signal | None:
+    """A check of a node's agent that is bad acts as it suggests; a warning is noted; None for one that is well again."""
+    state = str(told["state"])
+    if state == "ok":
+        return None
+    suggested = _SUGGESTED.get(str(told.get("action") or ""), XidClass.WATCH)
+    words = f"{told['check']}: {told.get('reason') or state}"
+    row = {**told, "kind": str(told["check"]), "text": words}
+    return replace(_signal(row), action=suggested if state == "bad" else XidClass.WATCH)
+
+
+def _deed(told: dict[str, Any]) -> Deed:
+    signal = str(told["signal"])[:100]
+    return Deed(
+        id=f"{DEED} {signal}",
+        at=float(told["at"]),
+        node=str(told["node"]),
+        signal=signal,
+        requeued=tuple(int(job) for job in told.get("requeued", ())),
+        stay=tuple(int(job) for job in told.get("stay", ())),
+    )

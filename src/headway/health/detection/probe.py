@@ -1,0 +1,50 @@
+"""Whether a node that is not heard of lives: it is asked in two other ways before anybody acts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+from headway.errors import HeadwayError
+from headway.health.incidents.tools import Tools
+
+ASK_S = 5.0  # how long an answer may take
+TIMES = 2
+# A stopped program's port still takes connections, for the kernel does that: only what the program says counts.
+_BANNER = (
+    "import socket, sys\n"
+    "with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=4) as link:\n"
+    "    link.settimeout(4)\n"
+    "    sys.exit(0 if link.recv(4) == b'SSH-' else 1)\n"
+)
+
+_AGES = (
+    "import json, sys, time\n"
+    "with open(sys.argv[1]) as file:\n"
+    "    print(json.dumps({node: time.time() - at for node, at in json.load(file).items()}))\n"
+)
+_BEATS = "/run/headway/beats.json"  # node/agent/roles/head.py
+
+
+async def ages(tools: Tools) -> dict[str, float]:
+    """Node -> seconds since it was last heard, this moment. Raises HeadwayError."""
+    argv = ["python3", "-I", "-S", "-c", _AGES, _BEATS]
+    ran = await tools.env.connections.remote(await tools.head(), argv, timeout_s=ASK_S + 5)
+    return {str(node): float(age) for node, age in json.loads(ran.stdout).items()}
+
+
+async def answers(tools: Tools, node: str) -> str:
+    """How it answered: by SSH to the server, or its SSH server to the head. "" when it did not."""
+    machine = (await tools.machines()).get(node)
+    if machine is None:
+        return ""
+    for _ in range(TIMES):
+        with contextlib.suppress(HeadwayError, TimeoutError):
+            await tools.env.connections.remote(machine, ["true"], timeout_s=ASK_S)
+            return "SSH answers"
+    argv = ["python3", "-I", "-S", "-c", _BANNER, machine.address, str(machine.port)]
+    with contextlib.suppress(HeadwayError, TimeoutError):
+        ran = await tools.env.connections.remote(await tools.head(), argv, timeout_s=ASK_S + 5, check=False)
+        if ran.code == 0:
+            return "its SSH server answers the head"
+    return ""

@@ -1,0 +1,99 @@
+"""Faults made by hand, on machines that are there to be broken, and their healing."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+
+from headway.cluster.context import Env
+from headway.domain.cluster import Cluster
+from headway.domain.fault import OF_GPUS, OF_MACHINES, Daemon, FaultKind
+from headway.domain.machine import Machine, MachineState
+from headway.errors import CommandFailed, NotFound, Refused
+from headway.providers.base import Breakable
+from headway.schemas.incidents import FaultIn
+from headway.transport.remote_program import program
+
+_REFUSED = 97  # how node/inject_fault.py says no
+_TIMEOUT_S = 60.0
+_UNITS: Mapping[Daemon, str] = {
+    Daemon.AGENT: "headway-agent", Daemon.RELAY: "headway-agent", Daemon.ALERTMANAGER: "prometheus-alertmanager",
+}  # fmt: skip
+
+
+async def inject(cluster: Cluster, env: Env, asked: FaultIn) -> str:
+    """What was done, in words. Raises Refused for machines that are not there to be broken, NotFound for those that
+    aren't there at all."""
+    if cluster.provider != "local" and not asked.force:
+        raise Refused(
+            f"{cluster.name} is no local cluster: its machines are not there to be broken",
+            hint="--force does it all the same, to the work that runs there; try it on a cluster with provider: local",
+        )
+    node = asked.node or cluster.head
+    if asked.node and node not in cluster.slot_names:
+        raise NotFound(f"{cluster.name} has no node {asked.node}", hint=f"headway nodes {cluster.name}")
+    gpus = (cluster.group_of[node].plan if asked.node else cluster.largest).gpus
+    if asked.kind in OF_GPUS and not asked.heal and asked.gpu >= gpus:
+        raise Refused(f"{node} has {_gpus(gpus)}, not {asked.gpu}", hint="--gpu N chooses one")
+    machines = {machine.name: machine for machine in await env.provider.list(cluster.name)}
+    machine = machines.get(node)
+    if machine is None:
+        raise NotFound(f"{node} has no machine", hint=f"headway apply brings {cluster.name} back")
+    if asked.kind is FaultKind.RECLAIM and not cluster.group_of[node].spot:
+        raise Refused(
+            f"{node} is of group {cluster.group_of[node].name}, whose machines nobody takes back",
+            hint="spot: true in its group makes it one of those that may be",
+        )
+    if asked.kind in OF_MACHINES:
+        return await _by_provider(env, machine, asked)
+    return await _inside(cluster, env, machine, asked)
+
+
+def _gpus(count: int) -> str:
+    return f"GPUs 0 to {count - 1}" if count else "no GPU"
+
+
+async def _by_provider(env: Env, machine: Machine, asked: FaultIn) -> str:
+    breaks, node = env.provider, machine.name
+    if not isinstance(breaks, Breakable):
+        raise Refused(f"{node}: provider {env.provider.name} can't do that to a machine", hint="pull a plug yourself")
+    if asked.kind is FaultKind.RECLAIM:
+        if asked.heal:
+            raise Refused(f"{node}: a machine that is taken back is not left again")
+        await breaks.reclaim(machine, time.time() + asked.in_s)
+        return f"{node} is taken back in {asked.in_s} s"
+    if asked.heal:
+        if asked.kind is FaultKind.CUT_NETWORK:
+            await breaks.join(machine)
+            return f"{node} is on the network again"
+        if machine.state is MachineState.STOPPED:
+            await env.provider.start(machine)
+            return f"{node} is started"
+        await breaks.thaw(machine)
+        return f"{node} goes on"
+    if machine.state is not MachineState.RUNNING:
+        raise Refused(f"{node} does not run", hint=f"headway fault {machine.cluster} {asked.kind} {node} --heal")
+    if asked.kind is FaultKind.KILL_NODE:
+        await breaks.kill(machine)
+        return f"{node} has lost its power"
+    if asked.kind is FaultKind.FREEZE_NODE:
+        await breaks.freeze(machine)
+        return f"{node} stands still"
+    await breaks.cut(machine)
+    return f"{node} is off the network"
+
+
+async def _inside(cluster: Cluster, env: Env, machine: Machine, asked: FaultIn) -> str:
+    ask = {"do": asked.kind, "heal": asked.heal, "code": asked.code, "gpu": asked.gpu, "text": asked.text}
+    if asked.daemon is not None:
+        ask["unit"] = _UNITS.get(asked.daemon, asked.daemon)
+    if cluster.provider != "local":
+        ask["real"] = True
+    argv = ["python3", "-I", "-S", "-c", program("inject_fault"), json.dumps(ask)]
+    ran = await env.connections.remote(machine, argv, timeout_s=_TIMEOUT_S, check=False)
+    if ran.code == _REFUSED:
+        raise Refused(f"{machine.name}: {ran.stderr.strip()}")
+    if ran.code != 0:
+        raise CommandFailed(argv[:2], ran.code, ran.stderr, where=machine.name)
+    return f"{machine.name}: {json.loads(ran.stdout)['done']}"

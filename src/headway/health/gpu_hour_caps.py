@@ -1,0 +1,30 @@
+"""Caps on GPU-hours begin anew with their period: a team's usage is set to zero at its start, not by decay."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import cast
+
+from headway.changes.slurm_accounts import refills_due
+from headway.cluster.context import Env
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Machine
+from headway.slurm import commands
+
+
+async def refill(cluster: Cluster, env: Env, head: Machine, now: datetime) -> list[tuple[str, str]]:
+    """Sets back every team whose period began since the last time; a server that was away catches up. A team seen for
+    the first time is noted: its usage begins with it. So is one whose last time is yet to come: the clock was ahead then.
+    Returns (team, words) for people to read."""
+    last = await env.store.refills(cluster.name)
+    capped = [team for team in cluster.teams if team.gpu_hours is not None]
+    for team in capped:
+        if last.get(team.name, float("inf")) > now.timestamp():
+            await env.store.note_refill(cluster.name, team.name, now.timestamp())
+    known = {name: datetime.fromtimestamp(at, now.tzinfo) for name, at in last.items()}
+    said = []
+    for change in refills_due(capped, known, now):
+        await commands.refill(env.connections, head, cast(list[str], change.data["argv"]))
+        await env.store.note_refill(cluster.name, change.what, now.timestamp())
+        said.append((change.what, f"GPU-hours begin anew: {change.why}"))
+    return said

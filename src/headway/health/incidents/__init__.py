@@ -1,0 +1,1 @@
+"""One incident from its first signal to the node's return: a module a step, led by `engine`."""

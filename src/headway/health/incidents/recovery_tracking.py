@@ -1,0 +1,34 @@
+"""When the jobs that an incident sent back to the queue run again, and when they have done something again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from headway.domain.slurm.state import JobState
+from headway.health.incidents.tools import Tools
+from headway.jobs.view.progress import LAST_S
+
+FOLLOW_S = 6 * 3600.0  # one that has not run again by then is followed no longer
+
+
+async def follow(tools: Tools, jobs: Iterable[JobState], reported: Mapping[int, float]) -> bool:
+    """`reported`: job -> unix seconds of its newest training step. Returns whether a job is still waited for that may
+    report one."""
+    store, now = tools.env.store, tools.clock()
+    running = {job.id: job for job in jobs if job.state in {"RUNNING", "COMPLETED"} and job.start_time}
+    waits = False
+    for moved in await store.recovering(tools.cluster.name, now - FOLLOW_S):
+        job = running.get(moved.job)
+        # Slurm's times are whole seconds: one that starts in the second of its requeue started after it.
+        if job is None or job.start_time < int(moved.requeued_at):
+            continue
+        began = moved.running_at
+        if began is None:
+            began = max(float(job.start_time), moved.requeued_at)
+            await store.note_recovered(moved, running_at=began)
+        at = reported.get(moved.job, 0.0)
+        if at > began:
+            await store.note_recovered(moved, step_at=at)
+        elif job.state == "RUNNING" or now - job.end_time <= LAST_S:
+            waits = True
+    return waits

@@ -1,0 +1,58 @@
+"""Runs that a restart of the controller has killed in their first seconds: they go back to the queue.
+
+slurmctld writes its state some seconds after it has started a job. Killed before that, it comes back with the job waiting,
+starts it again, and ends what it does not know on the node: the run of before, and with it the new one, which is
+counted as failed by signal 9. Seen on Slurm 24.11 under `bench/chaos.py`. Where both happen within one second, the node takes
+the new run for the one that it was told to end, and does not launch it ("Job credential revoked"): slurmctld counts it as
+failed with exit code 1, and its log says so. A job submitted since has no run of before, so its end has another cause. A second
+head that takes over reads the same state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from headway.domain.machine import Machine
+from headway.domain.slurm.state import JobState
+from headway.errors import CommandFailed
+from headway.slurm import commands
+from headway.transport.ssh import Remote
+
+SHORT_S = 20  # a run that was longer was not killed for that
+AFTER_S = 60  # from the controller's start until the end of such a run
+
+
+@dataclass
+class CutShort:
+    """One cluster's. A job is sent back once a restart of its own."""
+
+    leads: str = ""  # of two heads, the file in which the one that begins to lead leaves its name
+    seen: set[tuple[int, int]] = field(default_factory=set)
+
+    async def step(self, run: Remote, head: Machine, jobs: Iterable[JobState]) -> list[tuple[str, str]]:
+        """What was done as (job, words), for people to read."""
+        short = {(job.id, job.restarts): job for job in jobs if _is_short(job)}
+        new = [short[key] for key in sorted(short.keys() - self.seen)]
+        self.seen = set(short)
+        if not new:
+            return []
+        if self.leads:
+            began = await commands.leads_since(run, head, self.leads)
+        else:
+            began = await commands.controller_started_at(run, head)
+        after = [job.id for job in new if job.submit_time < began <= job.end_time <= began + AFTER_S]
+        killed = [job for job in after if await commands.was_killed(run, head, job, began)]
+        return [(f"job {job}", await _send_back(run, head, job)) for job in killed]
+
+
+def _is_short(job: JobState) -> bool:
+    return job.state == "FAILED" and job.start_time > 0 and 0 <= job.end_time - job.start_time <= SHORT_S
+
+
+async def _send_back(run: Remote, head: Machine, job: int) -> str:
+    what = "the controller's restart killed it as it began"
+    try:
+        await commands.requeue(run, head, job)
+    except CommandFailed as error:
+        return f"{what}; not requeued: {error.message.splitlines()[0]}"
+    return f"{what}; requeued"

@@ -1,0 +1,157 @@
+"""Looks after jobs that get nowhere: their owners are told, and by policy hung ones are requeued and idle ones cancelled."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headway.cluster.context import Env
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Machine
+from headway.domain.slurm.state import JobState
+from headway.errors import CommandFailed
+from headway.health.jobs.stall_rules import GpuUse, Stall, StallKind, forgotten, hangs, own_rules
+from headway.render.monitoring.prometheus import SCRAPE_S
+from headway.slurm import commands
+
+EVERY_S = 15.0
+_LONGEST_PATH = 4096  # bytes, Linux's own
+_SEEN = 0.9  # of the samples that Prometheus should have of a GPU: one or another is missed
+MOST_REQUEUES = 3  # of a job that hangs each time
+REPORTS = "/var/lib/headway/reports"
+PROMETHEUS = "http://127.0.0.1:9090/api/v1/query"
+_QUERIES = {
+    "most": "max by (hpc_job) (max_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]))",
+    "least": "min by (hpc_job) (min_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]))",
+    "traffic": "max by (hpc_job) (max_over_time(DCGM_FI_DEV_MEM_COPY_UTIL{{hpc_job!=''}}[{window}s]))",
+    # The figures above are of what was seen. So many GPUs were seen all the time: what others did nobody knows.
+    "seen": "count by (hpc_job) (count_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]) >= {samples})",
+}
+
+
+@dataclass
+class Tender:
+    """One cluster's. What was said of a run of a job is not said again."""
+
+    cluster: Cluster
+    env: Env
+    clock: Callable[[], float] = time.time
+    said: set[tuple[int, int, StallKind]] = field(default_factory=set)
+    requeued: dict[int, int] = field(default_factory=dict)  # hung job -> how often
+    looked: float = 0.0
+
+    async def step(self, head: Machine, jobs: Iterable[JobState]) -> list[tuple[str, str]]:
+        """What was done as (job, words), for people to read; [] when it is too early to look again."""
+        now = self.clock()
+        if now - self.looked < EVERY_S:
+            return []
+        self.looked = now
+        jobs = tuple(jobs)
+        running = [job for job in jobs if job.state == "RUNNING" and job.gpus and job.start_time]
+        self.requeued = {job.id: self.requeued[job.id] for job in jobs if job.id in self.requeued}
+        self.said &= {(job.id, job.restarts, kind) for job in running for kind in StallKind}
+        found = await self._stalls(head, running, now)
+        return [(f"job {job.id}", await self._act(head, job, stall)) for job, stall in found]
+
+    async def _stalls(self, head: Machine, jobs: Sequence[JobState], now: float) -> list[tuple[JobState, Stall]]:
+        rules = {job.id: own_rules(job.comment, self.cluster.health.hang, self.cluster.health.idle) for job in jobs}
+        # Only those that run long enough to be looked at: none is the usual case.
+        old = [j for j in jobs if any(rule.after_s and now - _began(j) >= rule.after_s for rule in rules[j.id])]
+        if not old:
+            return []
+        windows = {rule.after_s for job in old for rule in rules[job.id] if rule.after_s}
+        use = {window: await self._use(head, window) for window in sorted(windows)}
+        words = await self._last_words(head, old)
+        found = []
+        for job in old:
+            hang, idle = rules[job.id]
+            quiet_s = now - max(_began(job), words.get(job.id, 0.0))
+            stall = hangs(hang, quiet_s, _whole(job, use.get(hang.after_s, {}))) or forgotten(
+                idle, now - _began(job), _whole(job, use.get(idle.after_s, {}))
+            )
+            if stall and (job.id, job.restarts, stall.kind) not in self.said:
+                found.append((job, stall))
+        return found
+
+    async def _act(self, head: Machine, job: JobState, stall: Stall) -> str:
+        self.said.add((job.id, job.restarts, stall.kind))
+        run = self.env.connections
+        rule = self.cluster.health.hang if stall.kind is StallKind.HANG else self.cluster.health.idle
+        acts = rule.acts and self.cluster.health.act
+        words, done = stall.why, "its owner is told"
+        if acts and stall.kind is StallKind.HANG and self.requeued.get(job.id, 0) >= MOST_REQUEUES:
+            acts, done = False, f"it was requeued {MOST_REQUEUES} times for that, and is left as it is"
+        elif acts and stall.kind is StallKind.HANG:
+            done = "requeued"
+            self.requeued[job.id] = self.requeued.get(job.id, 0) + 1
+        elif acts:
+            done = "cancelled"
+        await commands.notify(run, head, job.id, f"headway: {words}; {done}" if rule.acts else f"headway: {words}")
+        if acts:
+            try:
+                await (commands.requeue if stall.kind is StallKind.HANG else commands.cancel)(run, head, job.id)
+            except CommandFailed as error:
+                done = f"not {done}: {error.message.splitlines()[0]}"
+        return f"{words}; {done}"
+
+    async def _use(self, head: Machine, window_s: int) -> dict[int, GpuUse]:
+        """Of each job with GPUs over the last `window_s`; {} where Prometheus does not answer."""
+        told: dict[str, Mapping[int, float]] = {}
+        samples = max(1, int(_SEEN * window_s / SCRAPE_S))
+        for name, query in _QUERIES.items():
+            argv = [
+                "curl",
+                "-sfG",
+                "--max-time",
+                "10",
+                PROMETHEUS,
+                "--data-urlencode",
+                f"query={query.format(window=window_s, samples=samples)}",
+            ]
+            ran = await self.env.connections.remote(head, argv, timeout_s=20, check=False)
+            told[name] = _values(ran.stdout) if ran.code == 0 else {}
+        jobs = set.intersection(*map(set, told.values()))
+        return {job: GpuUse(**{name: of[job] for name, of in told.items()}) for job in jobs}
+
+    async def _last_words(self, head: Machine, jobs: Iterable[JobState]) -> dict[int, float]:
+        """When each last reported or wrote, in unix seconds; nothing of one that never did."""
+        of: dict[str, int] = {}
+        for job in jobs:
+            of[f"{REPORTS}/{job.id}.jsonl"] = job.id
+            of.update({path: job.id for path in (job.stdout, job.stderr) if _can_be(path)})
+        look = ["xargs", "-0", "stat", "-L", "-c", "%Y %n", "--"]  # they are people's, and more than one command takes
+        paths = "\0".join(of).encode(errors="replace")
+        ran = await self.env.connections.remote(head, look, timeout_s=20, input=paths, check=False)
+        found: dict[int, float] = {}
+        for line in ran.stdout.splitlines():
+            when, _, path = line.partition(" ")
+            if path in of and when.isdigit():
+                found[of[path]] = max(found.get(of[path], 0.0), float(when))
+        return found
+
+
+def _can_be(path: str) -> bool:
+    """Whether it is a file's. One that is none would end the question about all."""
+    return path.startswith("/") and not {"\n", "\0"} & set(path) and len(path.encode(errors="replace")) < _LONGEST_PATH
+
+
+def _began(job: JobState) -> int:
+    """Since when it has run without a break: one that was suspended did nothing until it was resumed, and need not have."""
+    return max(job.start_time, job.suspend_time)
+
+
+def _whole(job: JobState, use: Mapping[int, GpuUse]) -> GpuUse | None:
+    """None where some of its GPUs were not looked at for some of the time: Prometheus, or a node's agent, was away."""
+    found = use.get(job.id)
+    return found if found is not None and found.seen >= job.gpus else None
+
+
+def _values(text: str) -> dict[int, float]:
+    """Prometheus's answer by job."""
+    try:
+        rows = json.loads(text)["data"]["result"]
+        return {int(row["metric"]["hpc_job"]): float(row["value"][1]) for row in rows}
+    except (ValueError, KeyError, TypeError, IndexError):
+        return {}

@@ -1,0 +1,1 @@
+"""What a fault means and what should be done about it. Pure."""

@@ -1,0 +1,87 @@
+"""Which repair is tried next, and which node has failed too often. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from headway.domain.cluster import Health
+from headway.domain.incident import DRAINS, Incident, IncidentState, Repair, XidClass
+from headway.health.policy.signal_policy import DAY_S, Verdict
+
+WEEK_S = 7 * DAY_S
+# What an incident says against its node.
+_SCORES = {XidClass.RESET: 1, XidClass.REBOOT: 1, XidClass.DRAIN: 2, XidClass.RMA: 3, XidClass.HANDS_ON: 3}
+# mount: it is waited for again; rma: one repair, for it may have been a loose contact; hands_on: a person has to look first.
+_LADDERS = {
+    XidClass.MOUNT: (Repair.MOUNT,),
+    XidClass.RESET: (Repair.RESET, Repair.REBOOT, Repair.REPLACE),
+    XidClass.DRAIN: (Repair.RESET, Repair.REBOOT, Repair.REPLACE),
+    XidClass.REBOOT: (Repair.REBOOT, Repair.REPLACE),
+    XidClass.RMA: (Repair.REBOOT, Repair.REPLACE),
+}
+
+
+def score_of(action: XidClass) -> int:
+    return _SCORES.get(action, 0)
+
+
+def tried(incident: Incident) -> tuple[Repair, ...]:
+    """The repairs of this fault so far, in order."""
+    begun = (step.evidence.get("try") for step in incident.current)
+    return tuple(Repair(str(name)) for name in begun if name)
+
+
+def next_repair(incident: Incident, health: Health, *, makes_machines: bool) -> Repair | None:
+    """None when nothing is left to be tried. `makes_machines`: whether the provider can give another machine."""
+    done = tried(incident)
+    if len(done) >= health.tries:
+        return None
+    for repair in _LADDERS.get(incident.action, ()):
+        if (repair in done and repair is not Repair.MOUNT) or (repair is Repair.REPLACE and not makes_machines):
+            continue
+        if repair is Repair.RESET and incident.found("gpu") is None:  # no GPU is named: nothing to reset
+            continue
+        return repair
+    return None
+
+
+def score(incidents: Iterable[Incident], health: Health, now: float) -> int:
+    """What a node's incidents of the last days say against it."""
+    since = now - health.lemon_days * DAY_S
+    return sum(one.score for one in incidents if one.opened_at >= since and one.state is not IncidentState.FALSE_ALARM)
+
+
+def lemon(incidents: Iterable[Incident], health: Health, now: float) -> str:
+    """Why the node is kept out; "" for one that is not."""
+    line = health.lemon_score * (2 if health.lemon_spare_work else 1)
+    return _too_often(incidents, health, now, line)
+
+
+def spare_work(incidents: Iterable[Incident], health: Health, now: float) -> str:
+    """Why the node is for spare work only, as long as it is not kept out; "" for one that takes any job."""
+    why = _too_often(incidents, health, now, health.lemon_score) if health.lemon_spare_work else ""
+    return why and f"for spare work only: {why}"
+
+
+def _too_often(incidents: Iterable[Incident], health: Health, now: float, line: int) -> str:
+    counted = score(incidents, health, now)
+    return f"fails too often: score {counted} of {line} over {health.lemon_days} days" if counted >= line else ""
+
+
+def escalate(verdict: Verdict, incidents: Iterable[Incident], now: float) -> Verdict:
+    """A drain, the second within a week on the same node, is an RMA. `incidents`: earlier ones of the node."""
+    if verdict.action is not XidClass.DRAIN:
+        return verdict
+    again = [
+        one
+        for one in incidents
+        if one.score >= score_of(XidClass.DRAIN)
+        and one.action in DRAINS
+        and one.state is not IncidentState.FALSE_ALARM
+        and now - one.opened_at <= WEEK_S
+    ]
+    if not again:
+        return verdict
+    why = f"{verdict.why} (again within a week: incident {again[0].number})"
+    return replace(verdict, action=XidClass.RMA, why=why)

@@ -1,0 +1,94 @@
+"""What a signal means for its node. Pure: (signal, what was seen before) -> verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from headway.catalog.xid import class_of, meaning
+from headway.domain.incident import DRAINS, Incident, Signal, XidClass
+from headway.domain.slurm.state import JobState
+
+BURST_S = 180.0  # signals of a node so close to each other are one fault
+DAY_S = 86400.0
+APP_JOBS = 3  # different jobs within a day, each with an error that is the job's own: then it is the node's
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`action` is what to do; `why` says it in words."""
+
+    action: XidClass
+    why: str
+
+    @property
+    def drains(self) -> bool:
+        return self.action in DRAINS
+
+    @property
+    def acts(self) -> bool:
+        return self.drains or self.action is XidClass.RESTART_JOB
+
+
+def judge(signal: Signal, before: Iterable[Signal], overrides: Mapping[int, str]) -> Verdict:
+    """`before`: earlier signals of the same node, those of the last day that no incident has dealt with."""
+    if signal.kind != "xid":
+        return Verdict(signal.action or XidClass.WATCH, signal.text)
+    kind = class_of(signal.code, signal.text, overrides)
+    what = f"XID {signal.code}: {meaning(signal.code)}"
+    if kind is not XidClass.APP:
+        return Verdict(kind, what)
+    jobs = {
+        one.job
+        for one in (*before, signal)
+        if one.job is not None
+        and one.kind == "xid"
+        and 0 <= signal.at - one.at <= DAY_S
+        and class_of(one.code, one.text, overrides) is XidClass.APP
+    }
+    if signal.job in jobs and len(jobs) >= APP_JOBS:
+        return Verdict(XidClass.DRAIN, f"{what}: errors of {len(jobs)} different jobs within a day")
+    return Verdict(XidClass.APP, what)
+
+
+def fold(signal: Signal, incidents: Iterable[Incident], verdict: Verdict) -> Incident | None:
+    """The incident that the signal belongs to: one of its node that is not over, or whose last signal came less than
+    BURST_S before. What drains is never folded into an incident that is over: it is a new one; nor is a
+    job's own error, which is no part of a fault that was repaired and counts. Nothing belongs to a machine that can't be
+    made, or given back: that is none of the node's faults."""
+    for incident in sorted(incidents, key=lambda one: -one.number):
+        if incident.node != signal.node or incident.action is XidClass.MAKE:
+            continue
+        if not incident.state.closed:
+            return incident
+        follows = not verdict.drains and verdict.action is not XidClass.APP
+        if abs(signal.at - incident.last_signal_at) <= BURST_S and follows:
+            return incident
+    return None
+
+
+def heavier(first: XidClass, second: XidClass) -> XidClass:
+    """The one that asks for more."""
+    order = list(XidClass)
+    return max(first, second, key=order.index)
+
+
+def evidence_of(signal: Signal) -> dict[str, object]:
+    """What an incident keeps of it."""
+    return {
+        "signal": signal.id,
+        "at": signal.at,
+        "xid": signal.code or None,
+        "gpu": signal.gpu,
+        "job": signal.job,
+        "text": signal.text,
+    }
+
+
+def holder(signal: Signal, jobs: Iterable[JobState]) -> int | None:
+    """The job that holds the GPU; the only one on the node where it isn't known who holds what."""
+    there = [job for job in jobs if signal.node in job.nodes and job.state in {"RUNNING", "COMPLETING"}]
+    holds = [job.id for job in there if signal.gpu in job.gpu_indexes.get(signal.node, ())]
+    if holds:
+        return holds[0]
+    return there[0].id if len(there) == 1 and not there[0].gpu_indexes else None

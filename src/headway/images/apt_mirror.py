@@ -1,0 +1,136 @@
+"""The Debian mirror this host itself uses, read from its apt settings at run time."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.errors import Refused
+from headway.transport.process import run
+
+_SUITES = r"(?:bullseye|bookworm|trixie|forky|sid|stable|oldstable|testing|unstable)"
+_MAIN = re.compile(rf"{_SUITES}(?:-updates)?")
+_SECURITY = re.compile(rf"{_SUITES}(?:-security|/updates)")
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """`lines`: one-line sources for the image; `apt_options`: the host's proxies, and that it takes lists of a frozen mirror."""
+
+    lines: tuple[str, ...]
+    apt_options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    uri: str
+    suite: str
+    options: str  # "[trusted=yes check-valid-until=no]" or a part of it, or ""
+
+
+def one_line(text: str) -> Iterator[Entry]:
+    """Entries of a sources.list."""
+    for line in text.splitlines():
+        match = re.match(r"deb\s+(\[[^\]]*\]\s+)?(\S+)\s+(\S+)\s+(.*)", line.strip())
+        if match and "main" in match[4].split("#")[0].split():
+            said = (match[1] or "").strip("[] ").lower().split()
+            yield Entry(match[2].rstrip("/"), match[3], _options("trusted=yes" in said, "check-valid-until=no" in said))
+
+
+def deb822(text: str) -> Iterator[Entry]:
+    """Entries of a .sources file."""
+    for stanza in re.split(r"\n\s*\n", text):
+        fields: dict[str, str] = {}
+        name = ""
+        for line in stanza.splitlines():
+            if line.startswith("#"):
+                continue
+            if line[:1] in " \t":
+                fields[name] = f"{fields.get(name, '')} {line.strip()}"
+            elif ":" in line:
+                name, _, value = line.partition(":")
+                name = name.strip().lower()
+                fields[name] = value.strip()
+        off = fields.get("enabled", "yes").lower() in ("no", "false", "off", "0")
+        if off or "deb" not in fields.get("types", "").split() or "main" not in fields.get("components", "").split():
+            continue
+        frozen = fields.get("check-valid-until", "").lower() == "no"
+        options = _options(fields.get("trusted", "").lower() == "yes", frozen)
+        for uri in fields.get("uris", "").split():
+            for suite in fields.get("suites", "").split():
+                yield Entry(uri.rstrip("/"), suite, options)
+
+
+def _options(trusted: bool, frozen: bool) -> str:
+    """What a host says of a mirror that is its own, or that stands still at a day."""
+    said = [word for word, yes in (("trusted=yes", trusted), ("check-valid-until=no", frozen)) if yes]
+    return f"[{' '.join(said)}]" if said else ""
+
+
+def entries(folder: Path = Path("/etc/apt")) -> list[Entry]:
+    """All sources of a host, in apt's order."""
+    found: list[Entry] = []
+    files: Iterable[Path] = [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))]
+    for path in files:
+        if path.is_file() and path.suffix in (".list", ".sources"):
+            parse = deb822 if path.suffix == ".sources" else one_line
+            found += parse(path.read_text(errors="replace"))
+    return found
+
+
+def candidates(found: Iterable[Entry], suite: str) -> tuple[str, list[str]]:
+    """(the source that must be there, further ones worth a try) for a suite, from a host's own sources.
+
+    Raises Refused when the host has no Debian mirror (another distribution)."""
+    known = list(found)
+    main = next((entry for entry in known if _MAIN.fullmatch(entry.suite)), None)
+    if main is None:
+        raise Refused(
+            "this host's apt settings name no Debian mirror",
+            hint="add a Debian source under /etc/apt/sources.list.d; Headway's node image is Debian",
+        )
+    security = next((entry for entry in known if _SECURITY.fullmatch(entry.suite)), None)
+    more = [_line(main, f"{suite}-updates")]
+    if security is not None:
+        more.append(_line(security, f"{suite}-security"))
+    return _line(main, suite), more
+
+
+def _line(entry: Entry, suite: str) -> str:
+    return " ".join(part for part in ("deb", entry.options, entry.uri, suite, "main") if part)
+
+
+async def host_mirror(suite: str, *, stable: bool = True) -> Mirror:
+    """The host's mirror for `suite`, with updates and security fixes where it has them. One that is not yet stable has neither:
+    what is mended comes into the suite itself, and the lists beside it are old ones, which apt refuses."""
+    line, more = candidates(entries(), suite)
+    kept = [line]
+    for extra in more if stable else ():
+        *_, uri, name, _ = extra.split()
+        if await _answers(f"{uri}/dists/{name}/InRelease"):
+            kept.append(extra)
+    return Mirror(tuple(kept), tuple(await _acquire()))
+
+
+async def _answers(url: str) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        argv = [
+            "/usr/lib/apt/apt-helper",
+            "-o",
+            "APT::Sandbox::User=root",
+            "download-file",
+            url,
+            f"{folder}/file",
+        ]
+        return (await run(argv, timeout_s=60, check=False)).code == 0
+
+
+_CARRIED = re.compile(r'Acquire::(https?::Proxy\b.* "[^"]+"|Check-Valid-Until "(?:false|no|0)");?')
+
+
+async def _acquire() -> list[str]:
+    ran = await run(["apt-config", "dump", "Acquire"], timeout_s=20, check=False)
+    return [line.rstrip(";") for line in ran.stdout.splitlines() if _CARRIED.fullmatch(line)]

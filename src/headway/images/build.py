@@ -1,0 +1,312 @@
+"""Makes node images with mmdebstrap, from the host's own Debian mirror. Builders queue on a lock; a half-made image
+never gets its tag.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import os
+import re
+import shutil
+import tarfile
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import headway
+from headway.errors import CommandFailed, Refused
+from headway.images.apt_mirror import Mirror, host_mirror
+from headway.images.node_image import (
+    BASE_REPOSITORY,
+    REPOSITORY,
+    ImageInfo,
+    Recipe,
+    base_hash,
+    build_lock,
+    files_folder,
+    find,
+    forget_seen,
+    inputs_hash,
+    list_images,
+    recipe,
+)
+from headway.transport.process import run
+
+Say = Callable[..., Awaitable[None]]
+
+_DRAFT = "headway-draft-"  # the container whose folder a layer is made in
+_NEED_MIB = 6000  # packages, root folder, archive and podman's copy, at the worst moment
+
+
+async def ensure(name: str, say: Say | None = None, *, state_dir: Path | None = None) -> ImageInfo:
+    """The image, built first where it is missing or its inputs changed."""
+    return await find(name) or await build(name, say, state_dir=state_dir)
+
+
+async def _silent(*_: object, **__: object) -> None:
+    return None
+
+
+async def build(name: str, say: Say | None = None, *, state_dir: Path | None = None, force: bool = False) -> ImageInfo:
+    """Builds the image unless it is there from the same inputs. Raises Refused (no root, no mmdebstrap, disk too full,
+    no mirror) before anything is downloaded, CommandFailed when a step fails; nothing is left of a failed build."""
+    say = say or _silent
+    made_from = recipe(name)
+    lock = build_lock(name)
+    await asyncio.to_thread(lock.__enter__)
+    try:
+        found = None if force else await find(name)
+        if found is not None:
+            await say("image", f"node image {found.tag} is there", done=True)
+            return found
+        return await _build(made_from, say, state_dir)
+    finally:
+        lock.__exit__(None, None, None)
+
+
+async def _build(made_from: Recipe, say: Say, state_dir: Path | None) -> ImageInfo:
+    started = time.monotonic()
+    _check_host()
+    with tempfile.TemporaryDirectory(prefix="headway-image-") as snapshot:
+        # What is built is what is hashed, also when somebody edits the files meanwhile.
+        folder = Path(shutil.copytree(files_folder(), Path(snapshot) / "image"))
+        base = await _base(made_from, folder, say, started)
+        manifest = _manifest(made_from, folder)
+        wanted = f"{REPOSITORY}:{made_from.name}-{manifest['hash']}"
+        await _top(made_from, folder, base, manifest, wanted)
+    forget_seen()
+    info = next((info for info in await list_images() if info.tag == wanted), None)
+    if info is None:
+        raise Refused(f"the image {wanted} vanished right after it was built", hint="build it again")
+    if state_dir is not None:
+        await _keep_manifest(info, manifest, state_dir)
+    seconds = time.monotonic() - started
+    await say("image", f"node image {info.tag} is ready: {info.size_mib} MiB", done=True, seconds=seconds)
+    return info
+
+
+async def _base(made_from: Recipe, folder: Path, say: Say, started: float) -> str:
+    """Tag of the base image, built if need be."""
+    wanted = f"{BASE_REPOSITORY}:{made_from.name}-{base_hash(made_from.name, folder)}"
+    if (await run(["podman", "image", "exists", wanted], timeout_s=30, check=False)).code == 0:
+        return wanted
+    free_mib = shutil.disk_usage(_roomy()).free >> 20
+    if free_mib < _NEED_MIB:
+        raise Refused(
+            f"{_roomy()} has {free_mib} MiB free, building a node image needs {_NEED_MIB} MiB",
+            hint="make room there, or name a folder with room in TMPDIR",
+        )
+    mirror = await host_mirror(made_from.suite, stable=made_from.stable)
+    await say(
+        "image",
+        f"building node image {made_from.name} (Slurm {made_from.slurm_version}): downloads about "
+        f"{made_from.download_mb} MB of Debian packages, takes about {made_from.build_s // 60 + 1} minutes, once",
+    )
+    work = Path(tempfile.mkdtemp(prefix="headway-image-", dir=_roomy()))
+    progress = asyncio.create_task(_progress(work, say, started))
+    draft = f"{BASE_REPOSITORY}:draft-{made_from.name}-{os.getpid()}"
+    try:
+        (work / "base.tar").write_bytes(_archive(folder / "base"))
+        await _bootstrap_and_import(made_from, folder, mirror, work, draft)
+        await run(["podman", "tag", draft, wanted], timeout_s=60)
+    finally:
+        progress.cancel()
+        await run(["podman", "rmi", draft], timeout_s=60, check=False)
+        await asyncio.to_thread(shutil.rmtree, work, True)
+    return wanted
+
+
+async def _top(made_from: Recipe, folder: Path, base: str, manifest: dict[str, Any], wanted: str) -> None:
+    """The second layer: made in the folder of a container that never runs, then committed."""
+    named = f"{_DRAFT}{made_from.name}-"
+    left = await run(["podman", "ps", "--all", "--quiet", "--filter", f"name=^{named}"], timeout_s=60)
+    if left.stdout.split():  # of a build that was killed: there is one of an image at a time
+        await run(["podman", "rm", "--force", "--time", "0", *left.stdout.split()], timeout_s=60, check=False)
+    container = f"{named}{os.getpid()}"
+    argv = ["podman", "create", "--name", container, "--label", "headway=1", "--network", "none", base, "true"]
+    await run(argv, timeout_s=60)
+    try:
+        root = (await run(["podman", "mount", container], timeout_s=60)).stdout.strip()
+        extra = {"usr/lib/headway/manifest.json": json.dumps(manifest, indent=1).encode() + b"\n"}
+        overlay = _archive(folder / "rootfs", extra)
+        await run(["tar", "--extract", "--no-overwrite-dir", "--directory", root], timeout_s=60, input=overlay)
+        await run([str(folder / "customize.sh"), root], timeout_s=300, env={"LC_ALL": "C.UTF-8"})
+        await run(["podman", "umount", container], timeout_s=60)
+        labels = {
+            "headway.image": made_from.name,
+            "headway.hash": manifest["hash"],
+            "headway.slurm": made_from.slurm_version,
+            "headway.built": manifest["built"],
+        }
+        changes = [f"LABEL {key}={value}" for key, value in labels.items()]
+        argv = [*(part for text in changes for part in ("--change", text)), container, wanted]
+        await run(["podman", "commit", "--quiet", *argv], timeout_s=600)
+    finally:
+        await run(["podman", "rm", "--force", "--time", "0", container], timeout_s=60, check=False)
+
+
+def _check_host() -> None:
+    if os.geteuid() != 0:
+        raise Refused("building a node image needs root rights", hint="run it through sudo")
+    for program in ("mmdebstrap", "podman"):
+        if shutil.which(program) is None:
+            raise Refused(f"{program} is not installed here", hint="make setup")
+
+
+def _roomy() -> str:
+    return os.environ.get("TMPDIR") or "/var/tmp"
+
+
+def _manifest(made_from: Recipe, folder: Path) -> dict[str, Any]:
+    return {
+        "image": made_from.name,
+        "hash": inputs_hash(made_from.name, folder),
+        "suite": made_from.suite,
+        "slurm": made_from.slurm_version,
+        "headway": headway.__version__,
+        "built": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _archive(base: Path, extra: dict[str, bytes] | None = None) -> bytes:
+    """A folder's files as a tar archive that belongs to root whoever owns the checkout, with `extra` files in it."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for path in sorted(p for p in base.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
+            mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
+            _add(archive, str(path.relative_to(base)), path.read_bytes(), mode)
+        for name, content in (extra or {}).items():
+            _add(archive, name, content, 0o644)
+    return buffer.getvalue()
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(content), mode
+    archive.addfile(entry, io.BytesIO(content))
+
+
+def mmdebstrap_argv(made_from: Recipe, folder: Path, mirror: Mirror, work: Path) -> list[str]:
+    """The build's one command; the archive comes on stdout."""
+    small = ["doc", "man", "info", "lintian", "bug", "doc-base"]
+    excludes = [f"path-exclude=/usr/share/{folder}/*" for folder in small]
+    excludes += [
+        "path-exclude=/usr/share/locale/*",
+        "path-include=/usr/share/locale/locale.alias",
+        "force-unsafe-io",
+    ]
+    return [
+        *("mmdebstrap", "--mode=root", "--variant=minbase", "--format=tar", "--components=main"),
+        f"--include={','.join(made_from.packages)}",
+        *(f"--dpkgopt={text}" for text in excludes),
+        *(f"--aptopt={text}" for text in mirror.apt_options),
+        # Files first: MariaDB's package makes the first database from its settings at installation.
+        f"--essential-hook=tar-in {work}/base.tar /",
+        f"--customize-hook={folder / 'base.sh'}",
+        made_from.suite,
+        "-",
+        *mirror.lines,
+    ]
+
+
+async def _bootstrap_and_import(made_from: Recipe, folder: Path, mirror: Mirror, work: Path, draft: str) -> None:
+    """mmdebstrap | podman import: no archive on disk in between, and both cores busy."""
+    labels = ["LABEL headway=1", f"LABEL headway.base={made_from.name}"]
+    changes = ['CMD ["/sbin/init"]', "STOPSIGNAL SIGRTMIN+3", *labels]
+    importer = [
+        "podman",
+        "import",
+        "--quiet",
+        *(part for text in changes for part in ("--change", text)),
+        "-",
+        draft,
+    ]
+    read_end, write_end = os.pipe()
+    env = {"TMPDIR": str(work), "LC_ALL": "C.UTF-8"}
+    jobs = [
+        asyncio.create_task(
+            run(mmdebstrap_argv(made_from, folder, mirror, work), timeout_s=3600, env=env, stdout=write_end)
+        ),
+        asyncio.create_task(run(importer, timeout_s=3600, stdin=read_end)),
+    ]
+    try:
+        await asyncio.gather(*jobs)
+    except CommandFailed as error:
+        text, hint = error.stderr, _what_to_do(error.stderr)
+        raise CommandFailed(error.argv[:1], error.code, _telling(text), where="this host", hint=hint) from error
+    finally:
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+
+
+def _what_to_do(text: str) -> str:
+    """By a build's output."""
+    if re.search(r"No space left|enough free space", text):  # mmdebstrap works in TMPDIR, podman keeps the image
+        return (
+            f"a disk is full, that of {_roomy()} or podman's own: make room or name another in TMPDIR, then build again"
+        )
+    if re.search(r"Could not resolve|Unable to connect|Failed to fetch|Connection", text):
+        return "the Debian mirror of this host (/etc/apt) did not answer: check the network, then build again"
+    return "run `headway image build` again"
+
+
+def _telling(text: str) -> str:
+    """The lines of a build's output that say what went wrong; one may name all packages."""
+    errors = [
+        line if len(line) < 200 else f"{line[:200]} ..."
+        for line in text.splitlines()
+        if re.match(r"(E:|W: .*fail|dpkg: error|Error)", line)
+    ]
+    return "\n".join(errors[-6:]) or text[-600:]
+
+
+_STAGES = ("fetching package lists", "downloading packages", "setting up packages", "packing the image")
+
+
+async def _progress(work: Path, say: Say, started: float) -> None:
+    """Tells now and then how far the build is; never goes back a stage (files vanish again at the end)."""
+    stage, told = -1, 0
+    while True:
+        now_stage, mb = await asyncio.to_thread(_look, work)
+        if now_stage > stage or (now_stage == stage == 1 and mb >= told + 50):
+            stage, told = now_stage, mb
+            text = _STAGES[stage] + (f": {mb} MB so far" if mb and stage == 1 else "")
+            await say("image", text, seconds=time.monotonic() - started)
+        await asyncio.sleep(1)
+
+
+def _look(work: Path) -> tuple[int, int]:
+    """(stage, MB downloaded), from what lies in the build's folder."""
+    size = 0
+    for root in work.glob("mmdebstrap.*"):
+        if (root / "usr/lib/headway/packages").exists():
+            return 3, 0
+        if (root / "var/lib/dpkg/info/slurmd.list").exists():
+            return 2, 0
+        for place in ("var/cache/apt/archives", "var/cache/apt/archives/partial"):
+            with contextlib.suppress(OSError):
+                size += sum(entry.stat().st_size for entry in (root / place).glob("*.deb*"))
+    return (1, size // 1_000_000) if size else (0, 0)
+
+
+async def _keep_manifest(info: ImageInfo, manifest: dict[str, Any], state_dir: Path) -> None:
+    """The manifest with every package's version, beside the server's state."""
+    argv = ["podman", "image", "mount", info.tag]
+    ran = await run(argv, timeout_s=60, check=False)
+    packages = ""
+    if ran.code == 0:
+        with contextlib.suppress(OSError):
+            packages = (Path(ran.stdout.strip()) / "usr/lib/headway/packages").read_text()
+        await run(["podman", "image", "umount", info.tag], timeout_s=60, check=False)
+    versions = dict(line.split(" ", 1) for line in packages.splitlines() if " " in line)
+    folder = state_dir / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{info.name}-{info.hash}.json"
+    path.write_text(json.dumps({**manifest, "id": info.id, "packages": versions}, indent=1) + "\n")

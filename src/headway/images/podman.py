@@ -1,0 +1,148 @@
+"""podman as the local provider sees it: argv in, parsed answers out; which runtime and limits work on this host."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import resource
+import shutil
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from headway.domain.machine import Gap
+from headway.errors import CommandFailed, Refused
+from headway.transport.process import Ran, lines, run
+
+# For podman that fails or hangs by itself: nothing of ours can be done without it.
+HINT = "podman on this host does not work as it should: `headway doctor`, or try `podman ps` yourself; then try again"
+LOOK_S = 45.0  # a question that changes nothing; shorter than a client waits for an answer
+_NPROC = (1 << 20, 32768, 4096)  # tried in this order: podman may itself run under a lower limit than we do
+
+
+def lock_folder() -> Path:
+    """Where locks that hold for the whole host live: every state folder's networks share its addresses."""
+    if os.geteuid() == 0:
+        return Path("/run/lock")
+    return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/headway-{os.getuid()}")
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds an exclusive lock on `path` (made if missing); waits for it. Call it off the event loop."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+class Podman:
+    """podman with the runtime and limits that work here, found by trying once and kept in the state folder."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._cache = state_dir / "podman.json"
+        self._found: dict[str, list[str]] | None = None
+
+    async def __call__(
+        self,
+        *argv: str,
+        timeout_s: float = 60,
+        check: bool = True,
+        input: bytes | None = None,  # noqa: A002
+    ) -> Ran:
+        try:
+            return await run([*self.base(), *argv], timeout_s=timeout_s, check=check, input=input)
+        except CommandFailed as error:
+            error.hint = error.hint or HINT
+            raise
+
+    def base(self) -> list[str]:
+        """podman with its global options; before `probe` those that fit most hosts."""
+        found = self._load()
+        return ["podman", *(found["runtime"] if found else [])]
+
+    async def json(self, *argv: str, timeout_s: float = LOOK_S) -> Any:
+        """The parsed answer of a command that was told to speak JSON."""
+        return json.loads((await self(*argv, timeout_s=timeout_s)).stdout or "null")
+
+    def events(self, *filters: str) -> AsyncIterator[str]:
+        """Lines of `podman events`, from now on."""
+        chosen = [part for text in filters for part in ("--filter", text)]
+        return lines([*self.base(), "events", "--stream", *chosen, "--format", "json"])
+
+    async def limits(self, image: str) -> list[str]:
+        """Options of `podman run` that this host needs; probes at first use by running /bin/true of `image`."""
+        found = self._load() or await self._probe(image)
+        return found["limits"]
+
+    def _load(self) -> dict[str, list[str]] | None:
+        if self._found is None:
+            try:
+                found = json.loads(self._cache.read_text())
+                self._found = {"runtime": list(found["runtime"]), "limits": list(found["limits"])}
+            except (OSError, ValueError, KeyError, TypeError):
+                return None
+        return self._found
+
+    async def _probe(self, image: str) -> dict[str, list[str]]:
+        """podman's own choice first, then runc (crun refuses hybrid cgroups), each also with limits we may set."""
+        last: CommandFailed | None = None
+        for limits in ([], *map(_own_limits, _NPROC)):
+            for runtime in ([], ["--runtime", "runc"]):
+                argv = [
+                    "podman",
+                    *runtime,
+                    "run",
+                    "--rm",
+                    "--label",
+                    "headway=1",
+                    "--network",
+                    "none",
+                    "--privileged",
+                ]
+                try:
+                    await run([*argv, *limits, image, "/bin/true"], timeout_s=60)
+                except CommandFailed as error:
+                    last = error
+                    continue
+                self._found = {"runtime": runtime, "limits": limits}
+                self._cache.parent.mkdir(parents=True, exist_ok=True)
+                draft = self._cache.with_suffix(f".{os.getpid()}")
+                draft.write_text(json.dumps(self._found))
+                draft.replace(self._cache)
+                return self._found
+        raise Refused(
+            f"podman can't run a container on this host: {last.stderr.strip()[-400:] if last else ''}",
+            hint="run `headway doctor`; `make setup` installs podman and runc",
+        )
+
+
+def _own_limits(nproc: int) -> list[str]:
+    """Limits no higher than our own, which need no CAP_SYS_RESOURCE."""
+    chosen: list[str] = []
+    for name, kind, most in (("nofile", resource.RLIMIT_NOFILE, 1 << 20), ("nproc", resource.RLIMIT_NPROC, nproc)):
+        hard = resource.getrlimit(kind)[1]
+        value = most if hard == resource.RLIM_INFINITY else min(hard, most)
+        chosen += ["--ulimit", f"{name}={value}:{value}"]
+    return chosen
+
+
+async def podman_gap(timeout_s: float = 20) -> tuple[Gap, ...]:
+    """That podman is there but does not answer, or nothing."""
+    if shutil.which("podman") is None:
+        return ()  # preflight names what is not installed
+    try:
+        await run(["podman", "ps", "--all", "--quiet"], timeout_s=timeout_s)
+    except CommandFailed as error:
+        return (Gap(error.message, "mend podman on this host first: nothing works without it"),)
+    return ()
+
+
+def labels(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """`--label` options."""
+    return [part for name, value in pairs for part in ("--label", f"{name}={value}")]

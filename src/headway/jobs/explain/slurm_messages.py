@@ -1,0 +1,186 @@
+"""Slurm's refusals and reasons in words a person can act on. Pure."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headway.domain.cluster import Cluster
+from headway.domain.slurm.job_states import WAITING
+from headway.domain.slurm.state import JobState
+from headway.errors import Refused
+from headway.jobs.explain.limits import limit_of, limit_words
+from headway.jobs.explain.phrases import length
+from headway.jobs.explain.placement_search import reason_word
+
+
+@contextmanager
+def explained(cluster: Cluster, user: str) -> Iterator[None]:
+    """Gives a refusal of sbatch the hint that its words lack."""
+    try:
+        yield
+    except Refused as error:
+        if not error.hint:
+            error.hint = hint(error.message, cluster, user)
+        raise
+
+
+def hint(said: str, cluster: Cluster, user: str) -> str:
+    """What to do about sbatch's own words; "" when they say it all."""
+    teams = [team.name for team in cluster.teams if user in team.users]
+    if "invalid account" in said.lower():
+        mine = f"{user} is in {' and '.join(teams)}" if teams else f"{user} is in no team of {cluster.name}"
+        return f"{mine}; {cluster.name} has {_list(team.name for team in cluster.teams)}"
+    if "invalid partition" in said.lower():
+        return f"{cluster.name} has {_list(partition.name for partition in cluster.partitions)}"
+    if "Requested node configuration is not available" in said or "Invalid generic resource" in said:
+        return _node(cluster)
+    if "group not permitted" in said:
+        return f"{user} is in {_list(teams)}; the cluster file says which teams may use a partition"
+    if "time limit is invalid" in said:
+        return "ask for less with --time: no partition allows that long"
+    if "Job dependency problem" in said:
+        return f"{cluster.name} knows no such job any more: minutes after its end Slurm forgets a job; if it ended, leave it out"
+    if "accounting/QOS policy" in said:
+        return f"a limit of {_list(teams)} is reached: sshare and sacctmgr show qos on the login have the figures"
+    if "DOS line breaks" in said:
+        return "dos2unix, or set your editor to LF"
+    if "unrecognized option" in said and "--container" in said:
+        return f"{cluster.name}'s image has no container plugin yet: headway apply brings it up to date"
+    return ""
+
+
+def _node(cluster: Cluster) -> str:
+    if cluster.provider == "ssh":  # a machine may be another than its plan says
+        return f"sinfo -N -o '%N %c %m %G' on the login says what each node of {cluster.name} has"
+    kinds = []
+    for group in cluster.groups:
+        plan = group.plan
+        gpus = f"{plan.gpus} GPUs, " if plan.gpus else "no GPU, "
+        kinds.append(f"{group.nodes} nodes of {gpus}{plan.cpus} CPUs and {plan.memory_mib // 1024} GiB each")
+    return f"{cluster.name} has {'; '.join(kinds)}"
+
+
+def _list(words: Iterator[str] | list[str]) -> str:
+    return ", ".join(words) or "none"
+
+
+# Slurm's reasons for a job that waits, in words, for the page and the commands alike. Any other is shown as Slurm says it.
+REASONS = {
+    "Resources": "waits until enough nodes or GPUs are free",
+    "Priority": "waits behind jobs of higher priority",
+    "Dependency": "waits for another job to end",
+    "DependencyNeverSatisfied": "a job it was to follow did not end as asked, so it never starts: cancel it, or headway "
+    "pipeline retry",
+    "BeginTime": "waits for its begin time (a requeued job: a moment)",
+    "JobHeldUser": "is held by its user",
+    "JobHeldAdmin": "is held by an administrator",
+    "JobArrayTaskLimit": "as many of its array's tasks run as it allows",
+    "Licenses": "waits for a licence",
+    "Reservation": "waits for its reservation",
+    "ReqNodeNotAvail": "nodes it needs are out of service or reserved",
+    "NodeDown": "a node it needs is down",
+    "BadConstraints": "no node fits what it asks for",
+    "PartitionDown": "its partition is down",
+    "PartitionInactive": "its partition takes no jobs now",
+    "PartitionNodeLimit": "asks for more nodes than its partition has",
+    "PartitionTimeLimit": "asks for more time than its partition allows",
+    "PartitionConfig": "asks for what its partition does not allow",
+    "MaxMemPerLimit": "asks for more memory a CPU or node than its partition allows",
+    "AccountNotAllowed": "its team may not use this partition",
+    "Cleaning": "its last run is still being cleaned up",
+    "SchedDefer": "the scheduler looks at new jobs a little later",
+    "BurstBufferStageIn": "its files are being copied in",
+    "Prolog": "the node is being made ready",
+    "InvalidAccount": "its team no longer exists",
+    "InvalidQOS": "its limits no longer exist",
+    "DeadLine": "can't end before its deadline",
+    "ReservationDeleted": "its reservation was deleted",
+    "QOSNotAllowed": "its limits (QOS) are not allowed there",
+    # Of a team whose budget is spent it is the ledger that sets this one.
+    "QOSMaxJobsPerUserLimit": "its user runs as many jobs as the team may, or the team's budget is spent",
+    "QOSUsageThreshold": "its team has used so much that it may not start jobs now",
+    "BurstBufferResources": "waits for room in the burst buffer",
+    "job requeued in held state": "was requeued and is held",
+    "JobHoldMaxRequeue": "was requeued too often and is held",
+    "launch_failed_requeued_held": "could not be started on its nodes and is held: headway logs says why",
+    "launch failed requeued held": "could not be started on its nodes and is held: headway logs says why",
+}
+NO_CONTAINER = 125  # of a task whose container did not come to be (node/image/spank/container.c)
+_UNDER_WAY = ("importing ", "imported ", "waiting ")
+_CODES = {
+    1: "the program reported an error (exit code 1)",
+    2: "the program was called wrongly or a file is missing (exit code 2)",
+    NO_CONTAINER: "its container could not be started (exit code 125): headway logs says why",
+    126: "the program is there but can't be run (exit code 126): is it executable?",
+    127: "the program was not found (exit code 127)",
+}
+
+
+def why(job: JobState) -> str:
+    """Why a job waits, or how it ended; "" while all goes well."""
+    if job.state in WAITING:
+        return waiting(job.reason)
+    if job.state == "OUT_OF_MEMORY":
+        return "used more memory than it asked for and was ended: ask for more with --mem"
+    if job.state == "TIMEOUT":
+        return f"reached its time limit of {length(job.time_limit_s or 0)}: ask for more with --time"
+    if job.state == "NODE_FAIL":
+        return f"a node of it died ({', '.join(job.nodes) or 'unknown'}) and it was not to be requeued"
+    if job.state == "PREEMPTED":
+        return "had to give way to a job of a higher tier"
+    if job.state == "BOOT_FAIL":
+        return "a node could not be started for it"
+    if job.state == "CANCELLED":
+        return "was cancelled"
+    if job.state in ("FAILED", "COMPLETING"):  # the code is known while its nodes are still cleaned up
+        return _failed(job)
+    return ""
+
+
+def waiting(reason: str) -> str:
+    """Slurm's reason in words; as Slurm says it where there are none; "" for none."""
+    word = reason_word(reason)
+    limit = limit_of(word)
+    if word in ("", "None"):
+        return ""
+    return REASONS.get(word) or (limit_words(limit) if limit else word.replace("_", " "))
+
+
+def pending(job: JobState) -> str:
+    """What a log says while its job waits: "pending (Priority): waits behind jobs of higher priority"."""
+    reason = reason_word(job.reason)
+    if reason in ("", "None"):
+        return "pending: waits for its turn"
+    words = waiting(job.reason)
+    return f"pending: {job.reason}" if words == reason.replace("_", " ") else f"pending ({reason}): {words}"
+
+
+def _failed(job: JobState) -> str:
+    code = job.exit_code
+    if code > 128 and code - 128 in {int(number) for number in signal.Signals}:
+        name = signal.Signals(code - 128).name
+        more = {"SIGKILL": ": out of memory, or ended from outside", "SIGSEGV": ": a fault of the program"}.get(
+            name, ""
+        )
+        return f"the program was ended by {name}{more}"
+    if code:
+        return _CODES.get(code, f"the program ended with exit code {code}")
+    match = re.match(r"RaisedSignal:(\d+)", job.reason)
+    if match:
+        return f"the program was ended by signal {match[1]}"
+    return "could not be started" if job.reason in ("JobLaunchFailure", "LaunchFailure") else ""
+
+
+def container_word(log: str) -> str:
+    """Why a container did not start, out of the end of the job's error file; "" when that does not say."""
+    lines = log.splitlines()
+    for at in range(len(lines) - 1, -1, -1):
+        said = lines[at].removeprefix("headway: ")
+        if said != lines[at] and not said.startswith(_UNDER_WAY):
+            more = lines[at + 1].strip() if lines[at + 1 : at + 2] and lines[at + 1].startswith("  ") else ""
+            text = f"its container could not be started: {said}" + (f"; {more}" if more else "")
+            return "".join(letter if letter.isprintable() else "?" for letter in text)[:600]
+    return ""

@@ -1,0 +1,235 @@
+"""A job's log as it grows: waits for the job to start, follows the file as the job's user, ends with the job."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+from headway.domain.machine import Machine
+from headway.domain.slurm.job_states import ENDED
+from headway.domain.slurm.state import JobState
+from headway.errors import CommandFailed, HeadwayError, NotFound, Unreachable
+from headway.jobs.explain.slurm_messages import pending
+from headway.jobs.remote.user_helper import Links, call, command, refused
+from headway.transport.streams import Reader
+
+_READ_LIMIT = 1024 * 1024
+# Bytes; node/user_helper sends a quarter of it at once, but runs as the person, who may meddle with it.
+_FRAME = 1024 * 1024
+_RECONNECT_S = 60.0  # how long a head that went away may take to come back
+RETRY_S = 1.0
+
+
+class Part(bytes):
+    """What lies in the file, and at which of its bytes it begins."""
+
+    at: int
+
+
+def part_of(data: bytes, at: int) -> Part:
+    made = Part(data)
+    made.at = at
+    return made
+
+
+def written(path: str) -> bool:
+    """Whether a job's output becomes a file that can be read."""
+    return path.startswith("/") and not path.startswith("/dev/")
+
+
+JobNow = Callable[[], Awaitable[JobState]]
+
+
+async def tail_log(
+    links: Links,
+    head: Machine,
+    job_now: JobNow,
+    *,
+    follow: bool,
+    err: bool = False,
+    start: int = 0,
+    poll_s: float = 1.0,
+) -> AsyncIterator[bytes]:
+    """The bytes of the job's output (`err`: of its error file) from `start` on, each a Part, and between them lines
+    `--- ... ---` of ours, which are none.
+
+    `job_now` says how the job stands (SlurmReader.job, or what the server remembers). Without `follow`: what is there
+    now. Raises NotFound when there is no file and none can come, Refused when its user may not read it.
+    """
+    job = await job_now()
+    path = job.stderr if err else job.stdout
+    if not written(path):
+        raise NotFound(
+            f"job {job.id} has no log file on the cluster (its output goes to {path or 'no file'})",
+            hint="sbatch --output=FILE",
+        )
+    if not follow or job.state in ENDED:
+        part = _Part(links, head, job.user, path, start)
+        async for chunk in part.rest():
+            yield chunk
+        if part.missing:
+            raise NotFound(f"job {job.id} ({job.state}) has not written {path}", hint=_why(job))
+        return
+    async with contextlib.aclosing(_Follow(links, head, job, path, job_now, poll_s, start).run()) as chunks:
+        async for chunk in chunks:
+            yield chunk
+
+
+def _why(job: JobState) -> str:
+    return f"it waits: {job.reason}" if job.state == "PENDING" and job.reason else ""
+
+
+@dataclass
+class _Part:
+    """Reads a file from an offset to its present end."""
+
+    links: Links
+    head: Machine
+    user: str
+    path: str
+    offset: int = 0
+    missing: bool = False
+
+    async def rest(self) -> AsyncIterator[bytes]:
+        while True:
+            one = {"user": self.user, "path": self.path, "offset": self.offset, "limit": _READ_LIMIT}
+            ran = await call(self.links, self.head, {"do": "read", "files": [one]}, timeout_s=30)
+            answer = json.loads(ran.stdout or '{"error": "no answer"}')
+            if answer.get("missing"):
+                self.missing = True
+                return
+            if answer.get("error"):
+                raise HeadwayError(f"{self.path} on {self.head.name}: {answer['error']}")
+            data = base64.b64decode(answer["b64"])
+            if data:
+                yield part_of(data, self.offset)
+            self.offset += len(data)
+            if len(data) < _READ_LIMIT:
+                return
+
+
+class _Follow:
+    """The live case: one task reads the file, one asks how the job stands; both speak through a queue."""
+
+    def __init__(
+        self, links: Links, head: Machine, job: JobState, path: str, job_now: JobNow, poll_s: float, start: int
+    ) -> None:
+        self._links, self._head, self._path = links, head, path
+        self._job, self._job_now, self._poll_s = job, job_now, poll_s
+        self._queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(64)
+        self._offset = start
+        self._said = ""
+        self._restarts = job.restarts
+        self._ended = asyncio.Event()
+
+    async def run(self) -> AsyncGenerator[bytes, None]:
+        reader = asyncio.create_task(self._guard(self._read()))
+        watcher = asyncio.create_task(self._guard(self._watch()))
+        try:
+            while (item := await self._queue.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            for task in (reader, watcher):
+                task.cancel()
+            await asyncio.gather(reader, watcher, return_exceptions=True)
+
+    async def _guard(self, work: Awaitable[None]) -> None:
+        """An error in either task ends the whole, and is told."""
+        try:
+            await work
+        except Exception as error:  # handed to the caller, who raises it
+            await self._queue.put(error)
+
+    async def _watch(self) -> None:
+        silent_s = 0.0
+        while True:
+            await self._tell()
+            if self._job.state in ENDED:
+                self._ended.set()
+                return
+            await asyncio.sleep(self._poll_s)
+            try:
+                self._job = await self._job_now()
+                silent_s = 0.0
+            except Unreachable:
+                silent_s += self._poll_s
+                if silent_s > _RECONNECT_S:
+                    raise
+
+    async def _tell(self) -> None:
+        """Why it does not run yet, and that it was started again: each once."""
+        job = self._job
+        if job.restarts > self._restarts:
+            self._restarts = job.restarts
+            self._said = ""
+            await self._queue.put(f"--- restarted ({job.restarts}) ---\n".encode())
+        if job.state == "PENDING":
+            words = f"--- {pending(job)} ---\n"
+            if words != self._said:
+                self._said = words
+                await self._queue.put(words.encode())
+
+    async def _read(self) -> None:
+        following = asyncio.create_task(self._follow())
+        ended = asyncio.create_task(self._ended.wait())
+        try:
+            await asyncio.wait({following, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if following.done():
+                following.result()
+        finally:
+            following.cancel()
+            ended.cancel()
+            await asyncio.gather(following, ended, return_exceptions=True)
+        part = _Part(self._links, self._head, self._job.user, self._path, self._offset)
+        async for chunk in part.rest():
+            await self._queue.put(chunk)
+        if part.missing:
+            raise NotFound(
+                f"job {self._job.id} ended ({self._job.state}) without writing {self._path}",
+                hint=f"headway job {self._head.cluster} {self._job.id}",
+            )
+        await self._queue.put(None)
+
+    async def _follow(self) -> None:
+        """Follows the file; goes on at the same place when the connection broke."""
+        away_since = 0.0
+        while True:
+            at = self._offset
+            try:
+                await self._frames()
+            except CommandFailed as error:
+                raise refused(error) from error
+            except Unreachable:
+                now = time.monotonic()
+                away_since = now if self._offset != at or not away_since else away_since
+                if now - away_since > _RECONNECT_S:
+                    raise
+            await asyncio.sleep(RETRY_S)
+
+    async def _frames(self) -> None:
+        ask = {"do": "follow", "user": self._job.user, "path": self._path, "offset": self._offset}
+        async with contextlib.aclosing(self._links.stream(self._head, command(ask))) as chunks:  # type: ignore[type-var]
+            reader = Reader(partial(anext, chunks, b""), most=_FRAME)
+            while (line := await reader.line()) is not None:
+                if line.startswith(b"D "):
+                    data = await reader.exactly(int(line[2:]))
+                    # Counted when handed on: a cancel before that leaves the place where it was.
+                    await self._queue.put(part_of(data, self._offset))
+                    self._offset += len(data)
+                elif line == b"T":
+                    await self._cut()
+
+    async def _cut(self) -> None:
+        """The file begins anew, as it does when Slurm starts a requeued job again: say so before what it writes."""
+        self._offset = 0
+        with contextlib.suppress(HeadwayError):
+            self._job = await self._job_now()
+        await self._tell()

@@ -1,0 +1,125 @@
+"""The logs of an array: every task's lines with its number before them, as they are written."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from headway.domain.machine import Machine
+from headway.domain.slurm.job_states import ENDED
+from headway.domain.slurm.state import JobState
+from headway.errors import NotFound
+from headway.jobs.explain.slurm_messages import pending
+from headway.jobs.logs.follow import written
+from headway.jobs.remote.user_helper import Links, call
+
+TasksNow = Callable[[], Awaitable[Sequence[JobState]]]
+_AT_ONCE = 50  # files of one question
+_PIECE = 128 * 1024  # bytes of one file in one answer: with _AT_ONCE the most that is held
+_LONGEST_LINE = 64 * 1024
+
+
+@dataclass
+class _File:
+    """One log and how far it has been read. Tasks that write into one file share it, and its lines bear no number."""
+
+    user: str
+    path: str
+    label: str
+    offset: int = 0
+    rest: bytes = b""
+    ended: bool = False  # nothing comes behind what the present look finds
+
+    def lines(self, data: bytes, *, last: bool) -> bytes:
+        """Whole lines with the label before each; with `last` the unfinished one too."""
+        self.offset += len(data)
+        *whole, self.rest = (self.rest + data).split(b"\n")
+        if (last or len(self.rest) > _LONGEST_LINE) and self.rest:
+            whole, self.rest = [*whole, self.rest], b""
+        mark = self.label.encode()
+        return b"".join(b"%s%s\n" % (mark, line) for line in whole)
+
+
+async def tail_array(
+    links: Links, head: Machine, tasks_now: TasksNow, *, follow: bool, err: bool = False, poll_s: float = 0.5
+) -> AsyncIterator[bytes]:
+    """What all tasks have written; with `follow` until the last has ended. Raises NotFound when none wrote a log."""
+    files: dict[str, _File] = {}
+    said, anything = "", False
+    while True:
+        tasks = await tasks_now()
+        _learn(files, tasks, err=err)
+        unfinished = {_log(task, err=err) for task in tasks if task.state not in ENDED}  # once a look: tasks are many
+        going = follow and bool(unfinished)
+        reading = [
+            file for file in files.values() if not file.ended or file.path in unfinished
+        ]  # or its task was requeued
+        for file in reading:  # what ended before this look is now read to its end
+            file.ended = not going or file.path not in unfinished
+        async for piece in _read(links, head, reading):
+            anything = True
+            yield piece
+        if not going:
+            break
+        words = _waiting(tasks)
+        if words and words != said and not any(task.state in ("RUNNING", "COMPLETING") for task in tasks):
+            yield f"--- {words} ---\n".encode()
+        said = words
+        await asyncio.sleep(poll_s)
+    if not anything and not any(file.offset for file in files.values()):
+        nowhere = sorted({_log(task, err=err) for task in tasks if not written(_log(task, err=err))})
+        if nowhere and not files:
+            raise NotFound(
+                f"no task of this array has a log file (its output goes to {', '.join(nowhere) or 'no file'})",
+                hint="sbatch --output=FILE",
+            )
+        waits = "" if follow else "; headway logs -f waits for them"
+        raise NotFound("no task of this array has written a log", hint=f"headway job shows how they stand{waits}")
+
+
+def _learn(files: dict[str, _File], tasks: Sequence[JobState], *, err: bool) -> None:
+    for task in tasks:
+        path = _log(task, err=err)
+        if not task.array_task.isdigit() or not written(path):
+            continue
+        if path not in files:
+            files[path] = _File(task.user, path, f"[{task.array_task}] ")
+        elif files[path].label not in ("", f"[{task.array_task}] "):
+            files[path].label = ""
+
+
+def _log(task: JobState, *, err: bool) -> str:
+    return task.stderr if err else task.stdout
+
+
+def _waiting(tasks: Sequence[JobState]) -> str:
+    return next((pending(task) for task in tasks if task.state == "PENDING"), "")
+
+
+async def _read(links: Links, head: Machine, files: list[_File]) -> AsyncIterator[bytes]:
+    """New lines of these files, to their present ends."""
+    for start in range(0, len(files), _AT_ONCE):
+        some = files[start : start + _AT_ONCE]
+        while some:
+            ask = [{"user": f.user, "path": f.path, "offset": f.offset, "limit": _PIECE} for f in some]
+            ran = await call(links, head, {"do": "read", "files": ask}, timeout_s=60)
+            more = []
+            for file, line in zip(some, ran.stdout.splitlines(), strict=False):
+                answer = json.loads(line)
+                if "b64" not in answer:
+                    continue
+                data = base64.b64decode(answer["b64"])
+                full = len(data) == _PIECE
+                if answer["size"] < file.offset:  # started again: the file begins anew
+                    file.offset, file.rest = 0, b""
+                    more.append(file)
+                    continue
+                text = file.lines(data, last=file.ended and not full)
+                if text:
+                    yield text
+                if full:
+                    more.append(file)
+            some = more

@@ -1,0 +1,107 @@
+"""JupyterLab as a job: its script, and the folder that it and the server meet in. Pure.
+
+Jupyter listens on a socket of its owner's, which nobody else on the node can reach. What it lets in is a secret that the
+job gets in its environment, keeps in a file of its own and is never said in a command. Nor is its number, and so its address:
+Slurm shows everybody a job's words and files, and a node its processes."""
+
+from __future__ import annotations
+
+import hashlib
+
+from headway.domain.cluster import Cluster
+from headway.errors import Fault, Refused
+from headway.jobs.submission.job_folders import place
+from headway.jobs.submission.node_capacity import Offer
+from headway.jobs.submission.run_request import Prepared
+from headway.jobs.submission.submit import Stage
+from headway.schemas.submissions import NotebookIn, SubmitIn
+
+SECRET = "HEADWAY_NOTEBOOK_SECRET"  # noqa: S105 (the name of a variable)
+BASE = "HEADWAY_NOTEBOOK_BASE_SECRET"  # where it is in the address; a secret by its name, so the record of the job masks it
+
+_SCRIPT = """\
+#!/bin/bash
+# JupyterLab, led to by the Headway server. $1: its folder, $2: seconds idle.
+set -u
+umask 077
+folder=$1 idle=$2 base=${HEADWAY_NOTEBOOK_BASE_SECRET?}
+mkdir -p "$folder" && chmod 700 "$folder" && cd || exit
+rm -f "$folder/socket"
+printf %s "${HEADWAY_NOTEBOOK_SECRET?}" >"$folder/secret"
+unset HEADWAY_NOTEBOOK_SECRET HEADWAY_NOTEBOOK_BASE_SECRET
+trap 'rm -f "$folder/secret" "$folder/socket"' EXIT
+export JUPYTER_TOKEN_FILE=$folder/secret
+export PATH=$HOME/.local/bin:$PATH
+if ! command -v jupyter-lab >/dev/null; then
+    echo "there is no jupyter-lab on $(uname -n). Debian 13's node image has it; elsewhere: pip install --user jupyterlab"
+    exit 127
+fi
+# Nobody is asked whether they want news.
+printf '{"LabApp": {"news_url": null}, "ServerApp": {"base_url": "%s"}}' "$base" >"$folder/config.json"
+jupyter-lab --no-browser --config="$folder/config.json" --ServerApp.sock="$folder/socket" --ServerApp.sock_mode=0600 \\
+    --ServerApp.root_dir="$HOME" --ServerApp.allow_remote_access=True \\
+    --ServerApp.quit_button=False \\
+    --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate \\
+    --ServerApp.shutdown_no_activity_timeout="$idle" --MappingKernelManager.cull_idle_timeout="$idle" \\
+    --MappingKernelManager.cull_interval=20 --MappingKernelManager.cull_connected=True \\
+    --TerminalManager.cull_inactive_timeout="$idle" --TerminalManager.cull_interval=20 &
+lab=$!
+trap 'kill "$lab"; wait "$lab"' TERM
+wait "$lab"
+"""
+
+
+def base(notebook_id: str) -> str:
+    """The beginning of a notebook's addresses."""
+    return f"/n/{notebook_id}/"
+
+
+def socket(folder: str) -> str:
+    return f"{folder}/socket"
+
+
+def prepare(
+    ask: NotebookIn, cluster: Cluster, offer: Offer, user: str, notebook_id: str, secret: str
+) -> tuple[Prepared, str]:
+    """What sbatch is given, and the notebook's folder. Raises Refused with every fault."""
+    faults = list(_faults(ask, cluster, offer))
+    if faults:
+        raise Refused("\n".join(["this notebook can't be started:", *(f"  {fault}" for fault in faults)]))
+    there = place(cluster, user)
+    folder = f"{there.root}/notebooks/{hashlib.sha256(f'folder {notebook_id}'.encode()).hexdigest()[:16]}"
+    args = [
+        "--job-name=notebook",
+        "--nodes=1",
+        "--ntasks=1",
+        f"--time={ask.time}",
+        "--requeue",
+        "--open-mode=append",
+        f"--output={folder}/log",
+    ]
+    if ask.gpus:
+        args.append(f"--gpus-per-node={ask.gpus}")
+    if ask.partition:
+        args.append(f"--partition={ask.partition}")
+    if ask.team:
+        args.append(f"--account={ask.team}")
+    request = SubmitIn(
+        args=args,
+        script=_SCRIPT,
+        script_name="notebook",
+        script_args=[folder, str(ask.idle_minutes * 60)],
+        env={SECRET: secret, BASE: base(notebook_id)},
+    )
+    return Prepared(request, Stage(there.root, "", folder), launcher="notebook"), folder
+
+
+def _faults(ask: NotebookIn, cluster: Cluster, offer: Offer) -> list[Fault]:
+    found = []
+    if ask.gpus > offer.gpus:
+        found.append(Fault("gpus", f"a node of {cluster.name} has {offer.gpus}", "ask for fewer"))
+    partitions = [partition.name for partition in cluster.partitions]
+    if ask.partition and ask.partition not in partitions:
+        found.append(Fault("partition", f"there is no {ask.partition!r}", f"there is {', '.join(partitions)}"))
+    teams = [team.name for team in cluster.teams]
+    if ask.team and ask.team not in teams:
+        found.append(Fault("team", f"there is no {ask.team!r}", f"there is {', '.join(teams)}"))
+    return found

@@ -1,0 +1,1 @@
+"""Pipelines: the file, and its steps as jobs with dependencies."""

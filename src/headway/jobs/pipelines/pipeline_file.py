@@ -1,0 +1,177 @@
+"""A pipeline's file: steps, what each needs, and what each asks for. Every fault at once. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from headway.errors import Fault, InvalidSpec
+from headway.validation.error_paths import MOST_FAULTS, pydantic_faults
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$"
+MOST_STEPS = 200
+MOST_VALUES = 300_000
+LONGEST_DEFAULTS = 32 * 1024  # characters
+_SPLIT = f"{MOST_VALUES:,} are the most: make several pipelines of it"
+_NAMED = 10  # of the steps that there are, where one is named that there isn't
+
+
+def _words(value: object) -> object:
+    """`torchrun train.py --name "a b"`, or a list of words. No shell reads them."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return shlex.split(value)
+    except ValueError as error:
+        raise ValueError(f"can't be split into words: {str(error).lower()}") from None
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Container(Strict):
+    image: str = Field(min_length=1, max_length=500)
+    mounts: list[str] = []
+    workdir: str = ""
+    mount_home: bool | None = None
+
+
+class Ask(Strict):
+    """What a step asks for; under `defaults` for every step that does not say. `gpus` and `tasks` are for each node."""
+
+    launcher: Literal["torchrun", "srun", "mpi", "python"] | None = None
+    nodes: int = Field(default=1, ge=1)
+    gpus: int = Field(default=0, ge=0)
+    tasks: int = Field(default=0, ge=0)
+    time: Annotated[str, BeforeValidator(lambda v: str(v) if isinstance(v, int) else v)] = ""
+    partition: str = ""
+    team: str = ""
+    container: Container | None = None
+    env: dict[str, str] = {}
+    sbatch: list[str] = []
+
+
+class Step(Ask):
+    run: Annotated[list[str], BeforeValidator(_words)] = Field(min_length=1)
+    needs: list[str] = Field(default=[], max_length=MOST_STEPS)
+
+
+class Pipeline(Strict):
+    name: str = Field(pattern=_NAME)
+    defaults: Ask = Ask()
+    steps: dict[Annotated[str, Field(pattern=_NAME)], Step] = Field(min_length=1, max_length=MOST_STEPS)
+
+    def order(self) -> list[str]:
+        """Each step after those it needs, otherwise as in the file."""
+        found: list[str] = []
+        left = list(self.steps)
+        while left:
+            ready = [name for name in left if all(need in found for need in self.steps[name].needs)]
+            found.append(ready[0])
+            left.remove(ready[0])
+        return found
+
+    def following(self, names: set[str]) -> set[str]:
+        """These steps and all that need them, directly or not."""
+        found = set(names)
+        for name in self.order():
+            if found.intersection(self.steps[name].needs):
+                found.add(name)
+        return found
+
+
+def read_pipeline(document: Mapping[str, Any]) -> Pipeline:
+    """Raises InvalidSpec with every fault."""
+    if large := _too_large(document):
+        raise InvalidSpec([large], "the pipeline file")
+    merged = _with_defaults(document)
+    if _values(merged) > MOST_VALUES:
+        raise InvalidSpec([Fault("steps", "hold too many values", _SPLIT)], "the pipeline file")
+    faults: list[Fault] = []
+    pipeline = None
+    try:
+        pipeline = Pipeline.model_validate(merged)
+    except ValidationError as error:
+        faults += [fault for _, fault in islice(pydantic_faults(error, Pipeline), MOST_FAULTS)]
+    faults += islice(_graph_faults(document), MOST_FAULTS)
+    if faults or pipeline is None:
+        raise InvalidSpec(faults, "the pipeline file")
+    return pipeline
+
+
+def _too_large(document: Mapping[str, Any]) -> Fault | None:
+    """What is looked at no further: of so many steps each fault, and each step's copy of the defaults, would be too much."""
+    defaults, steps = document.get("defaults"), document.get("steps")
+    if isinstance(steps, dict) and len(steps) > MOST_STEPS:
+        return Fault(
+            "steps", f"there are {len(steps)}, and {MOST_STEPS} are the most", "make several pipelines of them"
+        )
+    if _values(document) > MOST_VALUES:
+        return Fault("", "the file holds too many values", _SPLIT)
+    if len(repr(defaults)) > LONGEST_DEFAULTS:
+        words = f"is longer than {LONGEST_DEFAULTS // 1024} KiB, and each step has all of it"
+        return Fault("defaults", words, "put what is long into a file that the steps read")
+    return None
+
+
+def _values(document: Mapping[str, Any]) -> int:
+    """How many it holds, at whatever depth; not counted any further than is too many."""
+    left: list[Any] = [document]
+    count = 0
+    while left and count <= MOST_VALUES:
+        value = left.pop()
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        count += len(inner)
+        left += inner
+    return count
+
+
+def _with_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
+    defaults, steps = document.get("defaults"), document.get("steps")
+    if not isinstance(defaults, dict) or not isinstance(steps, dict):
+        return dict(document)
+    given = defaults.get("env")
+    env: dict[Any, Any] = given if isinstance(given, dict) else {}
+
+    def one(step: Any) -> Any:
+        if not isinstance(step, dict):
+            return step
+        known = {key: value for key, value in defaults.items() if key in Ask.model_fields}
+        own_env = step.get("env")
+        both = {**env, **own_env} if isinstance(own_env, dict) else own_env if "env" in step else env
+        return {**known, **step, "env": both}
+
+    return {**document, "steps": {name: one(step) for name, step in steps.items()}}
+
+
+def _graph_faults(document: Mapping[str, Any]) -> Iterator[Fault]:
+    """Needs that name no step, and steps that wait for each other."""
+    steps = document.get("steps")
+    if not isinstance(steps, dict):
+        return
+    needs = {
+        name: [need for need in wanted if isinstance(need, str)]
+        for name, step in steps.items()
+        if isinstance(step, dict) and isinstance(wanted := step.get("needs", []), list) and len(wanted) <= MOST_STEPS
+    }
+    there = ", ".join([*map(_shown, islice(steps, _NAMED)), *(["..."] if len(steps) > _NAMED else [])])
+    for name, wanted in needs.items():
+        for need in wanted:
+            if need not in steps:
+                yield Fault(f"steps.{_shown(name)}.needs", f"there is no step {need[:60]!r}", f"there is {there}")
+    left = {name: [need for need in wanted if need in needs] for name, wanted in needs.items()}
+    while ready := [name for name, wanted in left.items() if not any(need in left for need in wanted)]:
+        for name in ready:
+            del left[name]
+    if left:
+        yield Fault("steps", f"{', '.join(map(_shown, left))} wait for each other, so none could start")
+
+
+def _shown(name: object) -> str:
+    return re.sub(r"[^ -~]", "?", str(name))[:60]

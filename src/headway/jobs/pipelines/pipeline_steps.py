@@ -1,0 +1,77 @@
+"""A pipeline as jobs: each step a run that depends on the jobs of those it needs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headway.domain.slurm.job_states import FAILED
+from headway.domain.slurm.state import JobState
+from headway.jobs.explain.slurm_messages import why
+from headway.jobs.pipelines.pipeline_file import Pipeline
+from headway.schemas.submissions import GitIn, PipelineOut, RunIn, StepOut
+from headway.store.db.rows import PipelineRow
+
+
+def step_run(pipeline: Pipeline, name: str, jobs: Mapping[str, int], *, bundle: str, git: GitIn | None) -> RunIn:
+    """`jobs`: of the steps that have to end well first, by name."""
+    step = pipeline.steps[name]
+    return RunIn.model_validate(
+        {
+            **step.model_dump(exclude={"run", "needs"}),  # what a step asks for has a run's own words
+            "argv": step.run,
+            "name": name,
+            "after": [f"ok:{jobs[need]}" for need in step.needs if need in jobs],
+            "env": {"HEADWAY_PIPELINE": pipeline.name, **step.env},
+            "bundle": bundle,
+            "git": git,
+        }
+    )
+
+
+def latest(made: Sequence[tuple[str, int]]) -> dict[str, int]:
+    """The job that counts for each step: the last of the (step, job) that were submitted."""
+    return dict(made)
+
+
+def to_repeat(pipeline: Pipeline, states: Mapping[str, str], asked: Sequence[str]) -> list[str]:
+    """Steps to run again, in order: those asked for, or those that failed, and all that need them."""
+    first = set(asked) or {name for name, state in states.items() if state in FAILED}
+    again = pipeline.following(first)
+    return [name for name in pipeline.order() if name in again]
+
+
+def pipeline_out(
+    row: PipelineRow, pipeline: Pipeline, made: Sequence[tuple[str, int]], jobs: Mapping[int, JobState]
+) -> PipelineOut:
+    """`made`: every (step, job) of it, in the order they were submitted."""
+    now = latest(made)
+    steps = []
+    for name in pipeline.order():
+        job = jobs.get(now.get(name, 0))
+        steps.append(
+            StepOut(
+                name=name,
+                needs=pipeline.steps[name].needs,
+                job_id=now.get(name, 0),
+                state=job.state if job else "UNKNOWN",
+                why=why(job) if job else "",
+                runs=sum(step == name for step, _ in made),
+            )
+        )
+    return PipelineOut(
+        id=row.id,
+        cluster=row.cluster,
+        name=row.name,
+        person=row.person,
+        user=row.user,
+        created_at=row.at,
+        workdir=row.workdir,
+        state=_state([step.state for step in steps]),
+        steps=steps,
+    )
+
+
+def _state(states: Sequence[str]) -> str:
+    if any(state in FAILED for state in states):
+        return "failed"
+    return "done" if all(state == "COMPLETED" for state in states) else "running"

@@ -1,0 +1,216 @@
+"""Helpers on the head that are there already: node/user_helper as `serve`, one a person, for submissions and readings.
+
+A fresh program for each of them takes longer than sbatch does: it starts Python, sends its own text and moves into the
+limits of the person's sessions. A helper has done that once. It ends with its connection, and with it all is as before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Protocol
+
+from headway.domain.machine import Machine
+from headway.errors import CommandFailed, Unanswered, Unreachable
+from headway.jobs.remote.interactive_command import Talks
+from headway.jobs.remote.user_helper import Links, command, fresh
+from headway.transport.process import Ran, ended
+from headway.transport.streams import MAX_OUTPUT, Reader
+
+MOST = 24  # helpers on one head
+MOST_EACH = 3  # for one person; who asks for more at once gets a fresh program
+KEPT_S = 600.0  # without a request
+START_S = 30.0
+_SERVED = ("sbatch", "read")
+
+
+class Held(Protocol):
+    """A command that stays, see transport.ssh."""
+
+    @property
+    def over(self) -> bool: ...
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def read(self) -> bytes: ...
+
+    async def ended(self) -> bool: ...
+
+    async def close(self) -> None: ...
+
+
+class Holds(Links, Talks, Protocol):
+    """The part of Connections that this needs."""
+
+    async def hold(self, machine: Machine, argv: Sequence[str]) -> Held: ...
+
+
+class _Unbegun(Unanswered):
+    """The helper had ended before it began with what it was given."""
+
+
+class _Helper:
+    def __init__(self, held: Held, user: str, used_at: float) -> None:
+        self.held = held
+        self.user = user
+        self.used_at = used_at
+        self.busy = True
+        self._answers = Reader(held.read)
+
+    async def started(self) -> bool:
+        """Whether it is there; where it is not, a fresh program says why."""
+        try:
+            async with asyncio.timeout(START_S):
+                return await self._answers.line() == b"ready"
+        except (TimeoutError, Unanswered):
+            return False
+
+    async def ask(self, question: bytes) -> tuple[int, bytes, bytes]:
+        """(exit code, stdout, stderr). Raises Unanswered when it ended first, and _Unbegun where nothing was done."""
+        with contextlib.suppress(Unreachable):  # some of it may have arrived: only the answer tells
+            await self.held.write(question)
+        line = await self._answers.line()
+        if line is None and await self.held.ended():
+            raise _Unbegun("the helper there ended before it had begun")
+        if line == b"begun":
+            line = await self._answers.line()
+        if line is None:
+            raise Unanswered("the helper there ended before it had answered")
+        told = json.loads(line)
+        out, err = await self._answers.exactly(told["out"]), await self._answers.exactly(told["err"])
+        return int(told["code"]), out, err
+
+
+class Warm:
+    """Links to a head whose submissions and readings go to helpers; everything else goes straight through."""
+
+    def __init__(self, links: Holds, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._links = links
+        self._clock = clock
+        self._helpers: list[_Helper] = []
+        self._starting = 0
+
+    async def remote(
+        self,
+        machine: Machine,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        input: bytes | None = None,  # noqa: A002
+        check: bool = True,
+        max_output: int = MAX_OUTPUT,
+    ) -> Ran:
+        """As Connections.remote. A submission that a helper may have begun with is never given to another: Unanswered."""
+        question = input or b""
+        ask = _served(argv, question)
+        helper = await self._helper(machine, str(ask.get("user", ""))) if ask else None
+        if ask is not None and helper is not None:
+            try:
+                return await self._asked(helper, machine, argv, question, timeout_s, check)
+            except Unanswered as error:
+                if ask["do"] != "read" and not isinstance(error, _Unbegun):
+                    raise
+        return await self._links.remote(
+            machine, argv, timeout_s=timeout_s, input=input, check=check, max_output=max_output
+        )
+
+    def stream(self, machine: Machine, argv: Sequence[str], *, timeout_s: float | None = None) -> AsyncIterator[bytes]:
+        return self._links.stream(machine, argv, timeout_s=timeout_s)
+
+    def converse(
+        self, machine: Machine, argv: Sequence[str], feed: AsyncIterator[bytes]
+    ) -> AsyncIterator[tuple[str, bytes]]:
+        return self._links.converse(machine, argv, feed)
+
+    def ready(self, user: str) -> bool:
+        """Whether a helper of this person lives and is free."""
+        return any(helper.user == user and not helper.busy and not self._stale(helper) for helper in self._helpers)
+
+    async def close(self) -> None:
+        helpers, self._helpers = self._helpers, []
+        for helper in helpers:
+            await helper.held.close()
+
+    async def _asked(
+        self,
+        helper: _Helper,
+        machine: Machine,
+        argv: Sequence[str],
+        question: bytes,
+        timeout_s: float,
+        check: bool,
+    ) -> Ran:
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(timeout_s):
+                code, out, err = await helper.ask(question)
+        except TimeoutError:
+            await self._drop(helper)
+            raise CommandFailed(argv, None, f"no end after {timeout_s:g} s", where=machine.name) from None
+        except BaseException:  # half an answer may be under way: nobody else may read it
+            await self._drop(helper)
+            raise
+        helper.busy, helper.used_at = False, self._clock()
+        return ended(argv, code, out, err, began=began, check=check, where=machine.name)
+
+    async def _helper(self, machine: Machine, user: str) -> _Helper | None:
+        """One that is free, else a new one; None where there may be no more, or it does not start."""
+        await self._let_go()
+        mine = [helper for helper in self._helpers if helper.user == user]
+        free = next((helper for helper in mine if not helper.busy), None)
+        if free is not None:
+            free.busy = True
+            return free
+        if len(mine) >= MOST_EACH or not await self._room():
+            return None
+        self._starting += 1
+        try:
+            held = await self._links.hold(machine, command({"do": "serve", "user": user}))
+        except Unreachable:
+            return None
+        finally:
+            self._starting -= 1
+        helper = _Helper(held, user, self._clock())
+        self._helpers.append(helper)
+        try:
+            if await helper.started():
+                return helper
+        except BaseException:
+            await self._drop(helper)
+            raise
+        await self._drop(helper)
+        return None
+
+    async def _let_go(self) -> None:
+        """Of those that have ended or that nobody has asked for long: they end by themselves some time later."""
+        old = [helper for helper in self._helpers if not helper.busy and self._stale(helper)]
+        self._helpers = [helper for helper in self._helpers if helper not in old]  # before anybody else may take one
+        for helper in old:
+            await helper.held.close()
+
+    def _stale(self, helper: _Helper) -> bool:
+        return helper.held.over or self._clock() - helper.used_at > KEPT_S
+
+    async def _room(self) -> bool:
+        if len(self._helpers) + self._starting < MOST:
+            return True
+        idle = [helper for helper in self._helpers if not helper.busy]
+        if idle:
+            await self._drop(min(idle, key=lambda helper: helper.used_at))
+        return bool(idle)
+
+    async def _drop(self, helper: _Helper) -> None:
+        if helper in self._helpers:
+            self._helpers.remove(helper)
+        await helper.held.close()
+
+
+def _served(argv: Sequence[str], question: bytes) -> dict[str, Any] | None:
+    """What is asked of node/user_helper, where a helper can do it."""
+    if list(argv) != fresh():
+        return None
+    ask: dict[str, Any] = json.loads(question[: question.index(b"\n")])["ask"]
+    return ask if ask["do"] in _SERVED else None

@@ -1,0 +1,37 @@
+"""One command on the login for somebody who watches it: output as it comes, input as it is typed, ended when they go."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Protocol
+
+from headway.domain.machine import Machine
+from headway.jobs.remote.user_helper import REFUSED, command, refusal
+
+_MARK = b"\0refused\0"  # before a sentence of node/user_helper itself
+
+
+class Talks(Protocol):
+    """The part of Connections that this needs."""
+
+    def converse(
+        self, machine: Machine, argv: Sequence[str], feed: AsyncIterator[bytes]
+    ) -> AsyncIterator[tuple[str, bytes]]: ...
+
+
+async def converse(
+    links: Talks, head: Machine, user: str, argv: Sequence[str], feed: AsyncIterator[bytes]
+) -> AsyncIterator[tuple[str, bytes]]:
+    """("out" | "err", bytes) and last ("code", digits) of a command as root or through a login shell of `user`. Raises
+    what `refusal` makes of it when the person can't be used."""
+    words = command({"do": "run", "user": user, "argv": list(argv)})
+    refused = b""
+    async with aclosing(links.converse(head, words, feed)) as pieces:  # type: ignore[type-var]
+        async for kind, data in pieces:
+            if kind == "err" and data.startswith(_MARK):
+                refused = data.removeprefix(_MARK)
+            elif refused and kind == "code" and int(data) == REFUSED:
+                raise refusal(refused.decode(errors="replace"))
+            else:
+                yield kind, data

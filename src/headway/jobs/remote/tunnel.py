@@ -1,0 +1,191 @@
+"""Many connections to one socket on a machine, as its owner, over one session of the pinned SSH connection.
+
+The other half is node/user_helper/tunnel.py, whose words tell the frames. It runs as the person: what it sends is taken as
+theirs, so lengths and windows are checked here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from typing import Protocol
+
+from headway.domain.machine import Machine
+from headway.errors import HeadwayError, Unreachable
+from headway.jobs.remote.user_helper import command
+
+HEAD = struct.Struct("!IcI")
+WINDOW = 1 << 20
+PIECE = 64 * 1024
+OPEN_S = 10.0
+_MOST_OPEN = 200  # connections of one tunnel
+
+
+class Pipe(Protocol):
+    """transport.ssh.Held."""
+
+    @property
+    def over(self) -> bool: ...
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def read(self) -> bytes: ...
+
+    async def close(self) -> None: ...
+
+
+class Holds(Protocol):
+    """The part of Connections that a tunnel needs."""
+
+    async def hold(self, machine: Machine, argv: list[str]) -> Pipe: ...
+
+
+class Wire:
+    """One connection through a tunnel."""
+
+    def __init__(self, tunnel: Tunnel, number: int) -> None:
+        self._tunnel, self._number = tunnel, number
+        self._pieces: list[bytes] = []
+        self._came = asyncio.Event()
+        self._waiting = 0  # bytes not read yet
+        self._ended = self._closed = False
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def read(self) -> bytes:
+        """What came, at least a byte; b"" at its end."""
+        while not self._pieces:
+            if self._ended:
+                return b""
+            self._came.clear()
+            await self._came.wait()
+        piece = self._pieces.pop(0)
+        self._waiting -= len(piece)
+        if not self._closed:
+            with contextlib.suppress(Unreachable):
+                await self._tunnel.say(self._number, b"A", len(piece).to_bytes(4, "big"))
+        return piece
+
+    async def write(self, data: bytes) -> None:
+        """Raises Unreachable when the tunnel is gone."""
+        for start in range(0, len(data), PIECE):
+            await self._tunnel.say(self._number, b"D", data[start : start + PIECE])
+
+    async def write_eof(self) -> None:
+        await self._tunnel.say(self._number, b"F")
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self.end()
+            self._tunnel.drop(self._number)
+            with contextlib.suppress(Unreachable):
+                await self._tunnel.say(self._number, b"X")
+
+    # --- called by the tunnel
+
+    def take(self, data: bytes) -> bool:
+        """False when the other half sent more than it may."""
+        self._waiting += len(data)
+        self._pieces.append(data)
+        self._came.set()
+        return self._waiting <= WINDOW
+
+    def end(self) -> None:
+        self._ended = True
+        self._came.set()
+        if not self.opened.done():
+            self.opened.cancel()
+
+
+class Tunnel:
+    """Made by `open_tunnel`; closed by whoever has it."""
+
+    def __init__(self, pipe: Pipe, where: str) -> None:
+        self._pipe, self._where = pipe, where
+        self._wires: dict[int, Wire] = {}
+        self._last = 0
+        self._lock = asyncio.Lock()
+        self._reader = asyncio.ensure_future(self._read())
+
+    @property
+    def alive(self) -> bool:
+        return not self._reader.done() and not self._pipe.over
+
+    async def connect(self) -> Wire:
+        """A new connection. Raises Unreachable when nobody listens there."""
+        if len(self._wires) >= _MOST_OPEN:
+            raise Unreachable("too many connections are open to this notebook", hint="close some of its tabs")
+        self._last = (self._last + 1) % (1 << 31)
+        wire = self._wires[self._last] = Wire(self, self._last)
+        try:
+            await self.say(self._last, b"O")
+            async with asyncio.timeout(OPEN_S):
+                await wire.opened
+        except (TimeoutError, asyncio.CancelledError) as error:
+            await wire.close()
+            if isinstance(error, asyncio.CancelledError) and not wire.opened.cancelled():
+                raise
+            raise Unreachable(f"the connection to {self._where} is gone") from None
+        except BaseException:
+            await wire.close()
+            raise
+        return wire
+
+    async def close(self) -> None:
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+        self._end_all()
+        with contextlib.suppress(HeadwayError, OSError):
+            await self._pipe.close()
+
+    async def say(self, number: int, kind: bytes, data: bytes = b"") -> None:
+        async with self._lock:
+            await self._pipe.write(HEAD.pack(number, kind, len(data)) + data)
+
+    def drop(self, number: int) -> None:
+        self._wires.pop(number, None)
+
+    async def _read(self) -> None:
+        """Until the pipe ends, or says what it may not."""
+        buffer = bytearray()
+        try:
+            while piece := await self._pipe.read():
+                buffer += piece
+                while len(buffer) >= HEAD.size:
+                    number, kind, size = HEAD.unpack_from(buffer)
+                    if size > PIECE:
+                        return
+                    if len(buffer) < HEAD.size + size:
+                        break
+                    data = bytes(buffer[HEAD.size : HEAD.size + size])
+                    del buffer[: HEAD.size + size]
+                    if not self._frame(number, kind, data):
+                        return
+        finally:
+            self._end_all()
+
+    def _frame(self, number: int, kind: bytes, data: bytes) -> bool:
+        wire = self._wires.get(number)
+        if wire is None:
+            return True  # closed here meanwhile
+        if kind == b"D":
+            return wire.take(data)
+        if kind == b"K" and not wire.opened.done():
+            wire.opened.set_result(None)
+        elif kind == b"E" and not wire.opened.done():
+            why = data.decode(errors="replace")[:200]
+            wire.opened.set_exception(Unreachable(f"nothing answers on {self._where} yet: {why}"))
+        elif kind in (b"F", b"X"):
+            wire.end()
+        return True
+
+    def _end_all(self) -> None:
+        for wire in list(self._wires.values()):
+            wire.end()
+        self._wires.clear()
+
+
+async def open_tunnel(links: Holds, machine: Machine, user: str, path: str) -> Tunnel:
+    """To a socket of `user`'s on the machine. Raises Unreachable; that nobody listens there is told by `connect`."""
+    pipe = await links.hold(machine, command({"do": "tunnel", "user": user, "path": path}))
+    return Tunnel(pipe, machine.name)

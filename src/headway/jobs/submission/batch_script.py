@@ -1,0 +1,317 @@
+"""The batch script that `headway run` makes: every line with where it comes from. Pure.
+
+Nothing a person wrote becomes part of a shell line: their command and their container flags reach the script as its
+arguments, checked words stand in #SBATCH lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from headway.catalog.slurm_features import version
+from headway.domain.cluster import Cluster
+from headway.errors import Fault, Refused
+from headway.jobs.submission.job_folders import Place
+from headway.jobs.submission.node_capacity import Offer, offer_of
+from headway.jobs.submission.requested_resources import asked
+from headway.jobs.submission.stage_in import EXPORT, stage_faults, stage_lines
+from headway.schemas.submissions import ContainerIn, RunIn, SubmitIn
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_TIME = re.compile(r"(\d+-)?\d+(:\d+){0,2}|UNLIMITED", re.IGNORECASE)
+_AFTER = re.compile(r"(ok|any|notok|start):(\d+)(_\d+)?")
+_ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DEPENDENCY = {"ok": "afterok", "any": "afterany", "notok": "afternotok", "start": "after"}
+# torchrun's options before its script that take no value.
+_TORCHRUN_ALONE = {"--standalone", "-m", "--module", "--no-python", "--run-path", "--virtual-local-rank"}
+_MPIRUN = {"mpirun", "mpiexec", "prterun"}
+# Behind a folder of checkpoints: tasks of an array must not go on from each other's.
+BY_TASK = "${SLURM_ARRAY_TASK_ID:+/$SLURM_ARRAY_TASK_ID}"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    text: str
+    origin: str = ""  # the flag or the default behind it
+
+
+@dataclass(frozen=True)
+class Script:
+    """`args` are the script's own words: `flags` container flags, then the command."""
+
+    name: str
+    launcher: str
+    lines: tuple[Line, ...]
+    args: tuple[str, ...]
+    flags: int
+
+    def text(self) -> str:
+        return "".join(f"{shown(line)}\n" for line in self.lines)
+
+
+def shown(line: Line) -> str:
+    """The line with its origin behind it, as a comment."""
+    return f"{line.text:<48} # {line.origin}" if line.origin else line.text
+
+
+def run_script(
+    run: RunIn,
+    cluster: Cluster,
+    place: Place,
+    work: str,
+    helper: str,
+    checkpoints: str = "",
+    *,
+    warner: str = "",
+    offer: Offer | None = None,
+) -> Script:
+    """`checkpoints`: their folder, where it is not the one in `work`; `warner`: what hands a warning on to ranks, where
+    one is asked for; `offer`: what nodes have, None: what their plans say. Raises Refused with every fault at once."""
+    launcher = run.launcher or launcher_of(run.argv[0])
+    faults = list(_faults(run, cluster, launcher, offer))
+    if faults:
+        raise Refused("\n".join(["this can't be run:", *(f"  {fault}" for fault in faults)]))
+    command = _command(run, launcher)
+    flags = container_flags(run.container, place, work) if run.container else []
+    workers, why = _workers(run, cluster, launcher)
+    lines = [
+        Line("#!/bin/bash"),
+        *_header(run, cluster, launcher, work),
+        *_body(run, launcher, (helper, warner), checkpoints or f"{work}/checkpoints", (workers, why), len(flags)),
+    ]
+    return Script(job_name(run), launcher, tuple(lines), (*flags, *command), len(flags))
+
+
+def run_faults(run: RunIn, cluster: Cluster, offer: Offer | None = None) -> list[Fault]:
+    """What is wrong with it, each with the field of RunIn that it is about."""
+    named = {"--team": "account", "--launcher": "launcher", "": "argv"}
+    found = _faults(run, cluster, run.launcher or launcher_of(run.argv[0]), offer)
+    return [replace(fault, path=named.get(fault.path, fault.path.removeprefix("--"))) for fault in found]
+
+
+def launcher_of(program: str) -> str:
+    """By the first word of the command."""
+    last = program.rpartition("/")[2]
+    if last == "torchrun":
+        return "torchrun"
+    return "mpi" if last in _MPIRUN else "python"
+
+
+def job_name(run: RunIn) -> str:
+    """The name given, else the file that is run: `torchrun train.py` is "train"."""
+    if run.name:
+        return run.name
+    words = [word for word in run.argv if not word.startswith("-")]
+    named = next((word for word in words if word.endswith((".py", ".sh"))), words[0] if words else "run")
+    last = named.rpartition("/")[2]
+    clean = re.sub(r"[^A-Za-z0-9._-]", "-", last.rpartition(".")[0] or last).lstrip("._-")
+    return clean[:64] or "run"
+
+
+def dependency(after: list[str]) -> str:
+    """["ok:12", "any:13"] -> "afterok:12,afterany:13". Raises Refused for another word."""
+    found = []
+    for word in after:
+        match = _AFTER.fullmatch(word)
+        if match is None:
+            raise Refused(f"--after {word[:60]!r}: not a condition", hint="ok:123, notok:123, any:123 or start:123")
+        found.append(f"{_DEPENDENCY[match[1]]}:{match[2]}{match[3] or ''}")
+    return ",".join(found)
+
+
+def container_flags(container: ContainerIn, place: Place, work: str) -> list[str]:
+    """The job's files are at the same path inside as outside."""
+    shared = f"{place.shared}:{place.shared}:rw"
+    flags = [
+        f"--container-image={container.image}",
+        f"--container-mounts={','.join([shared, *container.mounts])}",
+        f"--container-workdir={container.workdir or work}",
+    ]
+    if container.name:
+        flags.append(f"--container-name={container.name}")
+    if container.mount_home is not None:
+        flags.append("--container-mount-home" if container.mount_home else "--no-container-mount-home")
+    return flags
+
+
+def _faults(run: RunIn, cluster: Cluster, launcher: str, offer: Offer | None) -> Iterator[Fault]:
+    if run.name and not _NAME.fullmatch(run.name):
+        yield Fault("--name", f"{run.name!r} is no name for a job", "letters, digits, dots, - and _")
+    if run.time and not _TIME.fullmatch(run.time):
+        yield Fault("--time", f"{run.time!r} is no length of time", "minutes, HH:MM:SS or D-HH:MM:SS")
+    for word in run.after:
+        if not _AFTER.fullmatch(word):
+            yield Fault("--after", f"{word[:60]!r} is no condition", "ok:123, notok:123, any:123 or start:123")
+    for name in run.env:
+        if not _ENV.fullmatch(name):
+            yield Fault("--env", f"{name[:60]!r} is no name of a variable")
+    image = [f"--container-image={run.container.image}"] if run.container else []
+    yield from stage_faults(run.stage_in, asked(SubmitIn(args=[*image, *run.sbatch])))
+    yield from _place_faults(run, cluster, offer or offer_of(cluster))
+    if run.warn and launcher == "mpi" and _by_mpirun(run):
+        yield Fault("--warn", "Slurm's warning does not reach mpirun's ranks", "leave mpirun out: srun starts them")
+    if launcher == "mpi" and not _by_mpirun(run) and version(cluster.slurm_version).mpi != "pmix":
+        what = f"srun has no PMIx with {cluster.image}'s Slurm {cluster.slurm_version}: each rank would be alone"
+        yield Fault("--launcher", what, "start them with mpirun: headway run -- mpirun PROGRAM")
+    if launcher == "mpi" and run.container and _by_mpirun(run):
+        yield Fault("--launcher", "mpirun can't start tasks in a container", "leave mpirun out: srun starts them")
+    words = [*run.argv, *run.env.values(), *run.sbatch]
+    if any("\0" in word for word in words):
+        yield Fault("", "a word holds a NUL byte")
+    if any("\n" in word for word in _container_words(run.container)):
+        yield Fault("--container", "a word holds a line break")
+
+
+def _place_faults(run: RunIn, cluster: Cluster, offer: Offer) -> Iterator[Fault]:
+    most = len(cluster.slots)
+    if run.gpus > offer.gpus:
+        has = f"no node of {cluster.name} has more than {offer.gpus} GPUs"
+        yield Fault(
+            "--gpus", f"{run.gpus} GPUs a node were asked for; {has}", "--gpus counts for each node: add --nodes"
+        )
+    names = [partition.name for partition in cluster.partitions]
+    if run.partition and (not _WORD.fullmatch(run.partition) or run.partition not in names):
+        yield Fault("--partition", f"there is no {run.partition!r} on {cluster.name}", f"it has {', '.join(names)}")
+    elif run.nodes > most:
+        yield Fault("--nodes", f"{run.nodes} nodes were asked for; {cluster.name} has {cluster.nodes}")
+    teams = [team.name for team in cluster.teams]
+    if run.team and run.team not in teams:
+        yield Fault("--team", f"there is no {run.team!r} on {cluster.name}", f"it has {', '.join(teams)}")
+
+
+def _container_words(container: ContainerIn | None) -> list[str]:
+    if container is None:
+        return []
+    return [container.image, container.workdir, container.name, *container.mounts]
+
+
+def _command(run: RunIn, launcher: str) -> list[str]:
+    """torchrun's own word is the script's, and `python train.py` under it is train.py."""
+    argv = list(run.argv)
+    last = argv[0].rpartition("/")[2]
+    if launcher == "torchrun" and last == "torchrun":
+        argv = argv[1:]
+    elif launcher == "torchrun" and re.fullmatch(r"python3?(\.\d+)?", last):
+        argv = argv[2:] if argv[1:2] == ["-u"] else argv[1:]
+    if not argv:
+        raise Refused("torchrun needs a script", hint="headway run -- torchrun train.py")
+    return argv
+
+
+def _workers(run: RunIn, cluster: Cluster, launcher: str) -> tuple[int, str]:
+    """Processes on each node that share its CPUs, and why so many."""
+    if run.tasks:
+        return run.tasks, "--tasks"
+    if launcher == "python":
+        return 1, "launcher python: one process"
+    if cluster.simulated_gpus and launcher == "torchrun":
+        return 1, "GPUs are SIMULATED: one process a node"
+    return (run.gpus, "--gpus: one process a GPU") if run.gpus else (1, "no GPUs: one process a node")
+
+
+def _header(run: RunIn, cluster: Cluster, launcher: str, work: str) -> Iterator[Line]:
+    workers, why = _workers(run, cluster, launcher)
+    named = "--name" if run.name else "the command's name"
+    yield Line(f"#SBATCH --job-name={job_name(run)}", named)
+    yield Line(f"#SBATCH --nodes={run.nodes}", "--nodes" if run.nodes > 1 else "one node, as --nodes was not given")
+    if launcher in ("srun", "mpi"):
+        yield Line(f"#SBATCH --ntasks-per-node={workers}", why)
+    else:
+        yield Line("#SBATCH --ntasks-per-node=1", f"launcher {launcher}: it starts its own processes")
+    if run.gpus:
+        yield Line(f"#SBATCH --gpus-per-node={run.gpus}", "--gpus")
+    if run.time:
+        yield Line(f"#SBATCH --time={run.time}", "--time")
+    if run.partition:
+        yield Line(f"#SBATCH --partition={run.partition}", "--partition")
+    if run.team:
+        yield Line(f"#SBATCH --account={run.team}", "--team")
+    if run.after:
+        yield Line(f"#SBATCH --dependency={dependency(run.after)}", "--after")
+    if run.warn:
+        yield Line("#SBATCH --signal=USR1@120", "--warn")
+    yield Line("#SBATCH --requeue", "a job whose node dies goes back to the queue")
+    yield Line("#SBATCH --open-mode=append", "one log for all its restarts")
+    yield Line("#SBATCH --output=%x-%j.out", "in the job's own folder")
+    yield Line(f"#SBATCH --chdir={work}", "the job's own copy of the files that were sent")
+
+
+def _body(
+    run: RunIn, launcher: str, helpers: tuple[str, str], kept: str, workers: tuple[int, str], flags: int
+) -> Iterator[Line]:
+    (helper, warner), (count, why) = helpers, workers
+    checkpoints = f"${{HEADWAY_CHECKPOINT_DIR:-{kept}}}{BY_TASK}"
+    yield Line("set -uo pipefail")
+    yield Line(f"helper={helper}", "sets network, ranks, threads and CPUs that are not set")
+    if run.warn and launcher == "torchrun":
+        yield Line(f"warner={warner}", "--warn: hands the warning on to the ranks; torchrun would end on it")
+    yield Line(f'export HEADWAY_CHECKPOINT_DIR="{checkpoints}"', "the same over restarts; of an array each task's own")
+    yield Line('mkdir -p "$HEADWAY_CHECKPOINT_DIR"')
+    yield Line(f"export HEADWAY_LAUNCHER={launcher}", "--launcher" if run.launcher else "the command's first word")
+    yield Line(f"export HEADWAY_WORKERS={count}", why)
+    yield Line(EXPORT, "the job's own on each node, removed with it")
+    for text in stage_lines(run.stage_in):
+        yield Line(text, "--stage-in")
+    if flags:
+        yield Line(f'container=("${{@:1:{flags}}}"); shift {flags}', "the first words: --container-*")
+        yield Line("export HEADWAY_CONTAINER=1")
+    yield Line('settings=$(python3 "$helper" job) || exit', "MASTER_ADDR, a free MASTER_PORT, HEADWAY_HOSTFILE")
+    yield Line('eval "$settings"')
+    yield Line('echo "--- job $SLURM_JOB_ID on $SLURM_JOB_NODELIST, restart ${SLURM_RESTART_COUNT:-0} ---"')
+    yield from _start(run, launcher, bool(flags))
+    yield Line('exec python3 "$helper" end $?', "waits for the requeue when a node went away")
+
+
+def _start(run: RunIn, launcher: str, in_container: bool) -> Iterator[Line]:
+    step = ["srun", "--kill-on-bad-exit=1"]
+    if launcher == "python":
+        step += ["--nodes=1", "--ntasks=1"]
+    if in_container:
+        step.append('"${container[@]}"')
+    task = 'python3 "$helper" task --'
+    if in_container:  # an image without Python still runs, only without what the helper would set
+        task = """sh -c 'command -v python3 >/dev/null && exec python3 "$0" task -- "$@"; exec "$@"' "$helper\""""
+    # Slurm warns a job's steps, and never the script itself.
+    on_host = (launcher == "python" and not run.warn) or (launcher == "mpi" and _by_mpirun(run))
+    if on_host and not in_container:
+        yield Line(f'{task} "$@"', "on the job's first node; it starts the rest itself")
+        return
+    program = '"$@"'
+    if launcher == "torchrun":
+        words = _torchrun(run)
+        before = ['python3 "$warner"'] if run.warn else []
+        program = " ".join([*before, "torchrun", *words, '"$@"'])
+    yield Line(f"{' '.join(step)} {task} {program}", f"launcher {launcher}")
+
+
+def _by_mpirun(run: RunIn) -> bool:
+    return run.argv[0].rpartition("/")[2] in _MPIRUN
+
+
+def _torchrun(run: RunIn) -> list[str]:
+    """torchrun's options that the user has not set."""
+    given = set(_torchrun_options(run.argv))
+    if "--standalone" in given:
+        return []
+    every = {
+        "--nnodes": '"$SLURM_JOB_NUM_NODES"',
+        "--nproc-per-node": '"$HEADWAY_WORKERS"',
+        "--rdzv-id": '"$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}"',
+        "--rdzv-backend": "c10d",
+        "--rdzv-endpoint": '"$MASTER_ADDR:$MASTER_PORT"',
+    }
+    return [f"{name}={value}" for name, value in every.items() if name not in given]
+
+
+def _torchrun_options(argv: list[str]) -> Iterator[str]:
+    """Options before torchrun's script, with dashes."""
+    left = list(argv[1:]) if argv[0].rpartition("/")[2] == "torchrun" else []
+    while left and left[0].startswith("-"):
+        word = left.pop(0)
+        name, equals, _ = word.partition("=")
+        name = name.replace("_", "-")
+        yield name
+        if not equals and name not in _TORCHRUN_ALONE and left:
+            left.pop(0)

@@ -1,0 +1,55 @@
+"""What is kept of a job that was submitted, without the values of secrets. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from headway.domain.cluster import Cluster
+from headway.domain.dataset import FOLDER, Version
+from headway.jobs.submission.requested_resources import asked
+from headway.jobs.submission.run_request import Prepared
+from headway.jobs.submission.secret_masking import masked
+
+_DATASET = re.compile(rf"(?<![\w.-]){FOLDER}/([a-z][a-z0-9_-]*)(?:/+([0-9]+)(?![^/\s\"':;,)]))?")
+_FLAG = "--container-image="
+
+
+def kept_request(prepared: Prepared) -> dict[str, Any]:
+    """The request as the store keeps it."""
+    request = prepared.request
+    return request.model_copy(update={"env": masked(request.env)}).model_dump(mode="json")
+
+
+def used(prepared: Prepared, versions: Iterable[Version]) -> list[Version]:
+    """Versions that the job names: by their path in its script, words, options, variables or folder. Whoever names a
+    dataset without a number may read any of its versions."""
+    request = prepared.request
+    texts = [request.script or "", request.chdir, *request.script_args, *request.args, *request.env.values()]
+    named = {(match[1], match[2] or "") for text in texts for match in _DATASET.finditer(text)}
+    return [one for one in versions if (one.name, str(one.number)) in named or (one.name, "") in named]
+
+
+def facts(prepared: Prepared, cluster: Cluster, versions: Iterable[Version] = ()) -> dict[str, Any]:
+    """What is known when a job is submitted, and is not in the request. `versions`: of datasets, that it uses."""
+    own = [one for one in cluster.storage.datasets if not one.versioned]
+    return {
+        "launcher": prepared.launcher,
+        "container_image": _image(prepared),
+        "checkpoints": prepared.checkpoints,
+        "datasets": [
+            *({"name": one.name, "mount": one.mount, "version": one.source} for one in own),
+            *(
+                {"name": one.name, "mount": one.path, "version": str(one.number), "sha256": one.digest}
+                for one in versions
+            ),
+        ],
+    }
+
+
+def _image(prepared: Prepared) -> str:
+    """The --container-image of the flags and #SBATCH lines, or of the words that a command's script is given."""
+    wants = [want.options.get("container-image", "") for want in asked(prepared.request)]
+    given = (word.removeprefix(_FLAG) for word in prepared.request.script_args if word.startswith(_FLAG))
+    return next(filter(None, wants), "") or next(given, "")

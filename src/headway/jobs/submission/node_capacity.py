@@ -1,0 +1,40 @@
+"""The most that a job can get of a node of a cluster. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headway.domain.cluster import Cluster
+from headway.domain.slurm.state import NodeState
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Of each thing what the node has that has most of it."""
+
+    gpus: int
+    gpus_in_all: int
+    gpu_types: tuple[str, ...]
+    cpus: int
+    memory_mib: int
+
+
+def offer_of(cluster: Cluster, nodes: Iterable[NodeState] = ()) -> Offer:
+    """`nodes`: as Slurm lists them, for a machine one owns may be another than its plan says, and Slurm was told what was
+    found. Of those that it does not list the plan's word is taken."""
+    told = {node.name: node for node in nodes if node.cpus}
+    gpus, types, cpus, memory = [0], [], [0], [0]
+    for group in cluster.groups:
+        seen = [told[name] for name in group.slots if name in told]
+        gpus += [node.gpus for node in seen]
+        cpus += [node.cpus for node in seen]
+        memory += [node.memory_mib for node in seen]
+        types += [kind for node in seen for kind in node.gpu_types]
+        if unseen := len(group.slots) - len(seen):
+            plan = group.plan
+            gpus += [plan.gpus] * unseen
+            cpus.append(plan.cpus)
+            memory.append(plan.memory_mib)
+            types += [plan.gpu_type] if plan.gpus else []
+    return Offer(max(gpus), sum(gpus), tuple(dict.fromkeys(types)), max(cpus), max(memory))

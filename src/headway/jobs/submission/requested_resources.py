@@ -1,0 +1,263 @@
+"""What a script and its flags ask of Slurm, read as sbatch does: flags go before #SBATCH lines, and a heterogeneous job has
+components that ask each for themselves. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from headway.domain.slurm.hostlist import expand
+from headway.domain.slurm.sbatch_options import LONG, options, script_lines, script_without, without
+from headway.schemas.submissions import SubmitIn
+
+_HET = ("hetjob", "packjob")  # `#SBATCH hetjob` is between two components; Slurm once said packjob
+# What the next component asks for too, as sbatch has it, unless it says otherwise.
+_INHERITED = ("account", "array", "chdir", "error", "job-name", "output", "qos", "time")
+# Options that count GPUs, and those that count other things.
+_OF_A_NODE = ("gpus-per-node", "gres", "gpus-per-socket")
+_OF_A_TASK = ("gpus-per-task", "tres-per-task")
+_NUMBERS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-task")
+_ABOUT_SIZE = ("gpu", "gres", "tres", "node")  # how the names of options begin, of a newer sbatch too, that may count
+# `h100:8`, `8`, `h100` for one; `8k` is too many to be read.
+_GPUS = re.compile(r"(?:((?=\d*[^\d:()])(?!\d+[a-zA-Z](?:\(|$))[^:()]+)(?::(\d{1,9}))?|(\d{1,9}))(?:\(.*\))?")
+# `2`, `2-4`, `1k`; `2-8:2` is 2, 4, 6 or 8.
+_NODES = re.compile(r"(\d{1,6})([kKmM]?)(?:-(\d{1,6})([kKmM]?))?(?::\d{1,6})?")
+_TIMES = {"": 1, "k": 1024, "m": 1024 * 1024}
+_MOST_NAMED = 100_000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What one component asks for, by the long names of options. None: not said."""
+
+    options: dict[str, str]
+
+    @property
+    def nodes(self) -> int | None:
+        """The fewest, where it says from how many to how many."""
+        found = _range(self.options.get("nodes", ""))
+        return found[0] if found else None
+
+    @property
+    def gpus_per_node(self) -> int | None:
+        """As far as it is said so; of --gpus for one node only."""
+        each = self._gpus_of_a_node
+        return _count(self._listed("gpus")) if each is None and "gpus" in self.options and self.nodes == 1 else each
+
+    @property
+    def least_nodes(self) -> int:
+        """By what it says of nodes, or of tasks and how many of them a node has, or of all GPUs and those of a node."""
+        on_each = self._number("ntasks-per-node")
+        by_tasks = _over(self._number("ntasks"), on_each)
+        by_gpus = _over(_count(self._listed("gpus")), self._gpus_of_a_node or 0)
+        return max(self.nodes or by_tasks or by_gpus or 1, self._named or 0)
+
+    @property
+    def nodes_range(self) -> bool:
+        """Whether it leaves it to Slurm how many nodes it has."""
+        said = _range(self.options.get("nodes", ""))
+        return said is not None and said[0] != said[1]
+
+    def nodes_of(self, gpus: int, cpus: int) -> int:
+        """Of nodes that have so many: the most that it says, else as many as what it asks for fills."""
+        if said := _range(self.options.get("nodes", "")):
+            return max(said[1], self._named or 0)
+        tasks_on_each = max(1, cpus // (self._number("cpus-per-task") or 1))
+        return max(self.least_nodes, _over(self.processes, tasks_on_each), _over(self.gpus, gpus))
+
+    @property
+    def processes(self) -> int:
+        """Tasks that srun would start, as Slurm calls them; at least."""
+        return self._processes(self.least_nodes)
+
+    @property
+    def gpus(self) -> int:
+        """Of all its nodes, at least."""
+        return self.gpus_on(self.least_nodes)
+
+    def cpus_on(self, nodes: int) -> int:
+        """Of so many nodes together."""
+        return max(nodes, self._processes(nodes) * (self._number("cpus-per-task") or 1))
+
+    def gpus_on(self, nodes: int) -> int:
+        """Of so many nodes together."""
+        if "gpus" in self.options:
+            return _count(self._listed("gpus"))
+        if (each := self._gpus_of_a_node) is not None:
+            return each * nodes
+        if self._gpus_of_a_task:
+            return self._gpus_of_a_task * self._processes(nodes)
+        return _over(self._processes(nodes), self._number("ntasks-per-gpu"))
+
+    @property
+    def unread(self) -> list[str]:
+        """Those of its options that say how many nodes or GPUs in a way that is not understood here."""
+        named = self.options.get("nodelist") and self._named is None
+        found = [name for name in ("gpus", *_OF_A_NODE, *_OF_A_TASK) if None in map(_GPUS.fullmatch, self._parts(name))]
+        found += [name for name in _NUMBERS if _integer(self.options.get(name, "0")) is None]
+        found += ["nodes"] if "nodes" in self.options and _range(self.options["nodes"]) is None else []
+        found += ["nodelist"] if named else []
+        found += ["gpus-per-socket"] if "gpus-per-socket" in self.options and not self._sockets else []
+        strange = (name for name in self.options if name not in LONG and name.startswith(_ABOUT_SIZE))
+        return list(dict.fromkeys([*found, *strange, *({"nodefile"} & self.options.keys())]))
+
+    @property
+    def exclusive(self) -> bool:
+        """Its nodes are its own as a whole; with `=user` they are only nobody else's."""
+        return self.options.get("exclusive") == ""
+
+    @property
+    def tasks(self) -> int:
+        """Of an array (`0-99:2`, `1,3,5-7%4`); 1 for any other job, and where sbatch will refuse what was written."""
+        words = self.options.get("array", "").partition("%")[0].split(",")
+        parts = [re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?", word) for word in words]
+        return sum(len(range(int(one[1]), int(one[2] or one[1]) + 1, int(one[3] or 1))) for one in parts if one) or 1
+
+    @property
+    def gpu_types(self) -> tuple[str, ...]:
+        listed = (self._listed(name) for name in ("gpus", *_OF_A_NODE, *_OF_A_TASK))
+        return tuple(dict.fromkeys(kind for one in listed for kind, _ in one if kind))
+
+    def _processes(self, nodes: int) -> int:
+        gpus = _count(self._listed("gpus"))
+        by_gpus = gpus * self._number("ntasks-per-gpu") or _over(gpus, self._gpus_of_a_task)
+        return self._number("ntasks") or by_gpus or (self._number("ntasks-per-node") or 1) * nodes
+
+    @property
+    def _gpus_of_a_node(self) -> int | None:
+        for name in _OF_A_NODE:
+            if listed := self._listed(name):
+                return _count(listed) * (self._sockets if name == "gpus-per-socket" else 1)
+        return None
+
+    @property
+    def _gpus_of_a_task(self) -> int:
+        return next((_count(listed) for name in _OF_A_TASK if (listed := self._listed(name))), 0)
+
+    @property
+    def _sockets(self) -> int:
+        """Of a node; 0 where it does not say."""
+        extra = self.options.get("extra-node-info", "").partition(":")[0]
+        return self._number("sockets-per-node") or _integer(extra) or 0
+
+    @property
+    def _named(self) -> int | None:
+        """How many nodes it names that it must have; None where that can't be read."""
+        text = self.options.get("nodelist", "")
+        try:
+            return None if "/" in text else len(expand(text, _MOST_NAMED))
+        except ValueError:
+            return None
+
+    def _listed(self, name: str) -> list[tuple[str, int]]:
+        """(type or "", how many) of each kind of GPU that an option names."""
+        found = map(_GPUS.fullmatch, self._parts(name))
+        return [(one[1] or "", int(one[2] or one[3] or 1)) for one in found if one]
+
+    def _parts(self, name: str) -> list[str]:
+        """What an option says of GPUs, as `h100:8` or `8`; of other things (`tmp:10G`) nothing."""
+        words = (word.replace("=", ":") for word in self.options.get(name, "").split(",") if word)
+        parts = [word.removeprefix("gres/").removeprefix("gres:").partition(":") for word in words]
+        if name in ("gres", "tres-per-task"):
+            return [count or "1" for kind, _, count in parts if kind == "gpu"]
+        return ["".join(part).removeprefix("gpu:") for part in parts]
+
+    def _number(self, name: str) -> int:
+        return _integer(self.options.get(name, "")) or 0
+
+
+def asked(request: SubmitIn) -> tuple[Asked, ...]:
+    """Of each component; of one for any job that is not heterogeneous."""
+    script, flags = list(_sections(request.script or "")), _split(request.args)
+    found: list[Asked] = []
+    for number in range(max(len(script), len(flags))):
+        kept = {name: value for name, value in found[-1].options.items() if name in _INHERITED} if found else {}
+        own = script[number] if number < len(script) else {}
+        last = flags[min(number, len(flags) - 1)]  # the last ones are for all components that follow
+        found.append(Asked(kept | own | _options(last)))
+    return tuple(found)
+
+
+def without_dependency(request: SubmitIn) -> SubmitIn:
+    """The request without what it once waited for, in every component: that has long ended, and minutes after its end
+    Slurm knows it no more and refuses who names it."""
+    names = ("dependency", "kill-on-invalid-dep")
+    script = request.script and script_without(request.script, names)
+    return request.model_copy(update={"script": script, "args": without(request.args, names)})
+
+
+def first_flags(args: Sequence[str], more: Sequence[str]) -> list[str]:
+    """`more` flags behind those of the first component."""
+    at = list(args).index(":") if ":" in args else len(args)
+    return [*args[:at], *more, *args[at:]]
+
+
+def _sections(script: str) -> Iterator[dict[str, str]]:
+    """The #SBATCH lines of each component."""
+    found: dict[str, str] = {}
+    for words in script_lines(script):
+        if words and words[0] in _HET:
+            yield found
+            found = {}
+        else:
+            found |= _options(words)
+    yield found
+
+
+def _split(args: Sequence[str]) -> list[list[str]]:
+    """At each lone `:`"""
+    found: list[list[str]] = [[]]
+    for word in args:
+        if word == ":":
+            found.append([])
+        else:
+            found[-1].append(word)
+    return found
+
+
+def seconds(text: str) -> int | None:
+    """Slurm's time: minutes, MM:SS, HH:MM:SS, D-HH[:MM[:SS]]. None for what is none; 0 for UNLIMITED."""
+    if text.upper() in ("UNLIMITED", "INFINITE", "-1"):
+        return 0
+    found = re.fullmatch(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?", text)
+    if found is None:
+        return None
+    days, *rest = found.groups()
+    one, two, three = (int(word) if word else None for word in rest)
+    assert one is not None
+    if days is not None:
+        return int(days) * 86400 + one * 3600 + (two or 0) * 60 + (three or 0)
+    if two is None:
+        return one * 60
+    return one * 60 + two if three is None else one * 3600 + two * 60 + three
+
+
+def _options(words: Sequence[str]) -> dict[str, str]:
+    return {one.name: one.value for one in options(words) if one.name}
+
+
+def _range(text: str) -> tuple[int, int] | None:
+    """(the fewest, the most) of `2-4` or `1,3,5`; None for what can't be read."""
+    found = [_NODES.fullmatch(part) for part in text.split(",")]
+    if None in found:
+        return None
+    ends = [(_times(one[1], one[2]), _times(one[3] or one[1], one[4] if one[3] else one[2])) for one in found if one]
+    return min(least for least, _ in ends), max(most for _, most in ends)
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"\d{1,9}", text) else None
+
+
+def _times(number: str, letter: str) -> int:
+    return int(number) * _TIMES[letter.lower()]
+
+
+def _count(listed: Sequence[tuple[str, int]]) -> int:
+    return sum(count for _, count in listed)
+
+
+def _over(amount: int, on_each: int) -> int:
+    """How many hold the amount; 0 where each holds none."""
+    return -(-amount // on_each) if on_each else 0

@@ -1,0 +1,156 @@
+"""From a request to what sbatch is given: the script of `headway run`, the folder that files are sent to. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from headway.domain.cluster import Cluster
+from headway.errors import Fault, Refused
+from headway.jobs.submission.batch_script import Script, run_faults, run_script
+from headway.jobs.submission.job_folders import place
+from headway.jobs.submission.node_capacity import Offer
+from headway.jobs.submission.stage_in import with_stage
+from headway.jobs.submission.submit import Stage
+from headway.paths import node_dir
+from headway.schemas.submissions import RunIn, RunOut, ScriptLine, SubmitIn
+from headway.transport.remote_program import program
+
+_MARKED = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}$")  # the mark of a job's own folder
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """`script` is None for a script of the user's own."""
+
+    request: SubmitIn
+    stage: Stage | None
+    script: Script | None = None
+    launcher: str = ""
+    checkpoints: str = ""  # their folder, where it is known
+
+    @property
+    def work(self) -> str:
+        return self.stage.work if self.stage else ""
+
+
+def prepare_run(
+    run: RunIn, cluster: Cluster, user: str, mark: str, *, work: str = "", offer: Offer | None = None
+) -> Prepared:
+    """`mark` makes the job's folder its own; `work` is a folder that other steps share (checkpoints are each one's own);
+    `offer`: what nodes have, None: what their plans say. Raises Refused with every fault."""
+    from headway.jobs.submission.batch_script import job_name
+
+    there = place(cluster, user)
+    files: dict[str, str] = {}
+
+    def sent(text: str, name: str) -> str:
+        path = there.helper(hashlib.sha256(text.encode()).hexdigest(), name)
+        files[path] = text
+        return path
+
+    helper = sent(program("launcher"), "launch")
+    # Sent along, for a container image need not have the package.
+    warner = sent((node_dir() / "train" / "headway_train" / "__main__.py").read_text(), "warn") if run.warn else ""
+    folder = work or there.work(job_name(run), mark)
+    checkpoints = f"{folder}/checkpoints/{job_name(run)}" if work else f"{folder}/checkpoints"
+    script = run_script(run, cluster, there, folder, helper, checkpoints, warner=warner, offer=offer)
+    request = SubmitIn(
+        args=run.sbatch,
+        script=script.text(),
+        script_name=script.name,
+        script_args=list(script.args),
+        chdir=folder,
+        bundle=run.bundle,
+        env=run.env,
+        git=run.git,
+    )
+    return Prepared(request, Stage(there.root, run.bundle, folder, files), script, script.launcher, checkpoints)
+
+
+def checked_run(
+    run: RunIn, cluster: Cluster, user: str, offer: Offer | None = None
+) -> tuple[SubmitIn | None, list[Fault]]:
+    """The request that the command makes, to be looked at and never sent; or what is wrong with it, by field."""
+    found = run_faults(run, cluster, offer)
+    if found:
+        return None, found
+    try:
+        return prepare_run(run, cluster, user, "check", offer=offer).request, []
+    except Refused as error:
+        return None, [Fault("argv", error.message, error.hint)]
+
+
+def prepare_submit(request: SubmitIn, cluster: Cluster, user: str, mark: str) -> Prepared:
+    """A script as it is, but for what brings its datasets; with a bundle it works in a copy of those files (`chdir` counts
+    from there)."""
+    request = with_stage(request)
+    if not request.bundle:
+        return Prepared(request, None)
+    there = place(cluster, user)
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", PurePosixPath(request.script_name).stem).lstrip("._-") or "job"
+    work = there.work(name[:64], mark)
+    inside = PurePosixPath(work) / request.chdir
+    return Prepared(request.model_copy(update={"chdir": str(inside)}), Stage(there.root, request.bundle, work))
+
+
+def own_folder(request: SubmitIn, cluster: Cluster, user: str) -> str:
+    """The folder that was made for this job alone, or for its pipeline; "" for one that works in a folder of the person's."""
+    runs, inside = PurePosixPath(place(cluster, user).runs), PurePosixPath(request.chdir)
+    first = inside.relative_to(runs).parts[0] if runs in inside.parents else ""
+    return str(runs / first) if _MARKED.search(first) else ""
+
+
+def again(
+    request: SubmitIn,
+    facts: Mapping[str, Any],
+    cluster: Cluster,
+    user: str,
+    mark: str,
+    change: SubmitIn | None = None,
+) -> Prepared:
+    """The same request in a fresh copy of the same files, with its own checkpoints. `facts` are those kept of the first
+    run; the helper of that day is still where the script names it. `change` brings another script, words and flags: lines and
+    words that the first had too name the new folder, what is new in them is left as it was written."""
+    there = place(cluster, user)
+    launcher, checkpoints = str(facts.get("launcher", "")), str(facts.get("checkpoints", ""))
+    new = change or request
+    told: dict[str, Any] = {
+        "script": new.script,
+        "script_name": new.script_name,
+        "script_args": new.script_args,
+        "args": new.args,
+    }
+    old = own_folder(request, cluster, user)
+    if not old:
+        fresh = request.model_copy(update={**told, "chdir": new.chdir})
+        return Prepared(fresh, None, launcher=launcher, checkpoints=checkpoints)
+    work = there.work(_MARKED.sub("", PurePosixPath(old).name), mark)
+
+    def moved(texts: Sequence[str], before: Sequence[str]) -> list[str]:
+        known = set(before)
+        return [text.replace(old, work) if text in known else text for text in texts]
+
+    if new.script is not None:
+        told["script"] = "\n".join(moved(new.script.split("\n"), (request.script or "").split("\n")))
+    told |= {"script_args": moved(new.script_args, request.script_args), "args": moved(new.args, request.args)}
+    fresh = request.model_copy(update={**told, "chdir": request.chdir.replace(old, work)})
+    stage = Stage(there.root, request.bundle, work)
+    return Prepared(fresh, stage, launcher=launcher, checkpoints=checkpoints.replace(old, work))
+
+
+def run_out(prepared: Prepared, cluster: str, user: str, job_id: int = 0, message: str = "") -> RunOut:
+    lines = prepared.script.lines if prepared.script else ()
+    return RunOut(
+        job_id=job_id,
+        cluster=cluster,
+        user=user,
+        workdir=prepared.request.chdir,
+        script=[ScriptLine(text=line.text, origin=line.origin) for line in lines],
+        script_args=list(prepared.request.script_args),
+        message=message,
+    )

@@ -1,0 +1,74 @@
+"""`--stage-in`: what a script does before its first command, so that a dataset lies on each node's own disk. Pure.
+
+The job's /tmp is its own on each node, and goes with it however it ends (the prolog and the epilog see to that)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from headway.domain.dataset import FOLDER
+from headway.errors import Fault, Refused
+from headway.jobs.submission.requested_resources import Asked, asked
+from headway.schemas.submissions import SubmitIn
+
+SCRATCH = "/tmp"
+EXPORT = f"export HEADWAY_SCRATCH={SCRATCH}"
+_PINNED = re.compile(r"([a-z][a-z0-9_-]{0,30})@([0-9]{1,9})")
+_SHELL = re.compile(r"#!\s*(?:\S*/env\s+)?(?:\S*/)?(?:ba|da|k|z)?sh(?:\s.*)?")
+# What the job asked for is for its own steps: the copy takes one small task of each node.
+_ASKED = (
+    "CPUS_PER_TASK", "CPU_BIND", "DISTRIBUTION", "GPUS", "GPUS_PER_NODE", "GPUS_PER_TASK", "GPU_BIND", "HINT", "NPROCS", "NTASKS",
+    "NTASKS_PER_CORE", "NTASKS_PER_GPU", "NTASKS_PER_NODE", "NTASKS_PER_SOCKET", "THREADS_PER_CORE", "TRES_PER_TASK",
+)  # fmt: skip
+
+
+def stage_faults(stage_in: Sequence[str], wants: Sequence[Asked]) -> Iterator[Fault]:
+    """`wants`: what each component of the job asks for."""
+    if not stage_in:
+        return
+    names = [one.partition("@")[0] for one in stage_in]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield Fault("--stage-in", f"{name} is there twice: each has one place", "one version of it")
+    if len(wants) > 1:
+        yield Fault("--stage-in", "copies to the first component's nodes only", f"read {FOLDER}: every node has it")
+    if any("container-image" in want.options for want in wants):
+        mount = f"--container-mounts={FOLDER}:{FOLDER}:ro"
+        yield Fault("--stage-in", "copies outside of the container", f"mount {FOLDER} into it instead: {mount}")
+
+
+def stage_lines(stage_in: Sequence[str]) -> list[str]:
+    """`stage_in`: each NAME@VERSION. Raises ValueError for another word, for they become part of a script."""
+    unset = " ".join(f"-u SLURM_{name}" for name in _ASKED)
+    nodes = "$SLURM_JOB_NUM_NODES"
+    srun = f'env {unset} srun --overlap --nodes="{nodes}" --ntasks="{nodes}" --ntasks-per-node=1'
+    lines = []
+    for one in stage_in:
+        match = _PINNED.fullmatch(one)
+        if match is None:
+            raise ValueError(one)
+        copied = f"{srun} cp -RT {FOLDER}/{match[1]}/{match[2]} {SCRATCH}/{match[1]}"
+        lines.append(f'{copied} || {{ echo "headway: {one} could not be copied to every node" >&2; exit 1; }}')
+    return lines
+
+
+def with_stage(request: SubmitIn) -> SubmitIn:
+    """The request with a script that brings what `stage_in` names (each NAME@VERSION) before its first command. Raises Refused
+    where that can't be said in the script."""
+    if not request.stage_in:
+        return request
+    if faults := list(stage_faults(request.stage_in, asked(request))):
+        raise Refused("\n".join(map(str, faults)))
+    if request.script is None:
+        raise Refused("--stage-in needs a script, --wrap has none", hint="headway run --stage-in NAME -- COMMAND")
+    head, *lines = request.script.split("\n")
+    if not _SHELL.fullmatch(head.rstrip("\r")):
+        raise Refused(
+            f"--stage-in is done by the script, and {request.script_name} is none of a shell ({head[:60]})",
+            hint="start the program from a script that begins with #!/bin/bash",
+        )
+    # sbatch reads its #SBATCH lines up to the first that is neither empty nor a comment.
+    first = next((n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), len(lines))
+    note = f"# --stage-in: {', '.join(request.stage_in)} below $HEADWAY_SCRATCH on each node"
+    script = "\n".join([head, *lines[:first], note, EXPORT, *stage_lines(request.stage_in), *lines[first:]])
+    return request.model_copy(update={"script": script, "stage_in": []})

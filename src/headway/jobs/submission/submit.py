@@ -1,0 +1,266 @@
+"""Submits, cancels and runs as the person: the real sbatch and scancel on the head, never as root."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from headway.domain.machine import Machine
+from headway.domain.slurm.sbatch_options import options, script_options
+from headway.errors import CommandFailed, Fault, NotAllowed, NotFound, Refused, Unanswered
+from headway.jobs.remote.user_helper import REFUSED as PROGRAM_REFUSED
+from headway.jobs.remote.user_helper import Links, call, command, refusal
+from headway.jobs.submission.requested_resources import asked
+from headway.schemas.submissions import SubmitIn, SubmitOut
+from headway.transport.process import Ran
+
+OPERATOR = "headway"  # acts where Slurm would refuse the person, and the server has checked that they may
+SUBMIT_S = 60.0
+BUNDLE_S = 300.0
+_SUBMITTED = re.compile(r"^Submitted batch job (\d+)", re.MULTILINE)
+_PARSABLE = re.compile(r"^(\d+)(?:;\S+)?$", re.MULTILINE)
+_UNSURE = (
+    "timed out on send/recv",
+    "Zero Bytes were transmitted",
+    "Unexpected message received",
+)  # as node/user_helper/idempotency.py
+_NOBODY_KNOWS = 98  # node/user_helper/idempotency.py: what ran under this tag before was cut off
+_SIGNALLED = range(128, 193)  # 128 + the number of a signal, as in a shell; 255 is how sbatch refuses an option
+_LONGEST_OUTPUT = 8 * 1024 * 1024  # bytes of a command's answer: it is held whole, as JSON too, and packed
+LONGEST_SCRIPT = 4 * 1024 * 1024  # Slurm's own limit (max_script_size)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What lies on the shared storage before sbatch runs: the job's copy of a bundle ("" = an empty folder), and small
+    files that are written once."""
+
+    root: str
+    bundle: str
+    work: str
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+async def submit(
+    links: Links, head: Machine, request: SubmitIn, user: str, stage: Stage | None = None, tag: str = ""
+) -> SubmitOut:
+    """Runs sbatch as `user`, through a login shell, in the asked folder or their home, once `stage` is there. What comes
+    again with the same `tag` is answered as the first time: sbatch runs once for it.
+
+    `job_id` is 0 when sbatch did what was asked without submitting (--test-only, --help). Raises Refused with sbatch's
+    own words, NotFound for an unknown user, NotAllowed for one that has left, Unanswered when it is not known whether
+    there is a job now: nothing is ever sent a second time.
+    """
+    _check(request)
+    ask: dict[str, Any] = {
+        "do": "sbatch",
+        "user": user,
+        "args": _flags(request),
+        "cwd": request.chdir,
+        "script_name": script_name(request.script_name),
+        "script_args": list(request.script_args),
+        "has_script": request.script is not None,
+    }
+    if tag:
+        ask["tag"] = tag
+    if request.env:
+        ask["env"] = dict(request.env)
+    if stage is not None:
+        ask["stage"] = {**asdict(stage), "files": dict(stage.files)}
+    text = (request.script or "").encode()
+    if len(text) > LONGEST_SCRIPT:
+        raise Refused(
+            f"the script has {len(text)} bytes; Slurm takes at most {LONGEST_SCRIPT}",
+            hint="keep data in files: submit --with-files",
+        )
+    ran = await _once(links, head, ask, text)
+    said = "\n".join(part for part in (ran.stdout.strip(), ran.stderr.strip()) if part)
+    if ran.code != 0:
+        raise Refused(said or f"sbatch ended with {ran.code} and said nothing")
+    found = _SUBMITTED.search(ran.stdout) or _PARSABLE.search(ran.stdout)
+    return SubmitOut(
+        job_id=int(found[1]) if found else 0,
+        cluster=head.cluster,
+        user=user,
+        workdir=request.chdir or "~",
+        message=said,
+    )
+
+
+async def _once(links: Links, head: Machine, ask: dict[str, Any], script: bytes) -> Ran:
+    """sbatch's own end. Raises Unanswered when what it had done by then is anybody's guess."""
+    why = ""
+    try:
+        ran = await call(links, head, ask, timeout_s=SUBMIT_S, data=script)
+        if ran.code == _NOBODY_KNOWS or (ran.code and any(word in ran.stderr for word in _UNSURE)):
+            why = ran.stderr.strip()
+        elif ran.code not in _SIGNALLED:
+            return ran
+        else:
+            why = f"it was ended by signal {ran.code - _SIGNALLED.start}"
+    except Unanswered as error:
+        why = error.message
+    except CommandFailed:
+        why = f"no answer within {SUBMIT_S:g} s"
+    raise Unanswered(
+        f"{head.name} did not say whether the job is submitted: {why}",
+        hint=f"look at headway queue {head.cluster} before you send it again; it was not sent twice",
+    )
+
+
+async def keep_bundle(links: Links, head: Machine, user: str, root: str, digest: str, archive: bytes) -> bool:
+    """Whether the user's bundle is on the cluster now; an empty archive only asks. Raises Refused when it can't be kept."""
+    ask = {"do": "bundle", "user": user, "root": root, "digest": digest}
+    ran = await call(links, head, ask, timeout_s=BUNDLE_S, data=archive)
+    if ran.code != 0:
+        raise CommandFailed(["bundle", digest], ran.code, ran.stderr, where=head.name)
+    return bool(json.loads(ran.stdout)["present"])
+
+
+async def cancel(
+    links: Links, head: Machine, user: str, jobs: Sequence[str], *, as_operator: bool = False, signal: str = ""
+) -> None:
+    """scancel of "12", "12_3" or "12_[1-4]", as the person; with `as_operator` as Headway's Slurm operator.
+
+    Raises NotAllowed for somebody else's job, NotFound for one that does not exist.
+    """
+    _named(jobs)
+    if signal and not re.fullmatch(r"[A-Z0-9]{1,10}", signal):
+        raise Refused(f"not a signal: {signal!r}", hint="by its name without SIG, e.g. USR1")
+    options = [f"--signal={signal}"] if signal else []
+    ask = {
+        "do": "exec",
+        "user": OPERATOR if as_operator else user,
+        "operator": as_operator,
+        "argv": ["scancel", "--verbose", *options, *jobs],  # without it scancel is silent about a job it does not find
+        "cwd": "/",
+    }
+    ran = await call(links, head, ask, timeout_s=30)
+    errors = [line.partition("error: ")[2] for line in ran.stderr.splitlines() if "error: " in line]
+    said = "; ".join(errors) or ran.stderr.strip()
+    if "Access/permission denied" in said:
+        raise NotAllowed(f"{', '.join(jobs)}: not {user}'s to cancel", hint="a lead of the team or an admin can")
+    if "Invalid job id" in said:
+        raise NotFound(f"{head.cluster}: {said}", hint="headway queue lists the active ones")
+    if ran.code != 0:
+        raise CommandFailed(["scancel", *jobs], ran.code, said, where=head.name)
+
+
+async def control(links: Links, head: Machine, user: str, verb: str, job: str, *, as_operator: bool = False) -> None:
+    """`scontrol requeue | hold | release` of "12" or "12_3", as the person or as Headway's Slurm operator: what that holds,
+    only an operator releases. Raises NotAllowed, NotFound, and Refused with Slurm's words for a job that stands otherwise."""
+    if verb not in ("requeue", "hold", "release"):
+        raise Refused(f"not one of requeue, hold, release: {verb[:20]!r}")
+    _named([job])
+    ask = {
+        "do": "exec",
+        "user": OPERATOR if as_operator else user,
+        "operator": as_operator,
+        "argv": ["scontrol", verb, job],
+        "cwd": "/",
+    }
+    ran = await call(links, head, ask, timeout_s=30)
+    said = (ran.stderr.strip() or ran.stdout.strip()).splitlines()
+    words = said[0] if said else ""
+    if "permission denied" in words.lower():
+        raise NotAllowed(
+            f"Slurm does not let {user} {verb} job {job}: {words}", hint="a lead of the team or an admin can"
+        )
+    if "Invalid job id" in words:
+        raise NotFound(f"{head.cluster}: {words}", hint="headway queue lists the active ones")
+    if ran.code != 0:
+        raise Refused(f"job {job} can't be {_DONE[verb]} now: {words or f'scontrol ended with {ran.code}'}")
+
+
+def _named(jobs: Sequence[str]) -> None:
+    bad = [job for job in jobs if not re.fullmatch(r"\d+(_(\d+|\[[\d,\-]+\]))?", job)]
+    if bad or not jobs:
+        raise Refused(f"not a job id: {', '.join(bad) or '(none)'}", hint="headway queue shows them")
+
+
+_DONE = {"requeue": "requeued", "hold": "held", "release": "released"}
+
+
+async def run_command(
+    links: Links, head: Machine, user: str, argv: Sequence[str], stdin: bytes = b"", *, timeout_s: float = 3600
+) -> tuple[int, bytes, bytes]:
+    """(exit code, stdout, stderr) of one command on the head, as root or through a login shell of `user`. Raises Refused where
+    it has run and said more than an answer holds."""
+    if not argv:
+        raise Refused("there is no command to run")
+    words = list(argv) if user == "root" else command({"do": "exec", "user": user, "argv": list(argv), "cwd": ""})
+    most = _LONGEST_OUTPUT + 1
+    ran = await links.remote(head, words, timeout_s=timeout_s, input=stdin, check=False, max_output=most)
+    if user != "root" and ran.code == PROGRAM_REFUSED and not ran.out:
+        raise refusal(ran.stderr)
+    err = ran.stderr.encode()
+    if len(ran.out) + len(err) > _LONGEST_OUTPUT:
+        raise Refused(
+            f"{argv[0]} has run and ended with {ran.code}, but wrote more than the {_LONGEST_OUTPUT // 2**20} MiB of an answer",
+            hint="POST .../commands, as headway exec does, answers output as it comes",
+        )
+    return ran.code, ran.out, err
+
+
+def script_name(name: str) -> str:
+    """The last part of a path, safe as a file name: sbatch names the job after it."""
+    last = PurePosixPath(name).name
+    if last in ("", ".", "..") or "\0" in last or len(last.encode()) > 200:
+        raise Refused(f"not a usable script name: {name[:80]!r}", hint="rename the file: letters, digits, . _ -")
+    return last
+
+
+def _flags(request: SubmitIn) -> list[str]:
+    """Its flags, and one that exports what `env` names where the script or the flags export a part of the environment only.
+    Raises Refused where that can't be said in one flag."""
+    if fault := export_fault(request):
+        raise Refused(fault.message, hint=fault.hint)
+    names, parts = _exported(request)
+    if not names or not parts:
+        return list(request.args)
+    kept = [] if parts[0].upper() in ("", "NONE") else [parts[0]]
+    return [*request.args, f"--export={','.join([*kept, *names])}"]
+
+
+def _exported(request: SubmitIn) -> tuple[list[str], list[str]]:
+    """(names that `env` brings, values of --export that leave some out)."""
+    names = [name for name in request.env if not name.startswith(("SLURM_", "SBATCH_"))]  # sbatch's own
+    exports = [want.options["export"] for want in asked(request) if "export" in want.options]
+    return names, [value for value in exports if "ALL" not in value.upper().split(",")]
+
+
+def export_fault(request: SubmitIn) -> Fault | None:
+    """That what `env` brings can't come beside the --export that is there: of one component among several, or with quotes, which
+    are the script's and no flag's."""
+    names, parts = _exported(request)
+    if not names or not parts:
+        return None
+    if len(asked(request)) == 1 and parts[0].upper() != "NIL" and not set(parts[0]) & set("\"'\\"):
+        return None
+    words = f"--export={parts[0]} keeps {', '.join(names)} from the job"
+    return Fault("flags", words, f"name what is to be exported: --export={','.join(names)}")
+
+
+def _check(request: SubmitIn) -> None:
+    if any(one.name == "wait" for one in (*options(request.args), *script_options(request.script or ""))):
+        raise Refused(
+            "--wait would hold the request until the job ends", hint="headway submit, then headway logs -f JOB"
+        )
+    if request.script is not None and not request.script.startswith("#!"):
+        raise Refused(f"{request.script_name}: the first line must name an interpreter", hint="begin with #!/bin/bash")
+    if request.script is not None and "\r\n" in request.script:
+        raise Refused(
+            f"{request.script_name}: has Windows line ends, which sbatch refuses",
+            hint="dos2unix, or set your editor to LF",
+        )
+    if any(not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) for name in request.env):
+        raise Refused("the name of a variable holds what no name may hold")
+    if request.script is None and not any(w.startswith("--wrap") or w in _ASKS for w in request.args):
+        raise Refused("there is neither a script nor --wrap")
+
+
+_ASKS = ("--help", "-h", "--usage", "--version", "-V")

@@ -1,0 +1,74 @@
+"""Arrays: how their tasks stand, and the request for just the failed ones. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from headway.domain.slurm.job_states import RUNNING, WAITING
+from headway.domain.slurm.sbatch_options import options, script_options, without
+from headway.domain.slurm.state import JobState
+from headway.schemas.jobs import ArrayOut
+from headway.schemas.submissions import SubmitIn
+
+
+def array_out(states: Mapping[str, str]) -> ArrayOut:
+    """`states`: of each task, by its number."""
+    words = list(states.values())
+    done = words.count("COMPLETED")
+    running = sum(word in RUNNING for word in words)
+    pending = sum(word in WAITING for word in words)
+    return ArrayOut(
+        total=len(words),
+        done=done,
+        running=running,
+        pending=pending,
+        failed=len(words) - done - running - pending,
+        failed_tasks=failed_tasks(states),
+    )
+
+
+def failed_tasks(states: Mapping[str, str]) -> str:
+    """Those that ended without success, as --array takes them: "3,7-9"."""
+    return ranges(int(task) for task, word in states.items() if word not in {"COMPLETED", *RUNNING, *WAITING})
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """[3, 7, 8, 9] -> "3,7-9"."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+
+
+def with_array(request: SubmitIn, tasks: str) -> SubmitIn:
+    """The same request for these tasks only, as many at once as it allowed: a flag goes before the script's own #SBATCH
+    line."""
+    flags = (*script_options(request.script or ""), *options(request.args))
+    asked = [one.value for one in flags if one.name == "array"]
+    _, percent, most = asked[-1].partition("%") if asked else ("", "", "")
+    return request.model_copy(update={"args": [*without(request.args, ("array",)), f"--array={tasks}{percent}{most}"]})
+
+
+def tasks_of(jobs: Sequence[JobState], array: int, task: str = "") -> list[JobState]:
+    """The tasks of an array among jobs; only the named one with `task`. A record that stands for many tasks stays."""
+    mine = [job for job in jobs if job.array_job_id == array]
+    if not task:
+        return mine
+    return [job for job in mine if job.array_task == task] or [
+        replace(job, array_task=task)
+        for job in mine
+        if _stands_for(job.array_task, int(task)) and job.state == "PENDING"
+    ]
+
+
+def _stands_for(word: str, task: int) -> bool:
+    """Whether "3,7-9%2" holds the number."""
+    for part in word.partition("%")[0].strip("[]").split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit() and int(first) <= task <= int(last.partition(":")[0] or first):
+            return True
+    return False

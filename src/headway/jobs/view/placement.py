@@ -1,0 +1,52 @@
+"""How well a job lies: leaf switches it is under against the fewest that could have done when it started. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from headway.domain.slurm.job_states import RUNNING
+from headway.domain.slurm.state import JobState, NodeState
+from headway.jobs.explain.placement_search import holds
+
+
+def leaves_of(nodes: Iterable[str], leaf_of: Mapping[str, str]) -> dict[str, int]:
+    """Nodes under each leaf."""
+    return dict(Counter(leaf_of.get(node, "") for node in nodes))
+
+
+def fewest(run: JobState, nodes: Iterable[NodeState], others: Iterable[JobState], leaf_of: Mapping[str, str]) -> int:
+    """The fewest leaves that had room for as many nodes when the run started: a node had, where the other jobs of that
+    moment left it as many GPUs as the run holds there (without GPUs: as many CPUs)."""
+    held = _held(run, others)
+    own = set(run.nodes)
+    gpus = -(-run.gpus // max(1, len(run.nodes)))
+    cpus = -(-run.cpus // max(1, len(run.nodes)))
+    room: Counter[str] = Counter()
+    for node in nodes:
+        used_gpus, used_cpus = held.get(node.name, (0, 0))
+        fits = node.gpus - used_gpus >= gpus if gpus else node.cpus - used_cpus >= cpus
+        in_service = node.usable and not node.reservation and run.partition in node.partitions
+        if node.name in own or (in_service and fits):
+            room[leaf_of.get(node.name, "")] += 1
+    needed, count = len(own), 0
+    for size in sorted(room.values(), reverse=True):
+        if needed <= 0:
+            break
+        needed -= size
+        count += 1
+    return count
+
+
+def _held(run: JobState, others: Iterable[JobState]) -> dict[str, tuple[int, int]]:
+    """Node -> (GPUs, CPUs) that other jobs held when the run started."""
+    found: dict[str, tuple[int, int]] = {}
+    for other in others:
+        going = other.state in RUNNING or other.end_time > run.start_time
+        if other.id == run.id or not going or not 0 < other.start_time <= run.start_time:
+            continue
+        for node in other.nodes:
+            part = holds(other, node)
+            gpus, cpus = found.get(node, (0, 0))
+            found[node] = (gpus + part.gpus, cpus + part.cpus)
+    return found

@@ -1,0 +1,278 @@
+"""A job's progress: what the training reported (node/agent), or else its own log's lines like `step 120 loss 1.873`.
+
+Both are files on the head, read on from where the last look ended, in the same remote call. A job that has reported a
+loss is not looked for in its log any more."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import heapq
+import json
+import math
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from headway.domain.billing import MOST_TOLD, Saves
+from headway.domain.machine import Machine
+from headway.domain.slurm.job_states import ENDED, RUNNING
+from headway.domain.slurm.state import JobState
+from headway.jobs.remote.user_helper import Links, call
+from headway.jobs.view.effective_time import Course, Stalls
+from headway.transport.streams import MAX_OUTPUT
+
+MOST_POINTS = 500
+FIRST_LOOK = 4 * 1024 * 1024  # bytes of a log that is already there when first looked at: its end
+EACH_LOOK = 1024 * 1024
+LAST_S = 120.0  # longer than the collector takes from one minute to the next
+MOST_LAST = 500
+_MOST_ASKED = 64 * 1024  # characters of one question, which is one word of a command: people choose the paths' lengths
+_MOST_ANSWERED = MAX_OUTPUT // 2  # bytes: a third more as base64, and what is over the bound of an answer is dropped
+_LONGEST_LINE = 4096
+_MOST = 2**63  # of steps, and of a moment in unix seconds: node/agent lets no more through
+# Looked for one behind the other: a pattern of both would look for a loss behind each of a line's steps.
+_STEP = re.compile(rb"\bstep[ \t:=#]*(\d{1,12})\b", re.IGNORECASE)
+_LOSS = re.compile(rb"\bloss[ \t:=]*([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)\b", re.IGNORECASE)
+
+
+@dataclass
+class Progress:
+    """What a job has said so far. `series` has at most MOST_POINTS points, evenly thinned, the last one always in."""
+
+    step: int = 0
+    loss: float = math.nan  # the newest that was said, which may be of an earlier step
+    seen: bool = False
+    measured: bool = False  # it says a loss, not its steps alone
+    points: int = 0  # steps read so far
+    at: float = 0.0  # unix seconds of the newest step: as reported, else when it was read
+    tokens_per_s: float | None = None
+    course: Course = field(default_factory=Course)  # reports have their times; a log's lines have none
+    stalls: Stalls = field(default_factory=Stalls)
+    _began: float = 0.0
+    _points: list[tuple[int, float]] = field(default_factory=list)
+    _last: tuple[int, float] | None = None  # the newest point, whether it is one of those or not
+    _stride: int = 1
+    _skipped: int = 0
+    _rest: bytes = b""
+
+    def feed(self, data: bytes) -> None:
+        """More of the log, in any pieces."""
+        for line in self._lines(data):
+            for part in line.split(b"\r"):  # progress bars write over their own line
+                self._line(part)
+
+    def feed_reports(self, data: bytes) -> None:
+        """More of the reports, in any pieces: JSON objects, one a line. Each may say some of its values only."""
+        for line in self._lines(data):
+            with contextlib.suppress(ValueError):
+                told = json.loads(line)
+                if isinstance(told, dict):
+                    self._report(told)
+
+    def _report(self, told: dict[str, object]) -> None:
+        step, loss, at = _whole(told, "step", _MOST), _number(told, "loss"), _bounded(told, "t", _MOST) or 0.0
+        saves, stalled_s = _whole(told, "checkpoints", MOST_TOLD), _bounded(told, "checkpoints_s", MOST_TOLD)
+        if step is not None:
+            self._step(step)
+            if loss is not None:
+                self._measure(loss)
+            self.at = at
+        self.tokens_per_s = _number(told, "tokens_per_s")
+        if at < self.course.last:  # read before: the head has thinned its file, which began anew
+            return
+        if step is not None:
+            self._mark_run(_bounded(told, "run_began", _MOST) or 0.0)
+        if saves is not None and stalled_s is not None:
+            self.stalls.mark(saves, stalled_s)
+
+    def _mark_run(self, began: float) -> None:
+        """`began`: when the process that reports was started, 0 where it does not say. Of several the newest counts."""
+        restarted = began > self._began > 0
+        self._began = max(began, self._began)
+        self.course.mark(self.step, self.at, restarted)
+        if restarted:
+            self.stalls.begin_anew()
+
+    def _lines(self, data: bytes) -> list[bytes]:
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[-_LONGEST_LINE:]
+        return lines
+
+    def cut(self) -> None:
+        """The log begins anew (a requeued job): half a line is dropped; what was learned stays until passed again."""
+        self._rest = b""
+
+    @property
+    def series(self) -> list[tuple[int, float]]:
+        if self._last and (not self._points or self._points[-1][0] != self._last[0]):
+            return [*self._points, self._last]
+        return list(self._points)
+
+    def _line(self, line: bytes) -> None:
+        line = line[:_LONGEST_LINE]
+        step = _STEP.search(line)
+        loss = _LOSS.search(line, step.end()) if step else None
+        if step is None or loss is None:
+            return
+        self._step(int(step[1]))
+        self._measure(float(loss[1]))
+
+    def _step(self, step: int) -> None:
+        if self.seen and step < self.step:  # went on from a checkpoint: the steps after it are done again
+            self._forget_from(step)
+        self.step, self.seen = step, True
+        self.points += 1
+
+    def _measure(self, loss: float) -> None:
+        """The loss of the step that it is at."""
+        self.measured = True
+        self.loss = loss if math.isfinite(loss) else math.nan
+        if self._last and self._last[0] >= self.step:
+            self._forget_from(self.step)
+        if math.isnan(self.loss):
+            return
+        self._last = (self.step, loss)
+        if self._skipped:
+            self._skipped -= 1
+            return
+        self._points.append(self._last)
+        self._skipped = self._stride - 1
+        if len(self._points) >= MOST_POINTS:
+            self._points = self._points[::2]  # the last one, this one, is among those that go
+            self._stride *= 2
+
+    def _forget_from(self, step: int) -> None:
+        self._points = [point for point in self._points if point[0] < step]
+        self._last = self._points[-1] if self._points else None
+        self._skipped = 0
+
+
+def _number(told: dict[str, object], name: str) -> float | None:
+    try:
+        return float(str(told[name]))
+    except (KeyError, ValueError):
+        return None
+
+
+def _bounded(told: dict[str, object], name: str, most: int) -> float | None:
+    """None also for what is no training's figure: what is summed and kept of it would stop those who keep it."""
+    found = _number(told, name)
+    return found if found is not None and 0 <= found <= most else None  # nan is neither
+
+
+def _whole(told: dict[str, object], name: str, most: int) -> int | None:
+    found = _bounded(told, name, most)
+    return None if found is None else int(found)
+
+
+@dataclass
+class _Followed:
+    """One file of a job: its log, or (no `path`) its reports."""
+
+    job: int
+    user: str = ""
+    path: str = ""
+    offset: int = -FIRST_LOOK
+    progress: Progress = field(default_factory=Progress)
+
+    @property
+    def limit(self) -> int:
+        """Bytes of the next look."""
+        return FIRST_LOOK if self.offset < 0 else EACH_LOOK
+
+    def ask(self) -> dict[str, object]:
+        place = {"user": self.user, "path": self.path} if self.path else {"job": self.job}
+        return {**place, "offset": self.offset, "limit": self.limit}
+
+    def take(self, answer: dict[str, object], now: float) -> None:
+        first = self.offset < 0
+        if "size" not in answer:
+            return
+        size, offset = int(str(answer["size"])), int(str(answer["offset"]))
+        if size < offset:  # cut short: begin again with the next look
+            self.offset = 0
+            self.progress.cut()
+            return
+        data = base64.b64decode(str(answer["b64"]))
+        self.offset = offset + len(data)
+        if not self.path:
+            self.progress.feed_reports(data)
+            return
+        before = self.progress.points
+        self.progress.feed(data)
+        if self.progress.points > before and not first:  # of what was there before the first look nobody knows the time
+            self.progress.at = now
+
+
+def speaking(jobs: Sequence[JobState], now: float) -> tuple[JobState, ...]:
+    """Jobs that may have said something since the last look: those that run, and those that ended LAST_S ago or less, the newest
+    of them. A job's last words come as it ends, and all that a short one says may."""
+    over = (job for job in jobs if job.state in ENDED and job.start_time and now - job.end_time <= LAST_S)
+    return (
+        *(job for job in jobs if job.state in RUNNING),
+        *heapq.nlargest(MOST_LAST, over, key=lambda job: job.end_time),
+    )
+
+
+class ProgressReader:
+    """Keeps the progress of one cluster's jobs that speak: few remote calls a look."""
+
+    def __init__(self, links: Links, head: Machine) -> None:
+        self._links = links
+        self._head = head
+        self._logs: dict[int, _Followed] = {}
+        self._reports: dict[int, _Followed] = {}
+
+    def known(self, job_id: int) -> Progress | None:
+        """What the last look saw; None when the job has said nothing."""
+        found = [source[job_id].progress for source in (self._reports, self._logs) if job_id in source]
+        said = [progress for progress in found if progress.seen]
+        return next((progress for progress in said if progress.measured), said[0] if said else None)
+
+    def losses(self) -> dict[int, tuple[tuple[float, float], ...]]:
+        """Of each job that was started again: (its last report before, seconds of work that it did again) each."""
+        told = {job: one.progress.course.losses for job, one in self._reports.items()}
+        return {job: tuple(losses) for job, losses in told.items() if losses}
+
+    def saves(self) -> dict[int, Saves]:
+        """Of each job that said how it saves."""
+        told = {job: one.progress for job, one in self._reports.items()}
+        return {
+            job: Saves(one.stalls.count, one.stalls.stalled_s, one.course.up_s)
+            for job, one in told.items()
+            if one.stalls.count
+        }
+
+    async def look(self, jobs: Iterable[JobState]) -> None:
+        """Reads what these jobs have said since; forgets those that are no longer among them."""
+        started = [job for job in jobs if job.start_time]
+        self._reports = {job.id: self._reports.get(job.id) or _Followed(job.id) for job in started}
+        self._logs = {
+            job.id: self._logs.get(job.id) or _Followed(job.id, job.user, job.stdout)
+            for job in started
+            if job.stdout.startswith("/") and not self._reports[job.id].progress.measured
+        }
+        for some in _questions([*self._logs.values(), *self._reports.values()]):
+            logs, reports = [one for one in some if one.path], [one for one in some if not one.path]
+            ask = {"do": "read", "files": [one.ask() for one in logs], "reports": [one.ask() for one in reports]}
+            ran = await call(self._links, self._head, ask, timeout_s=30)
+            for followed, line in zip([*logs, *reports], ran.stdout.splitlines(), strict=False):
+                followed.take(json.loads(line), time.time())
+
+
+def _questions(files: Iterable[_Followed]) -> Iterator[list[_Followed]]:
+    """As many at once as one command can name and one answer can hold."""
+    some: list[_Followed] = []
+    asked = answered = 0
+    for one in files:
+        size = len(json.dumps(one.ask()))
+        if some and (asked + size > _MOST_ASKED or answered + one.limit > _MOST_ANSWERED):
+            yield some
+            some, asked, answered = [], 0, 0
+        some.append(one)
+        asked += size
+        answered += one.limit
+    if some:
+        yield some

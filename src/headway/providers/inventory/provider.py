@@ -1,0 +1,294 @@
+"""Machines you already own, from the inventory in the cluster file (`hosts`): they run and answer SSH.
+
+Headway neither makes nor removes such machines: `create` checks that one answers and pins its host key, and from then on it
+keeps its place, however the inventory is ordered; the rest of the Protocol has nothing to do and says so. What is looked at
+and changed on them is `cluster.machine_claims`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from headway.domain.cluster import Cluster, Dataset, Host, JumpHost, OwnSite
+from headway.domain.machine import Gap, Jump, Machine, MachineRequest, MachineState
+from headway.domain.survey import Found
+from headway.errors import HeadwayError, Refused, Unreachable
+from headway.providers.base import Place
+from headway.providers.inventory.records import Inventory, Taken
+from headway.transport.connect import Dialer, HostKeyChanged, fingerprint, public_of
+
+
+class SshProvider:
+    """Provider `ssh`."""
+
+    name = "ssh"
+    fences = False
+    makes = False
+
+    def __init__(self, state_dir: Path, hosts: Sequence[Host]) -> None:
+        self._hosts = tuple(hosts)
+        self._kept = Inventory(state_dir.absolute())
+
+    @property
+    def server_id(self) -> str:
+        return self._kept.server_id()
+
+    async def preflight(self, cluster: Cluster) -> tuple[Gap, ...]:
+        hosts = self._places(cluster.name, _names(cluster))
+        return tuple(
+            Gap(f"hosts: no machine for {name}", "add one to the inventory, or lower nodes and spares")
+            for name in _names(cluster)
+            if name not in hosts
+        )
+
+    async def place(self, cluster: Cluster) -> Place:
+        names = _names(cluster)
+        self._kept.check_head(cluster.name, cluster.head, self._hosts)
+        hosts = self._places(cluster.name, names)
+        missing = [name for name in names if name not in hosts]
+        if missing:
+            raise Refused(f"hosts names no machine for {', '.join(missing)}", hint="the first host is the head")
+        kept = self._kept.read(cluster.name)
+        found = await asyncio.gather(*(_reached_at(hosts[name], kept.machines.get(name)) for name in names))
+        addresses = dict(zip(names, found, strict=True))
+        gateway = _source_address(addresses[cluster.head])
+        return Place(
+            subnet=_around(list(addresses.values())),
+            gateway=gateway,
+            addresses=addresses,
+            real_cpus=0,
+            real_memory_mib=0,
+            real_tmp_mib=0,
+            gpu_devices=0,
+            found={name: one.found for name, one in kept.machines.items() if one.found and name in addresses},
+            own=OwnSite(
+                operators=_operators(hosts.values()),
+                ssh_ports=tuple(sorted({host.port for host in hosts.values()})),
+                known_as={name: hosts[name].address for name in names if hosts[name].address != addresses[name]},
+                ways_in=await _ways_in(gateway, hosts.values()),
+                nfs=kept.nfs,
+            ),
+        )
+
+    async def find(self, cluster: Cluster) -> Place | None:
+        return await self.place(cluster)
+
+    async def list(self, cluster: str) -> tuple[Machine, ...]:
+        """The machines that have a place; whether one answers is for `Connections` to find out. One keeps it until an apply has
+        given it to another: its jobs run there, whatever the inventory says. The name of one that nobody can resolve stands for
+        its address: the others are there all the same."""
+        places = self._named(cluster)
+        machines = {}
+        for name, one in self._kept.read(cluster).machines.items():
+            host = places.get(name, one.host)
+            machines[name] = replace(one, host=host) if _same(host, one) else one
+        addresses = await asyncio.gather(*(_known_at(one) for one in machines.values()))
+        found = zip(machines.items(), addresses, strict=True)
+        return tuple(_machine(cluster, name, one, address or one.host.address) for (name, one), address in found)
+
+    async def replaced(self, cluster: str) -> frozenset[str]:
+        places = self._named(cluster)
+        kept = self._kept.read(cluster).machines
+        return frozenset(name for name, one in kept.items() if name in places and not _same(places[name], one))
+
+    async def candidate(self, cluster: Cluster, name: str) -> Machine:
+        host = self._host(cluster.name, _names(cluster), name)
+        kept = self._kept.read(cluster.name).machines.get(name)
+        pinned = kept.key if kept and _at(kept.host) == _at(host) else ""
+        key = _line(host.host_key) or pinned or await self._shown(host)
+        return _machine(cluster.name, name, Taken(host, key), await _reached_at(host, kept))
+
+    async def create(self, request: MachineRequest) -> Machine:
+        """Checks that the machine answers, and pins its host key at first contact. Raises Unreachable when it does not,
+        or answers with another key than the one pinned before."""
+        host = self._host(request.cluster, [host.name for host in self._hosts if host.name], request.name)
+        key = await self._shown(host)
+        wanted = _line(host.host_key) or key
+        pinned = await asyncio.to_thread(self._kept.pin, request.cluster, request.name, Taken(host, wanted))
+        if pinned != key:
+            raise HostKeyChanged(
+                f"{request.name} ({host.address}) answers with another SSH host key, {fingerprint(key)}, "
+                f"than the one pinned, {fingerprint(pinned)}",
+                hint="if it was reinstalled, give its new key in the inventory (host_key); else somebody else answers "
+                "there: do not trust it",
+            )
+        return _machine(request.cluster, request.name, Taken(host, key), await _address(host.address))
+
+    async def note(self, cluster: str, found: Mapping[str, Found], nfs: Sequence[str]) -> None:
+        machines = {name: one for name, one in self._kept.read(cluster).machines.items() if name in found}
+        addresses = await asyncio.gather(*(_known_at(one) for one in machines.values()))
+        known = dict(zip(machines, addresses, strict=True))
+        await asyncio.to_thread(self._kept.note, cluster, found, known, nfs)
+
+    async def exports(self, cluster: str) -> tuple[str, ...]:
+        return self._kept.read(cluster).nfs
+
+    async def start(self, machine: Machine) -> None:
+        """Headway can't switch on a machine it did not make; raises Unreachable unless it answers already."""
+        dialer = Dialer("", 5, 5)
+        try:
+            await dialer.host_key(machine.address, machine.port, machine.jump)
+        except Unreachable as error:
+            raise Unreachable(error.message, hint="switch the machine on: provider ssh can't do that") from error
+        finally:
+            await dialer.close()
+
+    async def stop(self, machine: Machine) -> None:
+        """Nothing: a machine you own is yours to switch off."""
+
+    async def fence(self, machine: Machine) -> None:
+        raise Refused(f"{machine.name} is yours to switch off: provider ssh can't do that")
+
+    async def delete(self, machine: Machine) -> None:
+        """The machine stays; only its place is free again."""
+        await asyncio.to_thread(self._kept.forget, machine.cluster, machine.name)
+
+    def look_inside(self, machine: Machine) -> str:
+        return f"is {machine.address} on, and does its SSH server run? look at its console"
+
+    async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:
+        """Nothing: machines you own mount their own storage."""
+
+    async def attached(self, cluster: str) -> tuple[str, ...]:  # noqa: ARG002
+        return ()
+
+    async def release(self, cluster: str, *, delete_data: bool) -> tuple[str, ...]:
+        """Forgets the cluster's places. Homes and scratch are yours, and never deleted from here."""
+        kept = [host.address for host in self._hosts if host.name == f"{cluster}-head"]
+        await asyncio.to_thread(self._kept.remove, cluster)
+        return (f"{kept[0]}:/srv/headway-state",) if kept and not delete_data else ()
+
+    async def watch(self, cluster: str) -> AsyncIterator[tuple[str, str]]:  # noqa: ARG002
+        """No news ever: nobody tells when a machine of yours goes away; Slurm's own ping does. Ends when cancelled."""
+        await asyncio.Event().wait()
+        yield "", ""
+
+    def _places(self, cluster: str, names: Sequence[str]) -> dict[str, Host]:
+        return self._kept.places(cluster, names, self._hosts)
+
+    def _named(self, cluster: str) -> dict[str, Host]:
+        return self._places(cluster, [host.name for host in self._hosts if host.name])
+
+    def _host(self, cluster: str, names: Sequence[str], name: str) -> Host:
+        hosts = self._places(cluster, names)
+        if name not in hosts:
+            raise Refused(f"hosts names no machine for {name}", hint="add one to the inventory")
+        return hosts[name]
+
+    async def _shown(self, host: Host) -> str:
+        dialer = Dialer("", 5, 5)
+        try:
+            return await dialer.host_key(await _address(host.address), host.port, _jump(host.jump))
+        finally:
+            await dialer.close()
+
+
+def _machine(cluster: str, name: str, one: Taken, address: str) -> Machine:
+    host = one.host
+    return Machine(
+        name=name,
+        cluster=cluster,
+        address=address,
+        state=MachineState.RUNNING,
+        host_key=one.key,
+        user=host.user,
+        port=host.port,
+        key_path=host.key,
+        password_path=host.sudo_password,
+        jump=_jump(host.jump),
+        found=one.found,
+    )
+
+
+def _names(cluster: Cluster) -> tuple[str, ...]:
+    return cluster.machine_names
+
+
+def _at(host: Host) -> tuple[str, int]:
+    return host.address, host.port
+
+
+def _same(host: Host, one: Taken) -> bool:
+    """Whether it is the machine that has the place: one with a new host key in the inventory was installed anew."""
+    return _at(host) == _at(one.host) and _line(host.host_key) in ("", one.key)
+
+
+def _line(key: str) -> str:
+    return " ".join(key.split()[:2])
+
+
+def _jump(jump: JumpHost | None) -> Jump | None:
+    return Jump(jump.address, jump.user, jump.port, jump.key, jump.host_key) if jump else None
+
+
+def _operators(hosts: Iterable[Host]) -> dict[str, tuple[str, ...]]:
+    files: dict[str, set[str]] = {}
+    for host in hosts:
+        files.setdefault(host.user, set()).add(host.key)
+    public = {key: public_of(key) for keys in files.values() for key in keys}
+    return {
+        user: tuple(dict.fromkeys(public[key] for key in sorted(keys) if public[key] or not key))
+        for user, keys in sorted(files.items())
+    }
+
+
+async def _ways_in(gateway: str, hosts: Iterable[Host]) -> tuple[str, ...]:
+    """From where Headway's server comes to the machines."""
+    jumps = {host.jump.address for host in hosts if host.jump}
+    found = {gateway}
+    for jump in sorted(jumps):
+        try:
+            found.add(await _address(jump))
+        except HeadwayError:
+            continue  # its name is known elsewhere only: the connections that are open stay open all the same
+    return tuple(sorted(found))
+
+
+async def _address(name: str) -> str:
+    """IPv4 address of a host name or address. Raises Unreachable."""
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        pass
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(name, None, family=socket.AF_INET)
+    except OSError as error:
+        raise Unreachable(f"host {name} has no address: {error}", hint="use its address in the inventory") from error
+    return str(found[0][4][0])
+
+
+async def _reached_at(host: Host, kept: Taken | None) -> str:
+    """Its address; where nobody knows its name just now, the one it had at the last apply. Raises Unreachable."""
+    try:
+        return await _address(host.address)
+    except Unreachable:
+        if kept is None or not kept.address or _at(kept.host) != _at(host):
+            raise
+        return kept.address
+
+
+async def _known_at(one: Taken) -> str:
+    """As `_reached_at`; "" where nobody knows."""
+    try:
+        return await _reached_at(one.host, one)
+    except Unreachable:
+        return ""
+
+
+def _around(addresses: Sequence[str]) -> str:
+    """The smallest network that holds all addresses."""
+    numbers = [int(ipaddress.IPv4Address(address)) for address in addresses]
+    prefix = 32 - (min(numbers) ^ max(numbers)).bit_length()
+    return str(ipaddress.IPv4Network((min(numbers), prefix), strict=False))
+
+
+def _source_address(target: str) -> str:
+    """Our own address on the way to a machine; no packet is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((target, 9))
+        return str(probe.getsockname()[0])

@@ -1,0 +1,138 @@
+"""What is kept of machines one owns, in the state folder, one file a cluster: who has which place, host keys, hardware."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from headway.domain.cluster import Host, JumpHost
+from headway.domain.survey import Found, FoundGpu, FoundNic
+from headway.errors import Refused
+from headway.images.podman import locked
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A machine that has a place."""
+
+    host: Host
+    key: str  # pinned host key
+    found: Found | None = None
+    address: str = ""  # at the last apply; "" where none got that far
+
+
+@dataclass(frozen=True)
+class Kept:
+    machines: Mapping[str, Taken] = field(default_factory=dict)  # head or slot name -> the machine
+    nfs: tuple[str, ...] = ()
+
+
+class Inventory:
+    """The files of `state_dir/hosts`."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._folder = state_dir / "hosts"
+
+    def server_id(self) -> str:
+        """Made at first use."""
+        path = self._folder / "server-id"
+        with locked(path.with_suffix(".lock")):
+            if not path.exists():
+                path.write_text(secrets.token_hex(8) + "\n")
+            return path.read_text().strip()
+
+    def read(self, cluster: str) -> Kept:
+        path = self._path(cluster)
+        try:
+            told = json.loads(path.read_text())
+            machines = {name: _taken(name, one) for name, one in told["machines"].items()}
+            return Kept(machines, tuple(told["nfs"]))
+        except FileNotFoundError:
+            return Kept()
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Refused(f"{path} is damaged: {error}", hint="remove it; host keys are pinned anew") from error
+
+    def places(self, cluster: str, names: Sequence[str], hosts: Sequence[Host]) -> dict[str, Host]:
+        """Which machine has which place: one that has a place keeps it as long as there are both, whatever the order of the
+        inventory; the others take the free ones in order."""
+        kept = self.read(cluster).machines
+        left = {(host.address, host.port): host for host in hosts}
+        places: dict[str, Host] = {}
+        for name in names:
+            one = kept.get(name)
+            at = (one.host.address, one.host.port) if one else ("", 0)
+            if at in left:
+                places[name] = replace(left.pop(at), name=name)
+        for name in names:
+            if name not in places and left:
+                places[name] = replace(left.pop(next(iter(left))), name=name)
+        return places
+
+    def check_head(self, cluster: str, head: str, hosts: Sequence[Host]) -> None:
+        """Raises Refused when another machine is to be the head."""
+        known = self.read(cluster).machines.get(head)
+        if known is not None and hosts and (known.host.address, known.host.port) != (hosts[0].address, hosts[0].port):
+            raise Refused(
+                f"{head} is {known.host.address}, and the inventory names {hosts[0].address} as the head",
+                hint="queue and accounting lie on the head: it stays where it is until the cluster is taken down",
+            )
+
+    def pin(self, cluster: str, name: str, one: Taken) -> str:
+        """Gives the machine its place, and pins its key unless one is pinned already; returns the pinned one. A key that the
+        inventory names takes the place of the pinned one."""
+
+        def change(machines: dict[str, Taken]) -> None:
+            known = machines.get(name)
+            same = known is not None and (known.host.address, known.host.port) == (one.host.address, one.host.port)
+            if known is not None and same and not one.host.host_key:
+                machines[name] = replace(known, host=one.host)
+            else:
+                machines[name] = one
+
+        return self._change(cluster, change).machines[name].key
+
+    def note(self, cluster: str, found: Mapping[str, Found], addresses: Mapping[str, str], nfs: Sequence[str]) -> None:
+        def change(machines: dict[str, Taken]) -> None:
+            for name, hardware in found.items():
+                if name in machines:
+                    machines[name] = replace(machines[name], found=hardware, address=addresses.get(name, ""))
+
+        self._change(cluster, change, nfs)
+
+    def forget(self, cluster: str, name: str) -> None:
+        self._change(cluster, lambda machines: machines.pop(name, None))
+
+    def remove(self, cluster: str) -> None:
+        self._path(cluster).unlink(missing_ok=True)
+
+    def _path(self, cluster: str) -> Path:
+        return self._folder / f"{cluster}.json"
+
+    def _change(self, cluster: str, change: Any, nfs: Sequence[str] | None = None) -> Kept:
+        """Machines are created side by side, so reading and writing are one step under a lock."""
+        path = self._path(cluster)
+        with locked(path.with_suffix(".lock")):
+            kept = self.read(cluster)
+            machines = dict(kept.machines)
+            change(machines)
+            kept = Kept(machines, kept.nfs if nfs is None else tuple(nfs))
+            told = {"machines": {name: asdict(one) for name, one in machines.items()}, "nfs": list(kept.nfs)}
+            draft = path.with_suffix(".draft")
+            draft.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
+            draft.replace(path)
+        return kept
+
+
+def _taken(name: str, told: dict[str, Any]) -> Taken:
+    jump = told["host"].pop("jump", None)
+    host = Host(**{**told["host"], "name": name, "jump": JumpHost(**jump) if jump else None})
+    return Taken(host, told["key"], _found(told["found"]) if told.get("found") else None, told.get("address", ""))
+
+
+def _found(told: dict[str, Any]) -> Found:
+    gpus = tuple(FoundGpu(**{**gpu, "cores": tuple(gpu["cores"])}) for gpu in told["gpus"])
+    return Found(**{**told, "gpus": gpus, "nics": tuple(FoundNic(**nic) for nic in told["nics"])})

@@ -1,0 +1,443 @@
+"""Local machines: podman system containers that boot systemd from a Headway node image.
+
+podman only creates, lists, starts, stops and deletes them; all that happens inside goes by SSH, as for any machine.
+Every object carries the state folder's instance hash in its name and labels, so clusters and state folders never
+collide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import ipaddress
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headway.domain.cluster import Cluster, Dataset
+from headway.domain.machine import Gap, Machine, MachineRequest, MachineState
+from headway.errors import CommandFailed, HeadwayError
+from headway.images import build, node_image
+from headway.images.podman import HINT, LOOK_S, Podman, labels, lock_folder, locked
+from headway.paths import volumes_dir
+from headway.providers.base import Notice, Place
+from headway.providers.local import mounts, network
+from headway.transport.process import to_the_end
+
+UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers")  # is there with cgroup v2
+_AT_ONCE = 4  # `podman run`s side by side: more only wait for podman's own locks
+_HEAD_MIB = 400  # state folder: the first database files and logs of a new cluster
+_LEAST_MIB = 32  # for a change to one that is there
+_NOTICE = "reclaim"  # beside what a machine boots with: unix seconds at which it is taken back
+_RUNNING = {
+    "running": MachineState.RUNNING,
+    "paused": MachineState.RUNNING,
+    "starting": MachineState.STARTING,
+}
+
+
+class LocalProvider:
+    """Provider `local`. `state_dir` is the server's state folder; machines, data and locks of it live there."""
+
+    name = "local"
+    fences = True
+    makes = True
+
+    def __init__(self, state_dir: Path) -> None:
+        self.state_dir = state_dir.absolute()
+        self.instance = hashlib.sha256(str(self.state_dir.resolve()).encode()).hexdigest()[:8]
+        self._podman = Podman(self.state_dir)
+        self._gate = asyncio.Semaphore(_AT_ONCE)
+
+    # ---- where things are
+
+    def _owner(self, cluster: str) -> str:
+        return f"headway-{self.instance}-{cluster}"
+
+    def _container(self, cluster: str, machine: str) -> str:
+        return f"{self._owner(cluster)}-{machine}"
+
+    def _boot(self, cluster: str, machine: str) -> Path:
+        return self.state_dir / "machines" / cluster / machine
+
+    def _volumes(self, cluster: str) -> Path:
+        return volumes_dir(self.state_dir, cluster)
+
+    def _labels(self, cluster: str) -> Sequence[tuple[str, str]]:
+        # headway.owner joins both: podman ORs several label filters of `events`.
+        return [
+            ("headway", "1"),
+            ("headway.instance", self.instance),
+            ("headway.cluster", cluster),
+            ("headway.owner", self._owner(cluster)),
+        ]
+
+    # ---- the Protocol
+
+    async def preflight(self, cluster: Cluster) -> tuple[Gap, ...]:
+        from headway.providers.local.preflight import host_gaps, room_gaps
+
+        try:
+            there = {machine.name for machine in await self.list(cluster.name)}
+        except CommandFailed:  # no podman, or one that does not work: named below, or by what is done next
+            there = set()
+        missing = len({*cluster.machine_names} - there)
+        need_mib, need_disk_mib = (400 + 220 * missing, 1024 + 300 * missing) if missing else (0, _LEAST_MIB)
+        head_mib = _HEAD_MIB if cluster.head not in there else _LEAST_MIB
+        return (*host_gaps(need_mib, need_disk_mib), *room_gaps(head_mib, self.state_dir))
+
+    async def place(self, cluster: Cluster) -> Place:
+        network.addresses(cluster, ipaddress.IPv4Network("10.64.0.0/24"))  # too many nodes: say so before making any
+        found = await self.find(cluster)
+        if found is not None:
+            return found
+        lock = locked(lock_folder() / "headway-network.lock")
+        await asyncio.to_thread(lock.__enter__)
+        try:
+            found = await self.find(cluster)
+            if found is not None:
+                return found
+            known = await self._podman.json("network", "ls", "--format", "json") or []
+            taken = [
+                ipaddress.IPv4Network(subnet["subnet"])
+                for item in known
+                for subnet in item.get("subnets") or ()
+                if ":" not in subnet["subnet"]
+            ]
+            owner = self._owner(cluster.name)
+            subnet = network.choose_subnet(owner, [*taken, *network.routed()])
+            argv = [
+                "--driver",
+                "bridge",
+                "--disable-dns",
+                "--subnet",
+                str(subnet),
+                "--gateway",
+                str(subnet[1]),
+            ]
+            await self._podman("network", "create", *argv, *labels(self._labels(cluster.name)), owner)
+        finally:
+            lock.__exit__(None, None, None)
+        return self._place(cluster, subnet)
+
+    async def find(self, cluster: Cluster) -> Place | None:
+        argv = ("network", "inspect", self._owner(cluster.name))
+        ran = await self._podman(*argv, check=False, timeout_s=LOOK_S)
+        if ran.code != 0:
+            if "not found" in ran.stderr or "no such network" in ran.stderr:
+                return None
+            raise CommandFailed(ran.argv, ran.code, ran.stderr, hint=HINT)
+        return self._place(cluster, ipaddress.IPv4Network(json.loads(ran.stdout)[0]["subnets"][0]["subnet"]))
+
+    @staticmethod
+    def _place(cluster: Cluster, subnet: ipaddress.IPv4Network) -> Place:
+        memory_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1 << 20)
+        tmp_mib = shutil.disk_usage("/var/lib").total // (1 << 20)
+        place = network.place_in(cluster, subnet, cpus=os.cpu_count() or 1, memory_mib=memory_mib, tmp_mib=tmp_mib)
+        return replace(place, old_cgroups=not UNIFIED.exists())
+
+    async def list(self, cluster: str) -> tuple[Machine, ...]:
+        found = await self._ps(cluster)
+        machines = [self._machine(item) for item in found if item["State"] != "removing"]
+        return tuple(sorted(machines, key=lambda m: ipaddress.ip_address(m.address)))
+
+    async def _ps(self, cluster: str) -> Sequence[dict[str, Any]]:
+        label = f"label=headway.owner={self._owner(cluster)}"
+        found = await self._podman.json("ps", "--all", "--no-trunc", "--filter", label, "--format", "json")
+        return [item for item in found or [] if item["Labels"].get("headway.machine")]
+
+    @staticmethod
+    def _machine(item: dict[str, Any]) -> Machine:
+        label = item["Labels"]
+        return Machine(
+            name=label["headway.machine"],
+            cluster=label["headway.cluster"],
+            address=label["headway.address"],
+            state=_RUNNING.get(item["State"], MachineState.STOPPED),
+            host_key=label["headway.host_key"],
+            image=item["ImageID"],
+            started_at=float(item.get("StartedAt") or 0),
+        )
+
+    async def create(self, request: MachineRequest) -> Machine:
+        if request.image_tag:
+            info = await node_image.tagged(request.image_tag)
+        else:
+            info = await build.ensure(request.image, state_dir=self.state_dir)
+        await asyncio.to_thread(self._folders, request.cluster)
+        await asyncio.to_thread(self._write_boot, request)
+        argv = await self._run_argv(request, info.tag)
+        # A podman that is ended while it sets the network up loses the address for good: a server that stops lets it end.
+        async with self._gate:
+            try:
+                await to_the_end(self._podman(*argv, timeout_s=120))
+            except CommandFailed as error:
+                if "already in use" not in error.stderr and "already allocated" not in error.stderr:
+                    raise self._explain(request, error) from error
+                await self._remove(request.cluster, request.name)
+                try:
+                    await to_the_end(self._podman(*argv, timeout_s=120))
+                except CommandFailed as again:
+                    raise self._explain(request, again) from again
+        return Machine(
+            name=request.name,
+            cluster=request.cluster,
+            address=request.address,
+            state=MachineState.RUNNING,
+            host_key=request.host_key_public.strip(),
+            image=info.id,
+        )
+
+    async def _run_argv(self, request: MachineRequest, tag: str) -> Sequence[str]:
+        own = [
+            *self._labels(request.cluster),
+            ("headway.machine", request.name),
+            ("headway.address", request.address),
+            ("headway.host_key", request.host_key_public.strip()),
+        ]
+        volumes = self._volumes(request.cluster)
+        binds = [
+            f"{self._boot(request.cluster, request.name)}:/etc/headway/boot:ro",
+            f"{volumes / 'shared'}:/srv/headway:rslave",
+        ]
+        if request.head:  # each has all of it: whoever leads goes on from where the other was
+            binds.append(f"{volumes / 'head'}:/srv/headway-state")
+        shm_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1 << 21)
+        return [
+            *("run", "--detach", "--privileged", *boots_systemd(), "--name"),
+            self._container(request.cluster, request.name),
+            *("--network", self._owner(request.cluster), "--ip", request.address),
+            *("--mac-address", network.mac(request.address), "--hostname", request.name),
+            *("--no-hosts", "--dns", "none", "--log-driver", "none", "--pids-limit", "-1"),
+            *("--shm-size", f"{shm_mib}m", "--pull", "never"),
+            *labels(own),
+            *(part for bind in binds for part in ("--volume", bind)),
+            *await self._podman.limits(tag),
+            tag,
+            "/sbin/init",
+        ]
+
+    def _explain(self, request: MachineRequest, error: CommandFailed) -> HeadwayError:
+        hint = "run `headway doctor`; then `headway apply` again"
+        if "no space left" in error.stderr:
+            hint = "the disk is full: make room, then apply again"
+        elif "already allocated" in error.stderr:  # podman was killed while it set the network up; only a new one helps
+            hint = (
+                f"podman has lost an address of this cluster: `headway down {request.cluster}` (keeps the data), apply"
+            )
+        return CommandFailed(
+            error.argv[:3], error.code, error.stderr, where=f"this host, for {request.name}", hint=hint
+        )
+
+    def _folders(self, cluster: str) -> None:
+        """The data folders of a cluster and its parent mount; idempotent, also right after a reboot of the host."""
+        volumes = self._volumes(cluster)
+        for folder in (volumes / "shared", volumes / "head"):
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o755)  # users and daemons of machines pass through it; the server's umask is its own
+        volumes.chmod(0o711)
+        with locked(volumes / ".lock"):
+            for name, mode in (("home", 0o755), ("scratch", 0o1777), ("datasets", 0o755)):
+                folder = volumes / "shared" / name
+                if not folder.is_dir():
+                    folder.mkdir()
+                    folder.chmod(mode)
+            mounts.share(volumes / "shared")
+
+    async def admit(self, machine: Machine, authorized_keys: str) -> None:
+        place = self._boot(machine.cluster, machine.name)
+        await asyncio.to_thread(_write_private, place / "authorized_keys", authorized_keys)
+
+    def _write_boot(self, request: MachineRequest) -> None:
+        folder = self._boot(request.cluster, request.name)
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        (folder / _NOTICE).unlink(missing_ok=True)  # of a machine that was here before
+        for name, text in (
+            ("authorized_keys", request.authorized_key),
+            ("ssh_host_ed25519_key", request.host_key_private),
+            ("ssh_host_ed25519_key.pub", request.host_key_public),
+        ):
+            _write_private(folder / name, text)
+
+    async def start(self, machine: Machine) -> None:
+        await asyncio.to_thread(self._folders, machine.cluster)
+        await self._podman("start", self._container(machine.cluster, machine.name), timeout_s=120)
+
+    async def stop(self, machine: Machine) -> None:
+        if await self._stands_still(machine):  # it can end nothing in good order; killed first, it never goes on
+            await self.kill(machine)
+            return
+        await self._podman("stop", "--time", "10", self._container(machine.cluster, machine.name), timeout_s=60)
+
+    async def fence(self, machine: Machine) -> None:
+        if any(
+            one.name == machine.name and one.state is MachineState.RUNNING for one in await self.list(machine.cluster)
+        ):
+            await self.kill(machine)
+
+    async def kill(self, machine: Machine) -> None:
+        name = self._container(machine.cluster, machine.name)
+        if await self._stands_still(machine):
+            # Each of its processes gets the signal before it goes on: none does another thing after it stood still.
+            ran = await self._podman("inspect", "--format", "{{.Id}}", name, timeout_s=LOOK_S)
+            await asyncio.to_thread(_end_all, ran.stdout.strip())
+            await self._podman("unpause", name, check=False, timeout_s=60)
+        ran = await self._podman("kill", name, check=False, timeout_s=60)
+        if ran.code != 0 and await self._runs(machine):
+            raise CommandFailed(ran.argv, ran.code, ran.stderr, hint=HINT)
+
+    async def _runs(self, machine: Machine) -> bool:
+        name = self._container(machine.cluster, machine.name)
+        ran = await self._podman("inspect", "--format", "{{.State.Running}}", name, timeout_s=LOOK_S)
+        return ran.stdout.strip() == "true"
+
+    async def _stands_still(self, machine: Machine) -> bool:
+        name = self._container(machine.cluster, machine.name)
+        ran = await self._podman("inspect", "--format", "{{.State.Status}}", name, timeout_s=LOOK_S)
+        return ran.stdout.strip() == "paused"
+
+    async def freeze(self, machine: Machine) -> None:
+        await self._podman("pause", self._container(machine.cluster, machine.name), timeout_s=60)
+
+    async def thaw(self, machine: Machine) -> None:
+        ran = await self._podman("unpause", self._container(machine.cluster, machine.name), check=False, timeout_s=60)
+        if ran.code != 0 and "not paused" not in ran.stderr:
+            raise CommandFailed(ran.argv, ran.code, ran.stderr, hint=HINT)
+
+    async def cut(self, machine: Machine) -> None:
+        await self._plug(machine, up=False)
+
+    async def join(self, machine: Machine) -> None:
+        await self._plug(machine, up=True)
+
+    async def reclaim(self, machine: Machine, at: float) -> None:
+        folder = self._boot(machine.cluster, machine.name)
+        draft = folder / f".{_NOTICE}"
+        draft.write_text(f"{at:.3f}")
+        draft.replace(folder / _NOTICE)
+
+    async def notices(self, cluster: str) -> tuple[Notice, ...]:
+        """A machine whose time is over is gone before this returns: here nobody else would take it."""
+        found = sorted((self.state_dir / "machines" / cluster).glob(f"*/{_NOTICE}"))
+        notices = [Notice(path.parent.name, float(path.read_text())) for path in found]
+        for notice in notices:
+            if time.time() >= notice.at:
+                await self._remove(cluster, notice.machine)
+                shutil.rmtree(self._boot(cluster, notice.machine), ignore_errors=True)
+        return tuple(notice for notice in notices if time.time() < notice.at)
+
+    async def _plug(self, machine: Machine, *, up: bool) -> None:
+        name = self._container(machine.cluster, machine.name)
+        ran = await self._podman("inspect", "--format", "{{.State.Pid}}", name, timeout_s=LOOK_S)
+        await asyncio.to_thread(network.plug, int(ran.stdout), up=up)
+
+    async def delete(self, machine: Machine) -> None:
+        await self._remove(machine.cluster, machine.name)
+        shutil.rmtree(self._boot(machine.cluster, machine.name), ignore_errors=True)
+
+    async def _remove(self, cluster: str, machine: str) -> None:
+        argv = ("rm", "--force", "--ignore", "--time", "0", "--volumes", self._container(cluster, machine))
+        for pause_s in (0.1, 0.3, 1.0):  # what a killed podman left busy is free a moment later
+            try:
+                await self._podman(*argv, timeout_s=120)
+                return
+            except CommandFailed:
+                await asyncio.sleep(pause_s)
+        await self._podman(*argv, timeout_s=120)
+
+    def look_inside(self, machine: Machine) -> str:
+        return f"podman exec {self._container(machine.cluster, machine.name)} journalctl -b shows what it does"
+
+    async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:
+        def work() -> None:
+            self._folders(cluster)
+            with locked(self._volumes(cluster) / ".lock"):
+                mounts.attach(self._volumes(cluster) / "shared", datasets)
+
+        await asyncio.to_thread(work)
+
+    async def attached(self, cluster: str) -> tuple[str, ...]:
+        return mounts.attached(self._volumes(cluster) / "shared")
+
+    async def release(self, cluster: str, *, delete_data: bool) -> tuple[str, ...]:
+        left = [item["Id"] for item in await self._ps(cluster)]
+        if left:
+            await self._podman("rm", "--force", "--ignore", "--time", "0", "--volumes", *left, timeout_s=300)
+        ran = await self._podman("network", "rm", "--force", self._owner(cluster), check=False)
+        if ran.code != 0 and "not found" not in ran.stderr:
+            raise CommandFailed(ran.argv, ran.code, ran.stderr, hint=HINT)
+        volumes = self._volumes(cluster)
+        await asyncio.to_thread(mounts.unshare, volumes / "shared")
+        shutil.rmtree(self._boot(cluster, "").parent / cluster, ignore_errors=True)
+        if delete_data:
+            await asyncio.to_thread(self._delete_data, volumes)
+        return tuple(str(folder) for folder in _data(volumes))
+
+    @staticmethod
+    def _delete_data(volumes: Path) -> None:
+        inside = [point for point in mounts.mounted() if point.startswith(f"{volumes}/")]
+        if inside:  # never delete through a mount: a dataset's own files lie behind it
+            raise HeadwayError(f"{inside[0]} is still mounted, so nothing was deleted", hint="unmount it, then repeat")
+        shutil.rmtree(volumes, ignore_errors=False) if volumes.is_dir() else None
+
+    async def watch(self, cluster: str) -> AsyncIterator[tuple[str, str]]:
+        """(machine name, "died" | "started" | "removed") as it happens; ends when the caller stops listening."""
+        words = {"died": "died", "start": "started", "remove": "removed"}
+        events = self._podman.events("type=container", f"label=headway.owner={self._owner(cluster)}")
+        async with contextlib.aclosing(events) as heard:  # type: ignore[type-var]
+            async for line in heard:
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    continue
+                machine = (event.get("Attributes") or {}).get("headway.machine")
+                word = words.get(event.get("Status", ""))
+                if machine and word:
+                    yield machine, word
+
+
+def _write_private(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name}")
+    draft.unlink(missing_ok=True)
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(text.rstrip("\n") + "\n")
+    draft.replace(path)
+
+
+def boots_systemd() -> list[str]:
+    """Options of `podman run` for a machine whose systemd has a cgroup tree of its own: with the host's, slurmd can't tell
+    which job a process belongs to, and machines' systemds meet in one tree."""
+    own = ["--cgroupns", "private"]
+    if UNIFIED.exists():
+        return [*own, "--systemd=always"]
+    # On cgroup v1 that binds the host's systemd tree in; what else it does is here.
+    folders = ("/run:mode=755", "/run/lock:mode=1777", "/tmp:mode=1777")
+    return [
+        *own,
+        *("--systemd=false", "--stop-signal", "SIGRTMIN+3"),
+        *(part for folder in folders for part in ("--tmpfs", f"{folder},rw,exec,nosuid,nodev")),
+    ]
+
+
+def _end_all(container: str, proc: Path = Path("/proc")) -> None:
+    """SIGKILL to every process in the container's cgroups."""
+    for entry in proc.iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if container in (entry / "cgroup").read_text():
+                    os.kill(int(entry.name), signal.SIGKILL)
+
+
+def _data(volumes: Path) -> list[Path]:
+    """Folders with data somebody may want again."""
+    candidates = [volumes / "shared" / "home", volumes / "shared" / "scratch", volumes / "head"]
+    return [folder for folder in candidates if folder.is_dir() and any(folder.iterdir())]

@@ -1,0 +1,72 @@
+"""Before slurmctld starts on a machine one owns: the folder with Slurm's state is really there, and the state came along.
+
+A file system that is not mounted leaves an empty folder, or none: a controller that began there would know no job. When the
+cluster file names another folder than before, the first head brings the state over while no controller runs."""
+
+from __future__ import annotations
+
+from headway.domain.cluster import STATE, Cluster
+from headway.domain.managed_file import File
+from headway.render.escaping import path, script
+
+PROGRAM = "/usr/lib/headway/state-folder"
+LAST = "/srv/headway-state/slurmctld-is-at"  # where it lay at the last start
+BEATS_S = 5  # a controller writes one each second
+START_S = 1800  # so long a start of slurmctld may take, with a queue of many thousand jobs' scripts to copy
+
+
+def files(cluster: Cluster, *, first: bool) -> dict[str, File]:
+    """`first`: of the head that leads whenever it can, the only one that ever moves the state."""
+    if cluster.provider != "ssh":
+        return {}
+    return {PROGRAM: File(_program(path(cluster.state, "storage.state"), first=first), mode=0o755)}
+
+
+def _program(now: str, *, first: bool) -> str:
+    return "#!/bin/sh\n" + script(
+        "set -eu",
+        f'now={now} last={LAST} own={STATE} was=""',
+        'die() { echo "$1" >&2; exit 1; }',
+        *(_COMES_ALONG if first else ()),
+        '[ -d "$now" ] || die "$now, where Slurm\'s state lies, is not there: is it mounted?"',
+        *(_SHARED if now != STATE else ()),
+        *(_MOVE if first else ()),
+    )
+
+
+# One that was not stopped, or was started meanwhile, would go on there with a queue that this one takes along. A heartbeat is
+# gone for a moment while it is written: what differs is one.
+_QUIET = (
+    'beat() { cat "$was/heartbeat" 2>/dev/null | od -A n -t x1; }',
+    "quiet() {",
+    '    [ -e "$was/leads" ] || return 0  # only of two heads does one write a heartbeat',
+    f"    one=$(beat); sleep {BEATS_S}",
+    '    [ "$one" = "$(beat)" ] || die "a controller works in $was, from where Slurm\'s state is to come"',
+    "}",
+)
+# A move that was cut short between its last two steps is ended.
+_COMES_ALONG = ('[ -d "$now" ] || [ ! -d "$now.coming" ] || mv "$now.coming" "$now"',)
+_SHARED = (
+    "# With its file system not mounted, a folder of this name would be this machine's alone.",
+    '[ "$(stat -c %d "$now")" != "$(stat -c %d /)" ] || die "$now is on this machine\'s own disk: is it mounted?"',
+)
+_MOVE = (
+    *_QUIET,
+    '[ ! -e "$last" ] || was=$(cat "$last")',
+    "# Slurm's state lay elsewhere when slurmctld last wrote it down: it comes along. What was here is kept beside. A start with",
+    "# the folder of before compares and writes nothing: clocks of file servers differ, and disks are full.",
+    'if [ "${was:-$own}" != "$now" ]; then',
+    '    [ -z "$was" ] || [ -d "$was" ] || die "Slurm\'s state is to come from $was, which is not there: is it mounted?"',
+    "    was=${was:-$own}",
+    '    if [ -e "$was/job_state" ] && { [ ! -e "$now/job_state" ] || [ "$was/job_state" -nt "$now/job_state" ]; }; then',
+    "        quiet",
+    '        rm -rf "$now.coming" "$now.before"',
+    '        cp -a "$was" "$now.coming"',
+    "        quiet",
+    '        mv "$now" "$now.before"',
+    '        mv "$now.coming" "$now"',
+    "    fi",
+    '    echo "$now" >"$last.new"',
+    '    mv "$last.new" "$last"',
+    "fi",
+)

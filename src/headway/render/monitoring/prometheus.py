@@ -1,0 +1,210 @@
+"""Prometheus and Alertmanager of the head: what is scraped, what is worth an alert, and where alerts go.
+
+Both are Debian's own packages, listen on the head alone, and keep what they know on the head's own volume."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files as resources
+
+from headway.domain.cluster import Alerts, Cluster, Site
+from headway.domain.managed_file import File
+from headway.domain.systemd_unit import Unit
+from headway.render.escaping import MARK, script, word
+from headway.render.system.agent_config import METRICS_PORT
+from headway.render.system.systemd_files import TRIES, drop_in
+
+FOLDER = "/etc/headway/prometheus"
+CONFIG = f"{FOLDER}/prometheus.yml"
+SCRAPE_S = 10  # between two looks of Prometheus at a machine
+RULES = f"{FOLDER}/rules.yml"
+TARGETS = f"{FOLDER}/targets.json"
+ALERTS = "/etc/headway/alertmanager.yml"
+BOARD = "/usr/share/headway/grafana.json"
+DATA = "/srv/headway-state/prometheus"
+ALERTS_DATA = "/srv/headway-state/alertmanager"
+USER = "prometheus"
+PROMETHEUS_PORT, ALERTS_PORT = 9090, 9093
+NEWS = "news"  # label of what is told once, with its key
+_TITLE = "{{ .CommonAnnotations.title }}"
+_PROMETHEUS, _ALERTMANAGER = "prometheus.service", "prometheus-alertmanager.service"
+DIRS = ((DATA, USER, 0o750), (ALERTS_DATA, USER, 0o750))
+
+
+def files(cluster: Cluster, site: Site) -> dict[str, File]:
+    """The head's. Alertmanager's file holds addresses that are as good as passwords: nobody else reads it."""
+    return {
+        CONFIG: File(prometheus_yml(cluster)),
+        RULES: File(f"# {MARK}\n{_data('rules.yml')}"),
+        TARGETS: File(targets(cluster, site)),
+        ALERTS: File(alertmanager_yml(cluster), mode=0o600, owner=USER, group=USER),
+        BOARD: File(_data("grafana.json")),
+        drop_in(_PROMETHEUS): File(_prometheus_unit()),
+        drop_in(_ALERTMANAGER): File(_alertmanager_unit()),
+    }
+
+
+def units() -> Sequence[Unit]:
+    """Nothing waits for them. Machines that come or go are no reload: Prometheus follows the list by itself."""
+    reload = ("systemctl", "reload")
+    return (
+        Unit(
+            _ALERTMANAGER,
+            restart_on=(drop_in(_ALERTMANAGER),),
+            reload_on=(ALERTS,),
+            reload=(*reload, _ALERTMANAGER),
+            stage="controller",
+        ),
+        Unit(
+            _PROMETHEUS,
+            restart_on=(drop_in(_PROMETHEUS),),
+            reload_on=(CONFIG, RULES),
+            reload=(*reload, _PROMETHEUS),
+            stage="controller",
+        ),
+    )
+
+
+@cache
+def _data(name: str) -> str:
+    return resources("headway.render.monitoring").joinpath("data", name).read_text(encoding="utf-8")
+
+
+def prometheus_yml(cluster: Cluster) -> str:
+    own = [
+        {"targets": [f"127.0.0.1:{PROMETHEUS_PORT}"], "labels": {"service": "prometheus"}},
+        {"targets": [f"127.0.0.1:{ALERTS_PORT}"], "labels": {"service": "alertmanager"}},
+    ]
+    told = {
+        "global": {
+            "scrape_interval": f"{SCRAPE_S}s",
+            "scrape_timeout": "5s",
+            "evaluation_interval": "10s",
+            "external_labels": {"cluster": cluster.name},
+        },
+        "rule_files": [RULES],
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [f"127.0.0.1:{ALERTS_PORT}"]}]}]},
+        "scrape_configs": [
+            {"job_name": "machines", "file_sd_configs": [{"files": [TARGETS]}]},
+            {"job_name": "head", "static_configs": own},
+        ],
+    }
+    return _yaml(told)
+
+
+def targets(cluster: Cluster, site: Site) -> str:
+    """JSON that Prometheus reads again by itself when it changes: every machine that there is or is going to be."""
+    leaf = {slot.name: slot.leaf for slot in cluster.slots}
+    rows = [
+        {
+            "targets": [f"{site.addresses[name]}:{METRICS_PORT}"],
+            "labels": {"node": name, "role": "head" if name in cluster.heads else "node", "leaf": leaf.get(name, "")},
+        }
+        for name in (*cluster.heads, *(cluster.slot_names if site.members is None else site.members))
+    ]
+    return "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n"
+
+
+def alertmanager_yml(cluster: Cluster) -> str:
+    told = {
+        "route": {
+            "receiver": "people",
+            "group_by": ["alertname", "node"],
+            "group_wait": "5s",
+            "group_interval": "1m",
+            "repeat_interval": "4h",
+            "routes": [
+                {
+                    "matchers": [f'{NEWS}!=""'],
+                    "receiver": "news",
+                    "group_by": [NEWS],
+                    "group_wait": "1s",
+                    "repeat_interval": "96h",  # longer than an alert of news lasts: it is told once
+                }
+            ],
+        },
+        "inhibit_rules": [
+            {
+                "source_matchers": ["severity=critical"],
+                "target_matchers": ["severity=warning", f'{NEWS}=""'],
+                "equal": ["node", "gpu"],
+            }
+        ],
+        "receivers": [
+            {"name": "people", **_ways(cluster, cluster.alerts)},
+            {"name": "news", **_ways(cluster, cluster.alerts, news=True)},
+        ],
+    }
+    return _yaml(told)
+
+
+def _ways(cluster: Cluster, alerts: Alerts, *, news: bool = False) -> dict[str, object]:
+    """An alert has an end, which is told as well; news has none, and a title of its own."""
+    ways: dict[str, object] = {}
+    if alerts.webhook:
+        ways["webhook_configs"] = [{"url": alerts.webhook, "send_resolved": not news}]
+    said = "{{ range .Alerts }}{{ .Annotations.summary }}\n{{ end }}"
+    if alerts.chat:
+        title = f"[{{{{ .Status }}}}] {cluster.name}: {{{{ .CommonLabels.alertname }}}} {{{{ .CommonLabels.node }}}}"
+        title = _TITLE if news else title
+        ways["slack_configs"] = [{"api_url": alerts.chat, "send_resolved": not news, "title": title, "text": said}]
+    if alerts.mail:
+        ways["email_configs"] = [
+            {
+                "to": alerts.mail,
+                "from": f"headway@{word(cluster.name, 'name')}",
+                "smarthost": cluster.mail_relay,
+                "hello": cluster.head,
+                "require_tls": False,
+                "send_resolved": not news,
+                **({"headers": {"Subject": _TITLE}, "html": "", "text": said} if news else {}),
+            }
+        ]
+    return ways
+
+
+def _yaml(told: object) -> str:
+    """YAML 1.2 holds all of JSON, where no value can become anything but a value."""
+    return f"# {MARK}\n{json.dumps(told, indent=2)}\n"
+
+
+def _prometheus_unit() -> str:
+    argv = (
+        "/usr/bin/prometheus",
+        f"--config.file={CONFIG}",
+        f"--storage.tsdb.path={DATA}",
+        "--storage.tsdb.retention.time=30d",
+        "--storage.tsdb.retention.size=8GB",
+        f"--web.listen-address=127.0.0.1:{PROMETHEUS_PORT}",
+    )
+    return _unit(argv, DATA)
+
+
+def _alertmanager_unit() -> str:
+    argv = (
+        "/usr/bin/prometheus-alertmanager",
+        f"--config.file={ALERTS}",
+        f"--storage.path={ALERTS_DATA}",
+        "--cluster.listen-address=",
+        f"--web.listen-address=127.0.0.1:{ALERTS_PORT}",
+    )
+    return _unit(argv, ALERTS_DATA)
+
+
+def _unit(argv: Sequence[str], data: str) -> str:
+    return script(
+        "[Unit]",
+        f"RequiresMountsFor={data}",
+        TRIES,
+        "[Service]",
+        "ExecStart=",
+        "ExecStart=" + " ".join(argv),
+        f"ReadWritePaths={data}",
+        "# Beside the daemons that jobs need, it comes second.",
+        "Nice=5",
+        "OOMScoreAdjust=200",
+        "Restart=always",
+        "RestartSec=2",
+    )

@@ -1,0 +1,145 @@
+"""The NodeName and PartitionName lines of slurm.conf."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from headway.domain.cluster import MAIN, Cluster, Group, Partition, Site
+from headway.domain.slurm.hostlist import compress
+from headway.render.slurm.codec import Line
+from headway.render.slurm.node_hardware import Hardware, Share, hardware_of, kinds, share
+
+# Billing units that one whole GPU (in a cluster without any, one CPU) counts for; the rest of a node in proportion.
+_BILLING_PER_GPU = 1000
+
+
+def node_lines(cluster: Cluster, site: Site) -> Iterator[Line]:
+    """One line a leaf and kind, spares and slots without a machine included: they have their place from the start."""
+    yield Line(comment="--- nodes, spares included; the name carries the leaf switch")
+    weights = _weights(cluster)
+    if weights:
+        yield Line(comment="Weight: what a node costs in cents an hour, so that cheap ones are filled first.")
+    kinds: dict[tuple[str, str, Hardware], list[str]] = {}
+    for slot in cluster.slots:
+        kinds.setdefault((slot.group, slot.leaf, hardware_of(cluster, site, slot.name)), []).append(slot.name)
+    for (_, leaf, node), names in kinds.items():
+        group = cluster.group_of[names[0]]
+        pairs = [("NodeName", compress(names)), ("CPUs", str(node.cpus))]
+        if node.sockets:
+            words = ("Sockets", "CoresPerSocket", "ThreadsPerCore")
+            pairs += [(word, str(count)) for word, count in zip(words, node.sockets, strict=True)]
+        pairs.append(("RealMemory", str(node.memory_mib)))
+        if node.gpus:
+            pairs.append(("Gres", f"gpu:{node.gpu_type}:{node.gpus}"))
+        if node.tmp_mib:
+            pairs.append(("TmpDisk", str(node.tmp_mib)))
+        if weights:
+            pairs.append(("Weight", str(weights[group.name])))
+        pairs += [
+            ("Feature", ",".join(features(group, leaf))),
+            ("State", "UNKNOWN" if group.idle_s is None else "CLOUD"),
+        ]
+        yield Line(tuple(pairs))
+
+
+def features(group: Group, leaf: str) -> tuple[str, ...]:
+    """What jobs may ask for with --constraint."""
+    named = () if group.name == MAIN else (group.name,)
+    return tuple(dict.fromkeys((*named, group.plan.name, leaf, *(("spot",) if group.spot else ()))))
+
+
+def _weights(cluster: Cluster) -> dict[str, int]:
+    """Group -> Slurm's weight; {} where all nodes are alike."""
+    if len(cluster.groups) == 1:
+        return {}
+    return {group.name: 1 + int(group.price_usd_per_node_hour * 100) for group in cluster.groups}
+
+
+def partition_lines(cluster: Cluster, site: Site) -> Iterator[Line]:
+    yield Line(comment="--- partitions; a job counts for its largest part of a node, 1000 = one GPU")
+    everything = set(cluster.slot_names)
+    all_kinds = kinds(cluster, site, cluster.slot_names)
+    usual, preempting = share(all_kinds), any(partition.preempts for partition in cluster.partitions)
+    cpu = _cpu(all_kinds)
+    for partition in cluster.partitions:
+        nodes = kinds(cluster, site, partition.nodes) or all_kinds
+        yield _partition(partition, nodes, usual, cpu, everything, preempting=preempting)
+
+
+def _partition(
+    partition: Partition, nodes: Sequence[Hardware], usual: Share, cpu: float, everything: set[str], *, preempting: bool
+) -> Line:
+    """`nodes`: each kind that it has; `usual`: the cluster's share, which holds where nothing is said; `cpu`: what one counts
+    for on nodes without GPUs."""
+    pairs = [
+        ("PartitionName", partition.name),
+        ("Nodes", "ALL" if set(partition.nodes) == everything else compress(partition.nodes)),
+        ("Default", "YES" if partition.default else "NO"),
+        ("State", "UP"),
+        ("MaxTime", duration(partition.max_time_s)),
+        ("PriorityTier", str(partition.tier)),
+    ]
+    if partition.default_time_s is not None:
+        pairs.append(("DefaultTime", duration(partition.default_time_s)))
+    if preempting:
+        pairs.append(("PreemptMode", "REQUEUE" if partition.preemptable else "OFF"))
+    if partition.preemptable:
+        pairs.append(("GraceTime", str(partition.grace_s)))
+    if partition.teams:
+        pairs.append(("AllowAccounts", ",".join(partition.teams)))
+    pairs += _defaults(share(nodes), usual)
+    pairs.append(("TRESBillingWeights", _billing(nodes, cpu)))
+    overridden = {key.lower(): (key, text) for key, text in partition.slurm.items()}
+    merged = [overridden.pop(key.lower(), (key, text)) for key, text in pairs]
+    return Line((*merged, *overridden.values()))
+
+
+def _defaults(own: Share, usual: Share) -> list[tuple[str, str]]:
+    """What a GPU or a CPU brings in a partition where that is another part than the cluster's."""
+    found = []
+    if own.cpus_per_gpu and (own.cpus_per_gpu, own.memory_mib_per_gpu) != (
+        usual.cpus_per_gpu,
+        usual.memory_mib_per_gpu,
+    ):
+        found += [("DefCpuPerGPU", str(own.cpus_per_gpu)), ("DefMemPerGPU", str(own.memory_mib_per_gpu))]
+    if own.memory_mib_per_cpu != usual.memory_mib_per_cpu:
+        found.append(("DefMemPerCPU", str(own.memory_mib_per_cpu)))
+    return found
+
+
+def duration(seconds: int | None) -> str:
+    """Slurm's D-HH:MM:SS; None is no limit."""
+    if seconds is None:
+        return "UNLIMITED"
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    return f"{days}-{hour:02d}:{minute:02d}:{second:02d}"
+
+
+def _cpu(kinds: Sequence[Hardware]) -> float:
+    """As much as on the cluster's nodes with GPUs, where it has any: a node without them is no hundred GPUs' worth."""
+    return min((_BILLING_PER_GPU * node.gpus / node.cpus for node in kinds if node.gpus), default=_BILLING_PER_GPU)
+
+
+def _billing(nodes: Sequence[Hardware], per_cpu: float) -> str:
+    with_gpus = [node for node in nodes if node.gpus]
+    counted = with_gpus or nodes
+    # Whole nodes count for their GPUs exactly: sums are cut to whole units, so what is rounded is rounded up by a hair; and
+    # of several kinds the least weight, for none may count for more than its GPUs.
+    cpu = min(_whole(node, per_cpu) / node.cpus for node in counted)
+    memory = min(_whole(node, per_cpu) / (node.memory_mib / 1024) for node in counted)
+    weights = [f"CPU={_weight(cpu)}", f"Mem={_weight(memory)}G"]
+    if with_gpus:
+        weights.append(f"GRES/gpu={_BILLING_PER_GPU}")
+    return ",".join(weights)
+
+
+def _whole(node: Hardware, per_cpu: float) -> float:
+    return _BILLING_PER_GPU * node.gpus or per_cpu * node.cpus
+
+
+def _weight(exact: float) -> str:
+    """Six digits behind the point are enough for a terabyte; trailing zeros say nothing."""
+    return f"{math.ceil(exact * 1e6) / 1e6:.6f}".rstrip("0").rstrip(".")

@@ -1,0 +1,79 @@
+"""Groups that scale by themselves: Slurm's power saving, and the programs that tell Headway's server of its wishes."""
+
+from __future__ import annotations
+
+from headway.catalog.slurm_features import version
+from headway.domain.cluster import Cluster, Group
+from headway.domain.managed_file import File
+from headway.domain.slurm.hostlist import compress
+from headway.render.escaping import MARK
+
+ASKED = "/var/lib/headway-power"  # Slurm's user alone writes there
+_FOLDER = "/etc/headway/power"
+UP, DOWN, FAILED = f"{_FOLDER}/up", f"{_FOLDER}/down", f"{_FOLDER}/failed"
+MAKE_S = 900  # for a machine to be made, set up and heard of
+GO_S = 30  # for one to go
+
+
+def by_itself(cluster: Cluster) -> tuple[Group, ...]:
+    return tuple(group for group in cluster.groups if group.idle_s is not None)
+
+
+def settings(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
+    """(key, value, why) of slurm.conf; () where no group scales by itself."""
+    groups = by_itself(cluster)
+    if not groups:
+        return ()
+    return (
+        ("ResumeProgram", UP, "Says that these nodes are wanted; the server makes their machines."),
+        ("SuspendProgram", DOWN, ""),
+        ("ResumeFailProgram", FAILED, ""),
+        ("SuspendTime", str(min(group.idle_s or 0 for group in groups)), "Seconds without a job until a node goes."),
+        *_kept(cluster),
+        *_states(cluster),
+        ("ResumeTimeout", str(MAKE_S), ""),
+        ("SuspendTimeout", str(GO_S), ""),
+        ("ResumeRate", "0", ""),
+        ("SuspendRate", "0", ""),
+    )
+
+
+def _states(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
+    """A machine at which somebody looks, or at whose fault Headway is at work, does not go for want of jobs."""
+    if not version(cluster.slurm_version).keeps_states_awake:
+        return ()
+    return (
+        ("SuspendExcStates", "DOWN,DRAIN", "Who is out of service is being looked at; closed slots are told to go."),
+        ("ReconfigFlags", "KeepPowerSaveSettings", "Who is asleep stays asleep when these files are read anew."),
+    )
+
+
+def _kept(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
+    """No row where there is no such node: Slurm has no word for none."""
+    fixed = [name for group in cluster.groups if group.idle_s is None for name in group.slots]
+    # By name: with a count Slurm keeps so many idle ones beside those that work (power_save.c, _pick_exc_nodes).
+    least = [name for group in by_itself(cluster) for name in group.slots[: group.wanted]]
+    names = ",".join(compress(some) for some in (fixed, least) if some)
+    return (("SuspendExcNodes", names, "Nodes that people scale, and those that always run."),) if names else ()
+
+
+def tmpfiles(cluster: Cluster) -> tuple[str, ...]:
+    return (f"d {ASKED} 0700 slurm slurm -",) if by_itself(cluster) else ()
+
+
+def files(cluster: Cluster) -> dict[str, File]:
+    """Of the head."""
+    if not by_itself(cluster):
+        return {}
+    return {path: File(_program(word), mode=0o755) for path, word in ((UP, "up"), (DOWN, "down"), (FAILED, "failed"))}
+
+
+def _program(word: str) -> str:
+    from headway.render.system.agent_config import PROGRAM  # which itself needs to know of slurm.conf, and that of this
+
+    return f"""\
+#!/bin/sh
+# {MARK}
+# Run by slurmctld as its user with a list of nodes; what it says is a hint to look, the rest is in the nodes' states.
+exec /usr/bin/python3 -I -S {PROGRAM} power {ASKED} {word} "$1"
+"""

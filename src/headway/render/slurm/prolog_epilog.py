@@ -1,0 +1,181 @@
+"""Prolog and epilog: run by slurmd as root on each node of a job, before its first and after its last step.
+
+They must be quick and must not fail for reasons of the job's own: a failing prolog drains the node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headway.catalog.slurm_features import Version
+from headway.domain.managed_file import File
+from headway.render.escaping import MARK, path
+from headway.render.slurm.auxiliary_conf import PMIX
+from headway.render.slurm.slurm_conf import EPILOG, JOB_TMP, PROLOG
+from headway.render.system.agent_config import LOOKED, UNFIT
+
+JOB_SHM = "/dev/shm/headway"
+# Where anybody may write, beside volumes; what is memory first: the others may hold millions of files.
+LEFT = f"/dev/shm /dev/mqueue {PMIX} /tmp /var/tmp"
+SYSV = "/proc/sysvipc"
+XID_MARK = "/run/headway/xid"  # made by the agent (node/agent), removed by health.incidents.engine
+HOLD = "/run/headway/hold"  # a file JOB there, made and removed by health.incidents.requeue: that job is going to be requeued
+
+# " PLACE" of each volume that is not mounted although its source is there. It waits for no disk but that source's, and not long.
+_LOST = """\
+lost() {{
+    for volume in {volumes}; do
+        grep -qsF " ${{volume#*:}} " /proc/self/mounts || ! timeout 2 test -d "${{volume%%:*}}" || return 0
+    done
+    return 1
+}}
+"""
+
+_PROLOG = f"""\
+#!/bin/bash
+# {MARK}
+# Runs as root before a job's first step on this node. Output goes to the node's journal; failing drains the node.
+set -u
+@LOST@# The first job on a machine that has just come up may be here before the agent's first look. Where nobody looks at all,
+# jobs begin after a while.
+for ((n = 0; n < 200; n++)); do
+    [ -e {LOOKED} ] && break
+    sleep 0.1
+done
+# The agent has found something here that would break a job (it looks every few seconds; there is no time for it now): the
+# job goes elsewhere, and is not held for it.
+if [ -e {UNFIT} ]; then
+    echo "headway: $(cat {UNFIT})" >&2
+    exit 1
+fi
+if lost; then
+    echo "headway: ${{volume#*:}} is not mounted" >&2
+    exit 1
+fi
+# The job's own /tmp and shared memory: every task sees these folders there (plugstack.conf). Shared memory stays memory:
+# data loaders pass their batches through it. `uid`
+# tells the epilog whose jobs are left.
+own={JOB_TMP}/$SLURM_JOB_ID
+shm={JOB_SHM}/$SLURM_JOB_ID
+# Anybody may put a folder or a link beside shared memory: one that is not root's own leads root astray.
+[ -O {JOB_SHM} ] && [ ! -L {JOB_SHM} ] || rm -rf --one-file-system {JOB_SHM}
+mkdir -m 0700 {JOB_SHM} 2>/dev/null || {{ [ -O {JOB_SHM} ] && [ ! -L {JOB_SHM} ]; }} || exit 1
+mkdir -p -m 0755 {JOB_TMP} && mkdir -p -m 0700 "$own" && mkdir -p "$own/tmp" "$shm" || exit 1
+chmod 1777 "$own/tmp" "$shm"
+ln -sfnT "$shm" "$own/shm" && echo "$SLURM_JOB_UID" >"$own/uid" || exit 1
+# Which GPUs are the job's: the agent's figures carry its number. It sees the folder, and tells the head that a job begins.
+echo "${{SLURM_JOB_GPUS:-}}" >"$own/gpus" || exit 1
+for part in /etc/headway/prolog.d/*; do
+    [ -x "$part" ] || continue
+    "$part" || exit 1
+done
+"""
+
+_OUTPUT_FOLDERS = """\
+# This version of Slurm does not make the folders of --output and --error. They are made as the user, never as root:
+# the paths are the user's words.
+if [ -n "${SLURM_JOB_ID:-}" ] && [ "${SLURM_JOB_UID:-0}" -gt 0 ]; then
+    job=$(scontrol show job -o "$SLURM_JOB_ID" 2>/dev/null) || job=
+    work=$(sed -n 's/.* WorkDir=\\([^ ]*\\).*/\\1/p' <<<"$job")
+    for kind in StdOut StdErr; do
+        file=$(sed -n "s/.* $kind=\\\\([^ ]*\\\\).*/\\\\1/p" <<<"$job")
+        case $file in /dev/*|'') continue ;; /*) ;; *) file=$work/$file ;; esac
+        setpriv --reuid "$SLURM_JOB_UID" --regid "${SLURM_JOB_GID:-$SLURM_JOB_UID}" --clear-groups --no-new-privs \\
+            timeout 5 mkdir -p -m 0755 -- "${file%/*}" 2>/dev/null || true
+    done
+fi
+exit 0
+"""
+
+_EPILOG = f"""\
+#!/bin/bash
+# {MARK}
+# Runs as root after a job's last step on this node.
+set -u
+[ -n "${{SLURM_JOB_ID:-}}" ] || exit 0
+# The agent sees this mark, and tells the head that a job ends; and again when it goes below.
+: >{JOB_TMP}/"$SLURM_JOB_ID".ends
+"""
+
+_HOLDS = f"""\
+# A fault usually ends the process before anybody can drain. So a job with GPUs that did not end well waits here a moment for
+# a GPU error to be seen, and while one is (the mark), until Headway has said what it means (it takes the mark away), but not
+# for long: requeued while it is completing, a job is no failure to those that wait for its end. One that Headway has warned
+# waits to be requeued however it ends.
+seen() {{ [ -e {XID_MARK} ] && [ $(($(date +%s) - $(stat -c %Y {XID_MARK} 2>/dev/null || echo 0))) -lt 60 ]; }}
+held() {{ [ -e {HOLD}/"$SLURM_JOB_ID" ]; }}
+failed() {{
+    [ "${{SLURM_JOB_EXIT_CODE:-1}}" != 0 ] && {{ [ -n "${{SLURM_JOB_GPUS:-}}${{CUDA_VISIBLE_DEVICES:-}}" ] || lost; }}
+}}
+if failed; then
+    for ((n = 0; n < 40; n++)); do
+        seen && break
+        [ "$n" -lt 10 ] || lost || break
+        sleep 0.2
+    done
+fi
+for ((n = 0; n < 75; n++)); do
+    {{ failed && [ "$n" -lt 50 ] && seen; }} || held || break
+    sleep 0.2
+done
+rm -f {HOLD}/"$SLURM_JOB_ID"
+"""
+
+_CLEANS = f"""\
+# Millions of files take longer than slurmd gives an epilog, which drains the node: they go on their own, under another name.
+for place in {JOB_TMP} {JOB_SHM} /var/lib/headway/containers /run/headway/containers; do
+    own="$place/$SLURM_JOB_ID"
+    [ -e "$own" ] || continue
+    rm -f "$own/uid"
+    timeout 30 rm -rf --one-file-system "$own" && continue
+    mv "$own" "$place/gone-$SLURM_JOB_ID" &&
+        systemd-run --quiet --collect --no-block rm -rf --one-file-system "$place/gone-$SLURM_JOB_ID"
+done
+rm -f {JOB_TMP}/"$SLURM_JOB_ID".ends
+# A person's last job here takes along what they left beside their jobs' own folders: sbcast writes to the node's /tmp. Their
+# next job may begin meanwhile: what is newer than this moment stays, and jobs' own shared memory.
+now=@$(date +%s.%N)
+if [ "${{SLURM_JOB_UID:-0}}" -ge 1000 ] && ! grep -qsx "$SLURM_JOB_UID" {JOB_TMP}/*/uid; then
+    clean=(find {LEFT} -xdev -mindepth 1 -user "$SLURM_JOB_UID" ! -newerct "$now" ! -path "{JOB_SHM}/*" -delete)
+    timeout 30 "${{clean[@]}}" 2>/dev/null
+    [ $? -ne 124 ] || systemd-run --quiet --collect --no-block "${{clean[@]}}"
+    # System V's shared memory, queues and semaphores are in no folder. What somebody has still attached stays.
+    for kind in shm:-m msg:-q sem:-s; do
+        awk -v uid="$SLURM_JOB_UID" -v now="${{now#@}}" -v option="${{kind#*:}}" '
+            NR == 1 {{ for (i = 1; i <= NF; i++) at[$i] = i; next }}
+            $at["cuid"] == uid && $at["ctime"] < int(now) && !(("nattch" in at) && $at["nattch"]) {{ print option, $2 }}
+        ' "{SYSV}/${{kind%:*}}" | timeout 10 xargs -r -n 1000 ipcrm
+    done 2>/dev/null
+fi
+for part in /etc/headway/epilog.d/*; do
+    [ -x "$part" ] || continue
+    "$part" || exit 1
+done
+exit 0
+"""
+
+
+_ENROOT_FOLDERS = """\
+# Enroot's folders of this user: made here, so that nobody else can have made them before.
+for place in /run/enroot /var/lib/enroot; do
+    install -d -m 0700 -o "$SLURM_JOB_UID" -g "${SLURM_JOB_GID:-$SLURM_JOB_UID}" "$place/user-$SLURM_JOB_UID" || exit 1
+done
+"""
+
+
+def scripts(
+    known: Version,
+    containers: str = "",
+    *,
+    acts: bool = True,
+    volumes: Sequence[tuple[str, str, bool]] = (),
+    outside: Sequence[str] = (),
+) -> dict[str, File]:
+    """`containers`: what runs them, as in `Cluster`. `acts`: whether jobs are requeued after faults. `volumes`: as
+    systemd.volumes gives them. `outside`: places of what is mounted from elsewhere."""
+    rows = [f"{path(what, 'storage')}:{path(where, 'storage')}" for what, where, _ in volumes]
+    rows += [f"/:{path(where, 'storage')}" for where in outside]
+    lost = _LOST.format(volumes=" ".join(rows))
+    folders = _ENROOT_FOLDERS if containers == "enroot" else ""
+    prolog = _PROLOG.replace("@LOST@", lost) + folders + ("exit 0\n" if known.makes_output_folders else _OUTPUT_FOLDERS)
+    epilog = _EPILOG + (lost + _HOLDS if acts else "") + _CLEANS
+    return {PROLOG: File(prolog, mode=0o755), EPILOG: File(epilog, mode=0o755)}

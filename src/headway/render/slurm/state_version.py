@@ -1,0 +1,16 @@
+"""Which Slurm has written what lies on a head's volume: there before its slurmdbd begins, and still there when the machines are
+gone. Machines one owns keep the Slurm of their packages, and need no such word."""
+
+from __future__ import annotations
+
+from headway.domain.cluster import STATE, WRITTEN, Cluster
+from headway.domain.managed_file import File
+
+PATH = f"{STATE.rpartition('/')[0]}/{WRITTEN}"
+
+
+def files(cluster: Cluster, *, first: bool) -> dict[str, File]:
+    """`first`: of the head that has the database."""
+    if cluster.provider != "local" or not first:
+        return {}
+    return {PATH: File(f"{cluster.slurm_version}\n")}

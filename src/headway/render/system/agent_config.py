@@ -1,0 +1,119 @@
+"""The agent of every machine: its unit, and what it has to know of the cluster. The program itself comes with the code
+that runs on machines, see node/agent."""
+
+from __future__ import annotations
+
+import json
+
+from headway.catalog.xid import draining
+from headway.domain.cluster import Cluster, Group, Site
+from headway.domain.managed_file import File
+from headway.render.escaping import MARK, path, word
+from headway.render.slurm.node_hardware import hardware_of, pretended
+from headway.render.system import nfs_exports
+from headway.render.system.systemd_files import TRIES, UNITS, volumes
+
+AGENT = "headway-agent.service"
+PROGRAM = "/usr/lib/headway/agent.pyz"
+CONFIG = "/etc/headway/agent.json"
+METRICS_PORT = 6822
+SIMULATED_LOG = "/run/headway/kmsg"
+# Of a second head, see node/agent/ha/first_head_away.py.
+_LETS_IN = """\
+# A rule against a first head that is gone does not outlive who takes it away again.
+ExecStopPost=-/usr/sbin/ip rule del pref 6817
+"""
+UNFIT = "/run/headway/unfit"  # there while the agent thinks that no job should begin
+LOOKED = "/run/headway/looked"  # there once it has looked at the machine since that booted
+
+
+def node_files(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
+    return {f"{UNITS}/{AGENT}": File(_unit("node")), CONFIG: File(config(cluster, site, group))}
+
+
+def head_files(cluster: Cluster, site: Site, head: str) -> dict[str, File]:
+    told = config(cluster, site, cluster.groups[0], head=head)
+    unit = _unit("head", _LETS_IN if head != cluster.head else "")
+    return {f"{UNITS}/{AGENT}": File(unit), CONFIG: File(told)}
+
+
+def _unit(role: str, more: str = "") -> str:
+    return f"""\
+# {MARK}
+[Unit]
+Description=Headway agent
+After=munge.service
+{TRIES}
+[Service]
+ExecStart=/usr/bin/python3 -I -S {PROGRAM} {role}
+{more}# It must never take from a training: last in line for the processors, first to go.
+Nice=10
+OOMScoreAdjust=300
+NoNewPrivileges=yes
+Restart=always
+RestartSec=2
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str:
+    """JSON, so it carries no comment. Checks and tests hold the machine against it. `head`: of that one; else of nodes."""
+    plan = group.plan
+    from_head = () if head else nfs_exports.exported(site)
+    mounts = [
+        {"path": path(where, "storage"), "source": path(what, "storage"), "read_only": read_only}
+        for what, where, read_only in volumes(cluster, site)
+    ]
+    elsewhere = [(path(where, "storage"), False) for where in from_head]
+    elsewhere += [(path(one.path, "storage.volumes"), one.read_only) for one in cluster.storage.volumes]
+    mounts += [
+        {"path": where, "source": "/", "read_only": read_only, "outside": True} for where, read_only in elsewhere
+    ]
+    told = {
+        "head": word(site.addresses[head] if head else site.head_address, "address"),
+        **_second(cluster, site, head),
+        **({"cluster": word(cluster.name, "name")} if head else {}),
+        **({"state": path(cluster.state, "storage.state")} if head and cluster.storage.state else {}),
+        "kernel_log": SIMULATED_LOG if cluster.provider == "local" else "/dev/kmsg",
+        "simulated": site.simulated_gpus,
+        "pretended": pretended(cluster, site),
+        "own_energy": cluster.provider != "local",
+        "gpus": plan.gpus,
+        "gpu_type": plan.gpu_type,
+        "product": plan.gpu_product,
+        "gpu_memory_mib": plan.gpu_memory_mib,
+        "memory_mib": plan.memory_mib,
+        "expects": dict(sorted(plan.expects.items())),
+        "mounts": mounts,
+        "acts": cluster.health.act,
+        "drains": sorted(draining(cluster.health.xid_classes)),
+    }
+    if not head and site.found:
+        told["machines"] = {name: _machine(cluster, site, name) for name in group.slots if name in site.found}
+    return json.dumps(told, indent=1) + "\n"
+
+
+def _machine(cluster: Cluster, site: Site, name: str) -> dict[str, object]:
+    """Of a machine one owns, what stands for the plan's: what it had when it was taken. Figures that the plan expects are of
+    the plan's GPU, and of no other."""
+    found, plan = site.found[name], cluster.group_of[name].plan
+    node, gpus = hardware_of(cluster, site, name), found.usable_gpus
+    told: dict[str, object] = {"gpus": node.gpus, "memory_mib": found.memory_mib}
+    plans = {plan.gpu_product or gpus[0].product} if gpus else set()
+    if {gpu.product for gpu in gpus} != plans or node.gpu_type != plan.gpu_type:
+        told |= {"gpu_type": node.gpu_type, "product": gpus[0].product if gpus else "", "expects": {}}
+        told["gpu_memory_mib"] = max((gpu.memory_mib for gpu in gpus), default=0)
+    down = {nic.name for nic in found.nics if not nic.up}
+    told["fabric"] = sorted({nic.name for nic in found.nics} - down)
+    return told
+
+
+def _second(cluster: Cluster, site: Site, head: str) -> dict[str, object]:
+    """Nodes speak to every head. The second one acts by itself only while its controller leads."""
+    if cluster.controllers == 1:
+        return {}
+    first, *others = (word(site.addresses[name], "addresses") for name in cluster.heads)
+    if not head:
+        return {"others": others}
+    return {"first": True} if head == cluster.head else {"first": False, "first_head": first}

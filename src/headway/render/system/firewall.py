@@ -1,0 +1,94 @@
+"""nftables of machines one owns: Slurm's, the database's and the agent's ports are the cluster's own; SSH as the spec says.
+
+A table of our own that drops and accepts nothing else: what the site filters itself stays as it is. Local machines have a
+network of their own instead."""
+
+from __future__ import annotations
+
+from headway.domain.cluster import Cluster, Site
+from headway.domain.managed_file import File
+from headway.domain.systemd_unit import Unit
+from headway.render.escaping import MARK, script, word
+from headway.render.slurm.slurm_conf import SRUN_PORTS
+from headway.render.system.agent_config import METRICS_PORT
+
+RULES = "/etc/headway/firewall.nft"
+SERVICE = "headway-firewall.service"
+# NFS, MariaDB, slurmctld, slurmd, slurmdbd, slurmrestd where somebody opens it, what agents say to each other (heartbeats,
+# leases; node/agent/roles/head.py), their figures, Prometheus and Alertmanager, the test of all-reduce
+# (node/agent/checks/node_tests.py).
+PORTS = (2049, 3306, 6817, 6818, 6819, 6820, 6821, METRICS_PORT, 9090, 9093, 29655)
+_UNIT = f"/etc/systemd/system/{SERVICE}"
+
+
+def files(cluster: Cluster, site: Site) -> dict[str, File]:
+    return {RULES: File(rules(cluster, site), mode=0o600), _UNIT: File(_unit())} if site.own else {}
+
+
+def units(site: Site) -> tuple[Unit, ...]:
+    reload = ("systemctl", "reload", SERVICE)
+    return (Unit(SERVICE, restart_on=(_UNIT,), reload_on=(RULES,), reload=reload),) if site.own else ()
+
+
+def rules(cluster: Cluster, site: Site) -> str:
+    own = site.own
+    assert own is not None
+    machines = ", ".join(word(site.addresses[name], "addresses") for name in cluster.machine_names)
+    ports = ", ".join([*map(str, PORTS), f"{SRUN_PORTS[0]}-{SRUN_PORTS[1]}"])
+    rows = [
+        "table inet headway",
+        "delete table inet headway",
+        "table inet headway {",
+        "    set machines {",
+        "        type ipv4_addr",
+        f"        elements = {{ {machines} }}",
+        "    }",
+        *_ways_in(cluster, own.ways_in),
+        "    chain input {",
+        "        type filter hook input priority filter - 5; policy accept;",
+        '        iifname "lo" accept',
+        "        ct state established,related accept",
+        "        # Whoever is not of this cluster, another cluster among them, reaches nothing of Slurm's.",
+        f"        ip saddr != @machines meta l4proto {{ tcp, udp }} th dport {{ {ports} }} drop",
+        f"        meta nfproto ipv6 meta l4proto {{ tcp, udp }} th dport {{ {ports} }} drop",
+    ]
+    if cluster.firewall.ssh_from:
+        ssh = ", ".join(map(str, own.ssh_ports))
+        rows += [
+            "        # SSH: the cluster's machines, the server, and the networks of the cluster file.",
+            "        ip saddr @machines accept",
+            f"        tcp dport {{ {ssh} }} ip saddr != @ways_in drop",
+            f"        meta nfproto ipv6 tcp dport {{ {ssh} }} drop",
+        ]
+    return script(*rows, "    }", "}")
+
+
+def _ways_in(cluster: Cluster, server: tuple[str, ...]) -> list[str]:
+    allowed = (*cluster.firewall.ssh_from, *server)
+    if not cluster.firewall.ssh_from:
+        return []
+    listed = ", ".join(word(item, "firewall.ssh_from") for item in allowed)
+    head = ["    set ways_in {", "        type ipv4_addr", "        flags interval", "        auto-merge"]
+    return [*head, f"        elements = {{ {listed} }}", "    }"]
+
+
+def _unit() -> str:
+    return f"""\
+# {MARK}
+[Unit]
+Description=Headway firewall
+Before=network-pre.target slurmd.service slurmctld.service slurmdbd.service
+Wants=network-pre.target
+# Which empties everything when it stops, starts or reads its own rules anew, this table too.
+After=nftables.service
+PartOf=nftables.service
+ReloadPropagatedFrom=nftables.service
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/sbin/nft -f {RULES}
+ExecReload=/usr/sbin/nft -f {RULES}
+ExecStop=-/usr/sbin/nft delete table inet headway
+[Install]
+WantedBy=multi-user.target
+"""

@@ -1,0 +1,69 @@
+"""SSH between the nodes of one job, for launchers that start their parts by it: as the user, with no key of theirs.
+
+A node vouches for its users with its own host key (host-based sign-in). Only nodes believe nodes; the head does not, and
+who comes in still needs a job there (pam_slurm_adopt)."""
+
+from __future__ import annotations
+
+from headway.domain.cluster import Cluster, Site
+from headway.domain.managed_file import File
+from headway.render.escaping import one_line, script
+
+SSHD = "/etc/ssh/sshd_config.d/20-headway-inside.conf"
+CLIENT = "/etc/ssh/ssh_config.d/10-headway-inside.conf"
+KNOWN = "/etc/ssh/ssh_known_hosts"
+TRUSTED = "/etc/ssh/shosts.equiv"
+_KEY = "ssh_host_ed25519_key"
+
+
+def files(cluster: Cluster, site: Site) -> dict[str, File]:
+    """What a node has of it."""
+    return {
+        SSHD: File(_sshd()),
+        CLIENT: File(_client(cluster)),
+        KNOWN: File(_known(cluster, site)),
+        TRUSTED: File(script(*cluster.slot_names)),
+    }
+
+
+def tmpfiles(cluster: Cluster) -> list[str]:
+    """ssh looks for a machine's keys in one place only, and those of local machines lie in another."""
+    if cluster.provider != "local":
+        return []
+    boot = f"/etc/headway/boot/{_KEY}"
+    return [
+        "# The machine's own keys, where ssh between nodes of a job looks for them.",
+        f"L+ /etc/ssh/{_KEY} - - - - {boot}",
+        f"C /etc/ssh/{_KEY}.pub 0644 root root - {boot}.pub",
+    ]
+
+
+def _sshd() -> str:
+    return script(
+        "# A node of this cluster may vouch for its users, by its host key.",
+        "HostbasedAuthentication yes",
+        "HostbasedUsesNameFromPacketOnly yes",
+        "# Which nodes and keys count is written here, never in a home.",
+        "IgnoreRhosts yes",
+        "IgnoreUserKnownHosts yes",
+    )
+
+
+def _client(cluster: Cluster) -> str:
+    return script(
+        "EnableSSHKeysign yes",
+        f"Host {cluster.name}-*",
+        "    HostbasedAuthentication yes",
+        "    PreferredAuthentications hostbased,publickey",
+        "    StrictHostKeyChecking yes",
+        "    UserKnownHostsFile /dev/null",
+    )
+
+
+def _known(cluster: Cluster, site: Site) -> str:
+    rows = []
+    for name in cluster.machine_names:
+        if name in site.host_keys:
+            names = f"{name},{site.addresses[name]}" if name in site.addresses else name
+            rows.append(one_line(f"{names} {site.host_keys[name]}", "host_keys"))
+    return script(*rows)

@@ -1,0 +1,43 @@
+"""Limits of people's sessions on the head where systemd can't set them: cgroup v1, whose controllers it leaves alone.
+
+With cgroup v2 the drop-ins of user.slice do the same (`systemd.user_limits`)."""
+
+from __future__ import annotations
+
+from headway.render.escaping import MARK
+
+PROGRAM = "/usr/local/libexec/headway-session"
+ONE_MEMORY_PERCENT, ALL_MEMORY_PERCENT = 33, 75
+ONE_TASKS, ALL_TASKS = 2048, 16384
+
+
+def one_cpu_percent(cpus: int) -> int:
+    """Half of the head's CPUs, at least one, in percent of a CPU."""
+    return max(100, cpus * 50)
+
+
+def session_program(cpus: int) -> str:
+    """Run by PAM as root when a session opens; sshd is its parent, the session its parent's child."""
+    return f"""\
+#!/bin/bash
+# {MARK}
+# Runs as root when a person's session opens on the head. Never keeps anybody out: it always ends well.
+[ "${{PAM_TYPE:-}}" = open_session ] || exit 0
+uid=$(id -u "$PAM_USER" 2>/dev/null) && [ "$uid" -ge 1000 ] || exit 0
+# The kernel ends people's programs before any daemon.
+echo 500 >"/proc/$PPID/oom_score_adj"
+# With cgroup v2 systemd sets the limits of user.slice. With v1 it may, but knows logins alone, not commands that come
+# through Headway.
+root=/sys/fs/cgroup
+[ -d "$root/memory" ] || exit 0
+total=$(awk '/^MemTotal:/ {{print $2 * 1024}}' /proc/meminfo)
+put() {{
+    mkdir -p "$root/$1/headway-users/$uid" || return
+    echo "$3" >"$root/$1/headway-users/$2" && echo "$4" >"$root/$1/headway-users/$uid/$2"
+    echo "$PPID" >"$root/$1/headway-users/$uid/cgroup.procs"
+}}
+put memory memory.limit_in_bytes $((total / 100 * {ALL_MEMORY_PERCENT})) $((total / 100 * {ONE_MEMORY_PERCENT}))
+put pids pids.max {ALL_TASKS} {ONE_TASKS}
+put cpu cpu.cfs_quota_us -1 {one_cpu_percent(cpus) * 1000}
+exit 0
+"""

@@ -1,0 +1,63 @@
+"""What people and their jobs find in their shells: modules, limits, mail."""
+
+from __future__ import annotations
+
+from headway.domain.cluster import Cluster
+from headway.render.escaping import MARK, script, word
+
+MODULES = "/opt/modulefiles"
+
+
+def profile() -> str:
+    return script(
+        "# Modules of this cluster; `module avail` lists them.",
+        'case ":${MODULEPATH:-}:" in',
+        f"    *:{MODULES}:*) ;;",
+        f'    *) export MODULEPATH="{MODULES}${{MODULEPATH:+:$MODULEPATH}}" ;;',
+        "esac",
+    )
+
+
+def environment() -> str:
+    """Read by PAM for every session, with or without a login shell, so that `module` works in their batch scripts."""
+    return script(
+        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        f"MODULEPATH={MODULES}:/etc/lmod/modules:/usr/share/lmod/lmod/modulefiles",
+        "# bash reads this first when it runs a script: it brings the `module` function.",
+        "BASH_ENV=/usr/share/lmod/lmod/init/bash",
+    )
+
+
+def module_pytorch() -> str:
+    return f"""\
+-- {MARK}
+help([[The PyTorch of the node image: python3 and torchrun.]])
+whatis("Name: pytorch")
+family("framework")
+setenv("HEADWAY_MODULE_PYTORCH", "system")
+"""
+
+
+def limits() -> str:
+    return script(
+        "# Locked memory for the network cards, many files for data loaders; jobs have Slurm's limits.",
+        "* soft nofile 16384",
+        "* - memlock unlimited",
+        "# No core files unless a person asks for them: ulimit -c unlimited.",
+        "* soft core 0",
+    )
+
+
+def msmtprc(cluster: Cluster) -> str:
+    """Where mail of --mail-type goes. Raises InvalidSpec for a relay that is not host:port."""
+    host, _, port = cluster.mail_relay.partition(":")
+    return script(
+        "defaults",
+        "tls off",
+        "auth off",
+        "syslog LOG_MAIL",
+        "account default",
+        f"host {word(host, 'mail_relay')}",
+        f"port {word(port or '25', 'mail_relay')}",
+        f"from slurm@{word(cluster.name, 'name')}",
+    )

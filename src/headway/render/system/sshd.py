@@ -1,0 +1,109 @@
+"""sshd and who may come in: keys only; on a node only people with a job there."""
+
+from __future__ import annotations
+
+from headway.domain.cluster import Site
+from headway.render.escaping import MARK, word
+from headway.render.system import session_limits
+from headway.render.system.users import KEYS
+
+SSHD = "/etc/ssh/sshd_config.d/10-headway.conf"
+PAM = "/etc/pam.d/sshd"
+PAM_MANAGER = "/etc/pam.d/systemd-user"
+JOB_TMP = "/usr/lib/headway/pam/job_tmp.so"
+_ADOPT = "action_no_jobs=deny action_unknown=newest action_adopt_failure=deny action_generic_failure=deny"
+
+
+def sshd_conf(site: Site) -> str:
+    """The host key and root's key of local machines are the image's part: they are there before the first sign-in. Headway itself
+    is not locked out with a user of that name who left."""
+    ours = operators(site)
+    deny = [f"DenyUsers {word(name, 'teams')}" for name in site.departed if name not in ours]
+    denied = ["# They left: locked out whatever keys lie in their homes.", *deny] if deny else []
+    return "\n".join(
+        [
+            f"# {MARK}",
+            "PasswordAuthentication no",
+            "KbdInteractiveAuthentication no",
+            "# Accounts and limits come from PAM.",
+            "UsePAM yes",
+            "# A reverse look-up would only cost time.",
+            "UseDNS no",
+            "# Headway's server runs many commands in one connection, and brings up many machines at once.",
+            "MaxSessions 200",
+            "MaxStartups 200:30:400",
+            "ClientAliveInterval 30",
+            "# Keys from the cluster file, and those people add themselves.",
+            f"AuthorizedKeysFile {KEYS}/%u .ssh/authorized_keys",
+            *denied,
+            "Match User root",
+            "    AuthorizedKeysFile /etc/headway/boot/authorized_keys .ssh/authorized_keys",
+            "Match all",
+            "",
+        ]
+    )
+
+
+def operators(site: Site) -> tuple[str, ...]:
+    """Who signs in for Headway on machines one owns, and becomes root by sudo."""
+    return tuple(word(name, "hosts") for name in sorted(site.own.operators) if name != "root") if site.own else ()
+
+
+def pam_node(operators: tuple[str, ...] = ()) -> str:
+    """`operators` come in as root does."""
+    who = "account    [success={} default=ignore] pam_succeed_if.so quiet user in {}\n"
+    also = who.format(2, ":".join(operators)) if operators else ""
+    return f"""\
+# {MARK}
+@include common-auth
+account    required     pam_nologin.so
+@include common-account
+# root is Headway itself and the administrators.
+{also}account    [success=1 default=ignore] pam_succeed_if.so quiet uid = 0
+# Everybody else comes in only beside a job of theirs, inside its limits: its memory and its GPUs.
+account    required     pam_slurm_adopt.so {_ADOPT}
+account    required     pam_permit.so
+session    required     pam_loginuid.so
+session    optional     pam_keyinit.so force revoke
+# The job's own /tmp and shared memory, where the image carries the module (node/image/pam).
+-session   optional     {JOB_TMP}
+# Not common-session: pam_systemd would take the session out of the job again.
+session    required     pam_unix.so
+session    required     pam_limits.so
+session    required     pam_env.so
+session    required     pam_env.so envfile=/etc/default/locale
+@include common-password
+"""
+
+
+def pam_head() -> str:
+    return f"""\
+# {MARK}
+@include common-auth
+account    required     pam_nologin.so
+@include common-account
+session    required     pam_loginuid.so
+session    optional     pam_keyinit.so force revoke
+@include common-session
+session    required     pam_limits.so
+session    required     pam_env.so
+session    required     pam_env.so envfile=/etc/default/locale
+# CPU, memory and task limits of the session, also where systemd can't set them.
+session    optional     pam_exec.so quiet {session_limits.PROGRAM}
+@include common-password
+"""
+
+
+def pam_manager() -> str:
+    """The user's own service manager on the head, which starts what `systemd-run --user` is given: beside the session,
+    so it needs the session's limits too."""
+    return f"""\
+# {MARK}
+@include common-account
+session    required     pam_loginuid.so
+session    required     pam_limits.so
+session    optional     pam_exec.so quiet {session_limits.PROGRAM}
+@include common-session-noninteractive
+session    optional     pam_keyinit.so force revoke
+session    optional     pam_systemd.so
+"""

@@ -1,0 +1,352 @@
+"""systemd: drop-ins for the daemons, mount units of the volumes, limits of users on the head, tmpfiles and sysusers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from headway.catalog.slurm_features import Version
+from headway.domain.cluster import ACCOUNTING, RESTORING, Cluster, Group, Site, Volume
+from headway.domain.managed_file import File
+from headway.render.escaping import MARK, path, script, word
+from headway.render.ha import failback, state_folder
+from headway.render.slurm.auxiliary_conf import PMIX
+from headway.render.slurm.slurm_conf import JOB_TMP
+from headway.render.system import nfs_exports, session_limits
+from headway.render.system.mariadb import DATADIR
+
+UNITS = "/etc/systemd/system"
+REST_SOCKET = "/run/headway/slurmrestd.sock"
+_REST_LISTEN = "/run/slurmrestd/slurmrestd.sock"  # in the daemon's own folder; REST_SOCKET leads there
+_REST_THREADS = 4
+_REST_MEMORY_PERCENT = 25
+_PROTECT = "# The kernel ends users' programs before this daemon.\nOOMScoreAdjust=-900"
+_MUNGE_THREADS = "# Every message of every node is checked here.\nEnvironment=OPTIONS=--num-threads=10"
+_EVERY_LINE = "# An array of 10,000 logs more in a moment than journald takes from others.\nLogRateLimitIntervalSec=0"
+# Debian 12's unit names another file than slurm.conf: where a step follows the start, systemd would wait for it for ever.
+_NO_PID_FILE = "RuntimeDirectory=slurmctld\nPIDFile="
+# However it ended, but by systemctl stop. What does not come up in five minutes' tries has a fault that more tries don't mend.
+_AGAIN = "# Started again whenever it ends.\nRestart=always\nRestartSec=1"
+TRIES = "StartLimitIntervalSec=600\nStartLimitBurst=100"
+
+
+def drop_in(unit: str) -> str:
+    """Path of Headway's additions to a unit."""
+    return f"{UNITS}/{unit}.d/headway.conf"
+
+
+def database_units() -> dict[str, File]:
+    """Drop-ins of the accounting daemons, which the first head has."""
+    return _drop_ins(
+        {
+            "mariadb.service": f"[Unit]\nRequiresMountsFor={DATADIR}\n{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n",
+            "slurmdbd.service": (
+                f"[Unit]\nWants=mariadb.service\n{_unless_half(ACCOUNTING)}{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n"
+            ),
+        }
+    )
+
+
+def controller_units(cluster: Cluster, known: Version, name: str, *, around: str) -> dict[str, File]:
+    """Drop-ins of a head's other daemons. `around`: what runs before and after each start of slurmctld."""
+    first = name == cluster.head
+    beside = "Wants=slurmdbd.service\nAfter=slurmdbd.service\n" if first else ""
+    own = cluster.provider == "ssh"
+    programs = [state_folder.PROGRAM] if own else []
+    programs += [failback.PROGRAM] if first and cluster.controllers > 1 else []
+    before = "".join(f"ExecStartPre=+{program}\n" for program in programs)
+    if own:
+        before += (
+            f"# It may first bring a large queue over from another folder.\nTimeoutStartSec={state_folder.START_S}\n"
+        )
+    return _drop_ins(
+        {
+            "munge.service": f"[Unit]\n{TRIES}\n[Service]\n{_PROTECT}\n{_MUNGE_THREADS}\n{_AGAIN}\n",
+            "slurmctld.service": (
+                f"[Unit]\n{beside}RequiresMountsFor={path(cluster.state, 'storage.state')}\n"
+                f"{_unless_half(cluster.state)}{TRIES}\n"
+                f"[Service]\n{_PROTECT}\n{_EVERY_LINE}\n{_AGAIN}\n{_NO_PID_FILE}\n{before}{around}"
+            ),
+            "slurmrestd.service": _slurmrestd(known),
+        }
+    )
+
+
+def _unless_half(place: str) -> str:
+    """node/slurm_state.py makes and removes it."""
+    return f"# Not on what a restore has put back in part: run it again.\nConditionPathExists=!{place}{RESTORING}\n"
+
+
+def _drop_ins(texts: Mapping[str, str]) -> dict[str, File]:
+    return {drop_in(unit): File(f"# {MARK}\n{text}") for unit, text in texts.items()}
+
+
+def _slurmrestd(known: Version) -> str:
+    parsers = f" -d {known.rest_parsers}" if known.rest_parsers else ""
+    return f"""\
+[Unit]
+After=slurmctld.service
+{TRIES}
+[Service]
+# It refuses root and SlurmUser; tokens say who asks.
+User=slurmrestd
+Group=slurmrestd
+Environment=SLURM_JWT=daemon
+# Only root and the daemon itself reach the socket; Headway's server comes through SSH.
+RuntimeDirectory=slurmrestd
+RuntimeDirectoryMode=0700
+Environment=SLURMRESTD_DEBUG=2
+# A list of 3,000 jobs takes it 300 MiB while it is made. 20 threads, each with a heap of its own, never gave them back and
+# took all of the head: so few threads, one heap, and what is over is given back at once.
+Environment=MALLOC_ARENA_MAX=1 MALLOC_TRIM_THRESHOLD_=1048576
+MemoryMax={_REST_MEMORY_PERCENT}%
+ExecStart=
+ExecStart=/usr/sbin/slurmrestd -t {_REST_THREADS} -a rest_auth/jwt -s {known.rest_plugins}{parsers} unix:{_REST_LISTEN}
+{_AGAIN}
+OOMScoreAdjust=-500
+"""
+
+
+_PMIX_ROOM = "size=256m,nr_inodes=64k,mode=1777,nosuid,nodev"
+_BOOTED = """\
+# slurmctld waits for a node that has booted since it asked for it, and a container tells the boot of its host. So the first
+# slurmd of a boot says that it was one; a later one must not, for jobs would be given up for lost.
+ExecStart=/bin/sh -c 'exec /usr/sbin/slurmd {arguments} $$([ -e /run/headway/slurmd-began ] || echo -b) --conf-server {head}'
+ExecStartPost=/usr/bin/touch /run/headway/slurmd-began"""
+
+
+# Not over what steps are using: then at the next start.
+_OWN_ROOM = f"""\
+# Everybody writes there. It has room of its own, for a full /run stops all of the machine.
+ExecStartPre=-/bin/sh -c 'mountpoint -q {PMIX} || [ -n "$$(ls -A {PMIX})" ] || exec mount -t tmpfs -o {_PMIX_ROOM} pmix {PMIX}'"""
+
+
+def node_units(cluster: Cluster, known: Version, group: Group) -> dict[str, File]:
+    """slurmd fetches its configuration from the heads (configless)."""
+    head = ",".join(word(name, "name") for name in cluster.heads)
+    start = f"ExecStart=/usr/sbin/slurmd {known.daemon_arguments} --conf-server {head}"
+    if cluster.provider == "local" and group.idle_s is not None:
+        start = _BOOTED.format(arguments=known.daemon_arguments, head=head)
+    slurmd = f"""\
+# {MARK}
+[Unit]
+# The configuration comes from the head; there is no slurm.conf to wait for.
+ConditionPathExists=
+After=munge.service
+{TRIES}
+[Service]
+{_OWN_ROOM}
+ExecStart=
+{start}
+{_PROTECT}
+{_AGAIN}
+"""
+    munge = f"# {MARK}\n[Unit]\n{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n"
+    return {drop_in("slurmd.service"): File(slurmd), drop_in("munge.service"): File(munge)}
+
+
+def user_limits(cpus: int) -> dict[str, File]:
+    """On the head: neither one person nor all together may take the daemons' part. `cpus`: how many the head has."""
+    each = f"""\
+# {MARK}
+[Slice]
+# One person: half of the CPUs, a third of the memory.
+CPUAccounting=yes
+CPUQuota={session_limits.one_cpu_percent(cpus)}%
+MemoryAccounting=yes
+MemoryMax={session_limits.ONE_MEMORY_PERCENT}%
+TasksMax={session_limits.ONE_TASKS}
+"""
+    everyone = f"""\
+# {MARK}
+[Slice]
+# All people together: the daemons go first and keep a quarter of the memory.
+CPUWeight=50
+MemoryAccounting=yes
+MemoryMax={session_limits.ALL_MEMORY_PERCENT}%
+TasksMax={session_limits.ALL_TASKS}
+"""
+    root = f"""\
+# {MARK}
+[Slice]
+# root is Headway itself and the administrators.
+CPUQuota=
+MemoryMax=infinity
+TasksMax=infinity
+"""
+    return {
+        f"{UNITS}/user-.slice.d/headway.conf": File(each),
+        f"{UNITS}/user.slice.d/headway.conf": File(everyone),
+        f"{UNITS}/user-0.slice.d/zz-headway.conf": File(root),
+    }
+
+
+def mounts(cluster: Cluster, site: Site, *, head: bool) -> dict[str, str]:
+    """Unit name -> text: bound from the parent mount; on the nodes of machines one owns, from the head by NFS where it
+    exports them."""
+    bound = {f"{escape(where)}.mount": _mount(what, where, ro) for what, where, ro in volumes(cluster, site)}
+    from_head = () if head else nfs_exports.exported(site)
+    outside = {f"{escape(volume.path)}.mount": _outside(volume) for volume in cluster.storage.volumes}
+    return {**bound, **outside, **{f"{escape(where)}.mount": nfs_exports.mount(site, where) for where in from_head}}
+
+
+def volumes(cluster: Cluster, site: Site) -> list[tuple[str, str, bool]]:
+    """Home, scratch and every dataset that Headway brings: (folder on the machine, where, read-only). Machines one owns have a
+    home and scratch of their own, and mount the other datasets of the file themselves."""
+    storage = cluster.storage
+    if site.own:
+        return [(path(d.source, "storage.datasets"), d.mount, True) for d in storage.datasets if d.versioned]
+    below = "/srv/headway"
+    return [
+        (f"{below}/home", storage.home, False),
+        (f"{below}/scratch", storage.scratch, False),
+        *(
+            (f"{below}/datasets/{word(d.name, 'storage.datasets')}", d.mount, d.read_only)
+            for d in storage.datasets
+            if d.source
+        ),
+    ]
+
+
+def volume_units(cluster: Cluster) -> dict[str, str]:
+    """Unit of each volume that is mounted from elsewhere -> its path."""
+    return {f"{escape(volume.path)}.mount": volume.path for volume in cluster.storage.volumes}
+
+
+def _mount_word(text: str) -> str:
+    """A source or an option, which may have colons: filer:/export."""
+    for part in text.split(":"):
+        word(part or "-", "storage.volumes")
+    return text
+
+
+def _outside(volume: Volume) -> str:
+    options = ",".join(_mount_word(option) for option in (*volume.options, "nosuid", "nodev"))
+    return f"""\
+# {MARK}
+[Unit]
+Description=Headway volume {word(volume.name, "storage.volumes")}
+After=network-online.target
+Wants=network-online.target
+Before=slurmd.service ssh.service systemd-user-sessions.service
+[Mount]
+What={_mount_word(volume.source)}
+Where={path(volume.path, "storage.volumes")}
+Type={word(volume.type, "storage.volumes")}
+Options={options}
+# A server that does not answer keeps no machine from starting: its node is drained, and tries again.
+TimeoutSec=30
+# It is taken off however it is used: programs keep the files that they have open.
+LazyUnmount=yes
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def _mount(what: str, where: str, read_only: bool) -> str:
+    options = "bind,ro" if read_only else "bind"
+    note = "# Read-only here: jobs can't change a dataset.\n" if read_only else ""
+    return f"""\
+# {MARK}
+[Unit]
+Description=Headway volume {path(where, "storage")}
+# Before anything that may write under it.
+Before=slurmd.service ssh.service systemd-user-sessions.service
+ConditionPathIsDirectory={what}
+[Mount]
+What={what}
+Where={path(where, "storage")}
+Type=none
+{note}Options={options}
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def escape(where: str) -> str:
+    """A mount point as systemd names its unit: /datasets/my-set -> datasets-my\\x2dset."""
+    name = path(where, "storage").strip("/")
+    text = "".join(
+        "-"
+        if c == "/"
+        else c
+        if (c.isalnum() and c.isascii()) or c in "_.:"
+        else "".join(f"\\x{b:02x}" for b in c.encode())
+        for c in name
+    )
+    return f"\\x2e{text[1:]}" if text.startswith(".") else text
+
+
+_ENROOT_HOOKS = ("50-slurm-pmi.sh", "50-slurm-pytorch.sh")
+
+
+def tmpfiles(site: Site, *, head: bool, gpus: int = 0, containers: str = "", more: Sequence[str] = ()) -> str:
+    """Folders and device nodes that are made at every boot. `gpus`: how many the node has; `containers`: what runs them,
+    as in `Cluster`."""
+    rows = [
+        "d /run/headway 0755 root root -",
+        "d /var/lib/slurm 0755 slurm slurm -",
+        "d /var/lib/headway 0755 root root -",
+    ]
+    if head:
+        rows += [
+            "# Everybody's scratch, where nobody removes another's files.",
+            *_shared_folders(site),
+            "d /var/log/slurm 0755 slurm slurm -",
+            f"L+ {REST_SOCKET} - - - - {_REST_LISTEN}",
+        ]
+    else:
+        rows += [
+            "d /var/lib/slurm/slurmd 0755 root root -",
+            "# What jobs left that the machine died under; only at boot, when nothing runs.",
+            f"R! {JOB_TMP}/*",
+            "R! /var/lib/headway/containers/*",
+            "# A step's socket among it: Slurm would not start that step of the requeued job here again.",
+            "R! /var/lib/slurm/slurmd/*_*.[0-9]*",
+            "R! /var/lib/slurm/slurmd/*pmix.*",
+            f"d {JOB_TMP} 0755 root root -",
+            "d /run/headway/hold 0700 root root -",
+            f"d {PMIX} 1777 root root -",
+        ]
+        if containers == "builtin":
+            rows += [
+                "# Containers of jobs show their image by FUSE, without any rights.",
+                "z /dev/fuse 0666 root root -",
+            ]
+        if containers == "enroot":
+            rows += [f"d {place} 0755 root root -" for place in ("/run/enroot", "/run/pyxis", "/var/lib/enroot")]
+            rows.append(
+                "# Enroot brings these, switched off: MPI by PMIx, and torch over several nodes. Its GPU hook is on."
+            )
+            rows += [f"L /etc/enroot/hooks.d/{name} - - - - /usr/share/enroot/hooks.d/{name}" for name in _ENROOT_HOOKS]
+        if site.simulated_gpus and gpus:
+            rows.append(
+                "# Simulated GPUs: device files that can be given to jobs and withheld, with nothing behind them."
+            )
+            rows += [f"c+ /dev/nvidia{n} 0666 root root - 195:{n}" for n in range(gpus)]
+    return script(*rows, *more)
+
+
+def _shared_folders(site: Site) -> list[str]:
+    """On the head. Folders that every machine mounts already are left as they are."""
+    if not site.own:
+        return ["d /srv/headway/scratch 1777 root root -", "d /srv/headway/home 0755 root root -"]
+    return [
+        f"d {path(where, 'storage')} {'0755' if where == '/home' else '1777'} root root -" for where in site.own.nfs
+    ]
+
+
+def sysusers() -> str:
+    return script(
+        "# Runs slurmrestd, which refuses root and SlurmUser.",
+        'u slurmrestd - "Slurm REST daemon"',
+        "# Acts in Slurm for people whose role Headway's server has checked.",
+        'u headway - "Headway operator"',
+    )
+
+
+def files(texts: dict[str, str]) -> dict[str, File]:
+    return {f"{UNITS}/{name}": File(text) for name, text in texts.items()}
+
+
+def names(units: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(units, key=lambda unit: (unit.count("-"), unit)))

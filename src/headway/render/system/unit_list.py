@@ -1,0 +1,135 @@
+"""The systemd units of each role, in bring-up order, and which files each must have read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headway.domain.changeset import Disturbs
+from headway.domain.cluster import Cluster, Site, Volume
+from headway.domain.systemd_unit import Unit
+from headway.render.ha import failback, state_folder
+from headway.render.monitoring import prometheus
+from headway.render.slurm import slurm_conf
+from headway.render.system import agent_config, firewall, intra_job_ssh, mariadb, nfs_exports, sshd, systemd_files
+
+MUNGE_KEY = "/etc/munge/munge.key"
+_BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf", "cli_filter.lua")
+# What a slurmctld, or what runs at its start, reads once.
+_CONTROLLER = (slurm_conf.JWT_KEY, systemd_files.drop_in("slurmctld.service"), state_folder.PROGRAM, slurm_conf.LEADS)
+
+
+# A slurmctld that takes over with records for slurmdbd still unsent meets their answers before its own job table is there,
+# and ends by a division by zero (24.11.5: dbd's answer to a job's start; seen in a cluster's first seconds).
+RECONFIGURE = """\
+for try in $(seq 150); do sdiag 2>/dev/null | grep -q 'DBD Agent queue size: *0$' && break; sleep 0.1; done
+exec scontrol reconfigure"""
+
+
+def units(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
+    """{role: ...}. Changed keys of slurm.conf may need more than the reload: see `effect.effect_of`."""
+    wall = firewall.units(site)
+    munge = Unit("munge.service", restart_on=(MUNGE_KEY, systemd_files.drop_in("munge.service")))
+    head, node = _mounts(cluster, site, head=True), _mounts(cluster, site, head=False)
+    # A node mounts what the head exports: it waits for the controller, which comes up after that.
+    if nfs_exports.exported(site):
+        node = tuple(replace(unit, stage="node") if unit.stage == "base" else unit for unit in node)
+    of_node = (*wall, *node, munge, _ssh(intra_job_ssh.SSHD), _slurmd(), _agent("node"))
+    second = (*wall, *head, munge, _ssh(), _standby(), _slurmrestd(), _agent("controller"))
+    return {
+        "head": (
+            *wall,
+            *head,
+            *nfs_exports.head_units(site),
+            munge,
+            _ssh(),
+            *_head(),
+            _agent("controller"),
+            *prometheus.units(),
+        ),
+        **{cluster.role_of(name): second for name in cluster.heads[1:]},
+        **{cluster.role_of_group(group): of_node for group in cluster.groups},
+    }
+
+
+def _mounts(cluster: Cluster, site: Site, *, head: bool) -> tuple[Unit, ...]:
+    """Of volumes that another machine has none is waited for before the cluster works: it may be away. They come last: one may
+    be bound from any other mount, and of those that the head exports a node has none before `units` lets it."""
+    names = systemd_files.names(systemd_files.mounts(cluster, site, head=head))
+    volumes = {f"{systemd_files.escape(volume.path)}.mount": volume for volume in cluster.storage.volumes}
+    own = tuple(_mount(name) for name in names if name not in volumes)
+    return own + tuple(
+        replace(
+            _mount(name),
+            stage="base" if not head and _on_export(volumes[name], site) else "outside",
+            may_fail=True,
+        )
+        for name in names
+        if name in volumes
+    )
+
+
+def _mount(name: str) -> Unit:
+    return Unit(name, restart_on=(f"{systemd_files.UNITS}/{name}",), disturbs=Disturbs.JOBS)
+
+
+def _on_export(volume: Volume, site: Site) -> bool:
+    """Whether it is bound from, or mounted in, a folder that the head exports."""
+    places = (f"{volume.source}/", f"{volume.path}/")
+    return any(place.startswith(f"{folder}/") for place in places for folder in nfs_exports.exported(site))
+
+
+def _ssh(*more: str) -> Unit:
+    return Unit("ssh.service", reload_on=(sshd.SSHD, *more), reload=("systemctl", "reload", "ssh.service"))
+
+
+def _agent(stage: str) -> Unit:
+    """Last, and with the daemons that people wait for: nothing waits for it."""
+    own = (f"{systemd_files.UNITS}/{agent_config.AGENT}", agent_config.PROGRAM, agent_config.CONFIG)
+    return Unit(agent_config.AGENT, restart_on=own, stage=stage)
+
+
+def _head() -> tuple[Unit, ...]:
+    restart = Disturbs.CONTROLLER_RESTART
+    return (
+        Unit(
+            "mariadb.service",
+            restart_on=(mariadb.PATH, systemd_files.drop_in("mariadb.service")),
+            disturbs=restart,
+            stage="database",
+        ),
+        Unit(
+            "slurmdbd.service",
+            restart_on=("/etc/slurm/slurmdbd.conf", slurm_conf.JWT_KEY, systemd_files.drop_in("slurmdbd.service")),
+            disturbs=Disturbs.NOTHING,  # the controller keeps records until it is back
+            stage="accounting",
+        ),
+        Unit(
+            "slurmctld.service",
+            restart_on=(*_CONTROLLER, failback.PROGRAM),
+            reload_on=(slurm_conf.PATH, *(f"/etc/slurm/{name}" for name in _BESIDE)),
+            reload=("sh", "-c", RECONFIGURE),
+            disturbs=restart,
+            stage="controller",
+        ),
+        _slurmrestd(),
+    )
+
+
+def _standby() -> Unit:
+    """The slurmctld of a second head. It waits and answers nothing but pings: a start is how it reads its files anew."""
+    beside = (f"/etc/slurm/{name}" for name in _BESIDE)
+    own = (*_CONTROLLER, slurm_conf.PATH, *beside)
+    return Unit("slurmctld.service", restart_on=own, disturbs=Disturbs.NOTHING, stage="controller")
+
+
+def _slurmrestd() -> Unit:
+    return Unit("slurmrestd.service", restart_on=(systemd_files.drop_in("slurmrestd.service"),), stage="controller")
+
+
+def _slurmd() -> Unit:
+    return Unit(
+        "slurmd.service",
+        restart_on=(systemd_files.drop_in("slurmd.service"),),
+        disturbs=Disturbs.NODE_RESTART,
+        stage="node",
+    )

@@ -1,0 +1,76 @@
+"""Users as every machine knows them (libnss-extrausers), departed ones locked, and the keys they sign in with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headway.domain.cluster import Cluster, Site, User
+from headway.domain.managed_file import File
+from headway.errors import Fault, InvalidSpec
+from headway.render.escaping import MARK, one_line, path, word
+
+FOLDER = "/var/lib/extrausers"
+KEYS = "/etc/ssh/headway_keys"
+
+
+def people(cluster: Cluster, site: Site) -> dict[str, File]:
+    """passwd, group, shadow and one key file a user. The formats have no comments."""
+    rows = list(_rows(cluster, site))
+    passwd = [
+        f"{name}:x:{uid}:{uid}:{name}:{cluster.storage.home}/{name}:{'/usr/sbin/nologin' if gone else '/bin/bash'}"
+        for name, uid, gone in rows
+    ]
+    group = [f"{name}:x:{uid}:" for name, uid, _ in rows]
+    # No password works ("*"); the account of one who left ended on day 1 of 1970, so that no key works either.
+    shadow = [f"{name}:{'!' if gone else '*'}:19000:0:99999:7::{'1' if gone else ''}:" for name, _, gone in rows]
+    path(cluster.storage.home, "storage.home")
+    return {
+        f"{FOLDER}/passwd": File(_text(passwd)),
+        f"{FOLDER}/group": File(_text(group)),
+        f"{FOLDER}/shadow": File(_text(shadow), mode=0o640, group="shadow"),
+        **_key_files(cluster, site),
+    }
+
+
+def _key_files(cluster: Cluster, site: Site) -> dict[str, File]:
+    """Who signs in for Headway on machines one owns gets in whatever becomes of /home, also if it is a user of the cluster."""
+    known = site.own.operators if site.own else {}
+    lines = {user.name: _keys(user) for user in cluster.users}
+    for name, keys in known.items():
+        ours = [one_line(key, "hosts") for key in keys if key]
+        if ours and name != "root":
+            lines.setdefault(word(name, "hosts"), []).extend(ours)
+    return {f"{KEYS}/{name}": File(_text([f"# {MARK}", *keys])) for name, keys in lines.items()}
+
+
+def _rows(cluster: Cluster, site: Site) -> Iterator[tuple[str, int, bool]]:
+    for name in sorted({*(user.name for user in cluster.users), *site.departed}):
+        if name not in site.uids:
+            raise InvalidSpec([Fault("teams", f"no uid was given to {name!r}")])
+        gone = name in site.departed
+        yield word(name, "teams"), site.uids[name], gone
+
+
+def _keys(user: User) -> list[str]:
+    return [one_line(key.strip(), f"ssh_keys of {user.name}") for key in user.ssh_keys]
+
+
+def _text(lines: list[str]) -> str:
+    return "".join(line + "\n" for line in lines)
+
+
+def nsswitch() -> str:
+    return f"""\
+# {MARK}
+# People are in /var/lib/extrausers, the same on every machine; names of machines are in /etc/hosts.
+passwd:         files extrausers
+group:          files extrausers
+shadow:         files extrausers
+gshadow:        files
+hosts:          files dns
+networks:       files
+protocols:      db files
+services:       db files
+ethers:         db files
+rpc:            db files
+"""

@@ -1,0 +1,1 @@
+"""Another node image, or another Slurm version, on a cluster that works."""

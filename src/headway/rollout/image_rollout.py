@@ -1,0 +1,423 @@
+"""Another node image, a node after the other: drained, made anew, tested, returned.
+
+One node goes first; until it has passed its tests nothing else is touched, and machines that are made for other reasons are
+of the image before. What is under way is in Slurm's own reason of each node and in the provider's list, so a roll that was
+killed goes on where it was."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from headway.changes.image_changes import Seen, heads_to_roll, leads_meanwhile, left_out, rebuilds, to_roll
+from headway.cluster.apply import MAKE_AT_ONCE, apply
+from headway.cluster.context import Say
+from headway.cluster.observe import of_another, of_other_slurm
+from headway.cluster.readiness import wait_for_nodes
+from headway.cluster.scaling.job_eviction import SendAway, listed
+from headway.cluster.scaling.provision_slot import bring
+from headway.domain.changeset import ChangeSet
+from headway.domain.cluster import Cluster
+from headway.domain.machine import MachineState
+from headway.domain.slots import ROLLS, choose
+from headway.domain.slurm.hostlist import compress
+from headway.domain.slurm.state import OUT
+from headway.errors import HeadwayError, Refused
+from headway.health.incidents.repair import BOOT_S, registered
+from headway.health.incidents.tools import Tools, fault_of
+from headway.health.incidents.verification import prove
+from headway.images import build, node_image
+from headway.images.node_image import ImageInfo
+from headway.slurm import commands
+from headway.store.db.rows import NodeImage
+
+LOOK_S = 2.0
+SHARE = 10  # of so many nodes one is out of service at a time
+
+Alone = Callable[[], AbstractAsyncContextManager[object]]
+Waits = Callable[[], Awaitable[bool]]
+
+
+async def plan(tools: Tools, *, back: bool, head: bool, by: bool) -> ChangeSet:
+    """What a roll would do now. Builds nothing: an image that has yet to be built is named, and nothing is of it."""
+    _check(tools)
+    cluster = tools.cluster
+    if back:
+        info = await _before(tools)
+        if head:
+            _check_way_back(cluster, info)
+        number, tag, version = info.id, info.tag, info.slurm_version
+    else:
+        found = await node_image.find(cluster.image)
+        number, tag, version = found.id if found else "", node_image.tag(cluster.image), cluster.slurm_version
+    seen = await look(tools)
+    apart = await _apart(cluster, seen, version)
+    return rebuilds(cluster, seen, number, tag, head=head, by=by, apart=apart)
+
+
+async def roll(tools: Tools, say: Say, alone: Alone, waits: Waits, *, back: bool, until: float | None) -> bool:
+    """Until every node that is in service is of the present image, or (`back`) of the one before; False when it stepped aside
+    for another operation (`waits`). `until`: unix seconds from which on jobs are sent away. `alone`: while it is held nobody
+    else makes machines. Raises Refused when a node does not pass its tests: that one stays drained, the others as they were."""
+    _check(tools)
+    await _check_heads(tools)
+    store, name = tools.env.store, tools.cluster.name
+    kept = await store.node_image(name)
+    if back:
+        info = await _before(tools)
+        await store.set_node_image(name, NodeImage(info.tag, info.tag))
+    else:
+        info = await build.ensure(tools.cluster.image, say, state_dir=tools.env.state_dir)
+        before = await _most(tools, info) or kept.before
+        # Of another Slurm than the heads' none is made but by going back: see `_apart`.
+        same = any(
+            one.tag == before and one.slurm_version == info.slurm_version for one in await node_image.list_images()
+        )
+        await store.set_node_image(name, NodeImage(before if same else "", before))
+    work = Roll(tools, say, info, alone, waits, until)
+    if not await work.nodes():
+        return False
+    if not back:
+        await store.set_node_image(name, NodeImage("", (await store.node_image(name)).before))
+    return True
+
+
+async def roll_head(tools: Tools, say: Say, *, back: bool) -> None:
+    """The heads too, once their nodes are done: a machine is made anew, and an apply sets it up. Jobs on nodes go on. A second
+    head goes first, and none goes while another is missing."""
+    cluster, env = tools.cluster, tools.env
+    if back:
+        _check_way_back(cluster, await _before(tools))
+    info = await (_before(tools) if back else build.ensure(cluster.image, say, state_dir=env.state_dir))
+    machines = await tools.machines()
+    due = heads_to_roll(cluster, Seen(machines), info.id)
+    served = await _served(tools) if due else frozenset()
+
+    async def set_up() -> None:
+        await apply(cluster, env, say)
+        await wait_for_nodes(cluster, env, await tools.head(), served)
+
+    if not due or not set(cluster.heads) <= machines.keys():
+        await set_up()
+    for name in due:
+        machine = machines[name]
+        await say(name, f"its machine is made anew of {info.tag}; {leads_meanwhile(cluster, name)}")
+        if machine.state is MachineState.RUNNING:
+            await env.provider.stop(machine)
+        await env.provider.delete(machine)
+        await env.connections.drop(name)
+        await set_up()
+
+
+async def _served(tools: Tools) -> frozenset[str]:
+    """Nodes in service, none where the head does not answer: that one is made anew all the same."""
+    with contextlib.suppress(HeadwayError):
+        seen = await look(tools)
+        return frozenset(seen.machines) & frozenset(tools.cluster.slot_names) - seen.out.keys() - seen.rolling
+    return frozenset()
+
+
+async def halt(tools: Tools, say: Say) -> None:
+    """What a roll had drained and not begun to make anew is in service again. One that was killed may have left a machine of an
+    image that nobody has tested: that one stays."""
+    seen, head = await look(tools), await tools.head()
+    reasons = await commands.node_reasons(tools.env.connections, head)
+    nodes = {name: one for name, one in seen.machines.items() if name in tools.cluster.group_of}
+    serves = {one.image for name, one in nodes.items() if name not in seen.rolling and name not in seen.out}
+    before = (await tools.env.store.node_image(tools.cluster.name)).before
+    serves |= {info.id for info in await node_image.list_images() if info.tag == before}
+    if not serves and len(seen.rolling) > 1:
+        # A roll makes one anew before all others: what most are of was there before.
+        serves = {number for number, _ in Counter(one.image for one in nodes.values()).most_common(1)}
+    for name in sorted(seen.rolling):
+        machine = seen.machines.get(name)
+        there = machine is not None and machine.state is MachineState.RUNNING
+        if there and reasons[name][1] == ROLLS and (name in seen.busy or seen.machines[name].image in serves):
+            kept = await commands.return_own(tools.env.connections, head, name, _ours)
+            words = f"stays out of service: {kept}" if kept else "is in service again, as it was"
+            await say(name, words, done=True)
+        else:
+            words = "stays drained: headway roll goes on with it, with --back to the image before"
+            await say(name, words, level="warning", done=True)
+
+
+async def look(tools: Tools) -> Seen:
+    """Raises Unreachable where the controller does not answer: without it nobody knows which node is idle."""
+    connections, head = tools.env.connections, await tools.head()
+    machines = await tools.machines()
+    states = await commands.node_reasons(connections, head)
+    busy = await commands.busy_nodes(connections, head)
+    rolling = {name for name, (_, reason) in states.items() if reason.startswith(ROLLS)}
+    out = {
+        name: reason if reason != "none" else word
+        for name, (word, reason) in states.items()
+        if name not in rolling and not commands.serves(word)
+    }
+    return Seen(machines, busy, frozenset(rolling), out)
+
+
+@dataclass
+class Roll:
+    """See `roll`."""
+
+    tools: Tools
+    say: Say
+    image: ImageInfo
+    alone: Alone
+    waits: Waits
+    until: float | None = None
+    apart: bool | None = None  # see `_apart`; None: not known yet
+    proved: bool = False  # one node has passed its tests on this image
+    silent: bool = False  # the controller did not answer when it was last asked
+    told: tuple[object, ...] = ()
+    away: SendAway | None = None
+
+    async def nodes(self) -> bool:
+        """Whether all are done; False when another operation waits."""
+        while True:
+            seen = await self._look()
+            if await self.waits():
+                await self.say("roll", "another operation waits and goes first", level="warning", done=True)
+                return False
+            if seen is not None:
+                left = to_roll(self.tools.cluster, seen, self.image.id)
+                if not left:
+                    await self._tell_left_out(seen)
+                    return True
+                if await self._step(seen, left):
+                    continue
+            await self.tools.sleep(LOOK_S)
+
+    async def _look(self) -> Seen | None:
+        """None while the controller does not answer: a roll may take days, and a head may be started again meanwhile."""
+        try:
+            seen = await look(self.tools)
+        except HeadwayError as error:
+            await self._tell_silent(error)
+            return None
+        if self.apart is None:
+            self.apart = await _apart(self.tools.cluster, seen, self.image.slurm_version)
+        return seen
+
+    async def _tell_silent(self, error: HeadwayError) -> None:
+        if not self.silent:
+            await self.say("roll", f"waits for the controller: {error.message.splitlines()[0]}", level="warning")
+        self.silent = True
+
+    async def _step(self, seen: Seen, left: Sequence[str]) -> bool:
+        """Whether something was done, so that all is to be looked at anew at once."""
+        width = self._width(len(self.tools.cluster.slot_names))
+        going = [name for name in left if name in seen.rolling]
+        empty = [name for name in going if name not in seen.busy][:width]
+        if empty:
+            self.silent = False
+            await self._rebuild(empty)
+            return True
+        try:
+            done = await self._empty(seen, left, going, width)
+        except HeadwayError as error:
+            await self._tell_silent(error)
+            return False
+        self.silent = False
+        return done
+
+    async def _empty(self, seen: Seen, left: Sequence[str], going: Sequence[str], width: int) -> bool:
+        """Drains what is next and, when time is over, sends jobs away; whether anything was done."""
+        late = self.until is not None and self.tools.clock() >= self.until
+        drained = self._to_drain(seen, left, going, width, late=late)
+        if drained:
+            await commands.nodes_drain(self.tools.env.connections, await self.tools.head(), drained, ROLLS)
+            return True
+        jobs = {name: seen.busy[name] for name in left if name in seen.busy}
+        away = await self._away()
+        if late:
+            return not await away.now({name: jobs[name] for name in going[:width]})
+        if self.until is not None:
+            await away.warn(jobs, self.until)
+        await self._tell_waits({name: jobs[name] for name in going})
+        return False
+
+    def _to_drain(self, seen: Seen, left: Sequence[str], going: Sequence[str], width: int, *, late: bool) -> list[str]:
+        """Nodes without jobs at once; of the others only so many that the cluster goes on. When time is over, all: what is sent
+        away then never lands on a node that has yet to be done. All, too, where no job may have nodes of both kinds."""
+        others = [name for name in left if name not in seen.rolling]
+        idle = [name for name in others if name not in seen.busy]
+        if self.apart or (late and self.proved):
+            return others
+        return idle[:width] or others[: max(0, width - len(going))]
+
+    def _width(self, count: int) -> int:
+        if not self.proved:
+            return 1
+        return MAKE_AT_ONCE if self.apart else max(1, min(MAKE_AT_ONCE, count // SHARE))
+
+    async def _away(self) -> SendAway:
+        head = await self.tools.head()
+        if self.away is None or self.away.head != head:
+            tools = self.tools
+            why = "its node is made anew"
+            self.away = SendAway(tools.cluster, tools.env, self.say, head, why, tools.clock, tools.sleep)
+        return self.away
+
+    async def _rebuild(self, names: Sequence[str]) -> None:
+        """Those of these that are still the roll's, and idle, once nobody else makes machines: until then others may have
+        returned one to service. Raises Refused naming those that failed."""
+        async with self.alone():
+            seen = await self._look()
+            if seen is None:
+                return
+            names = [name for name in names if name in seen.rolling and name not in seen.busy]
+            faults = await asyncio.gather(*(self._one(name, seen) for name in names), return_exceptions=True)
+        for fault in faults:  # the others have been waited for: nobody works on a machine after the lock is gone
+            if isinstance(fault, BaseException):
+                raise fault
+        failed = {name: fault for name, fault in zip(names, faults, strict=True) if fault}
+        if failed:
+            alone = f"{compress(failed)} stays drained, no other node is touched"
+            if self.apart and not self._serves(seen):
+                await self._give_back(seen, failed.keys())
+            elif self.apart:
+                alone = f"{compress(failed)} stays drained, and so do those with another Slurm that are left"
+            raise Refused(
+                f"the roll stops: on {self.image.tag} "
+                + "; ".join(f"{name}: {fault}" for name, fault in failed.items()),
+                hint=f"{alone}; headway roll {self.tools.cluster.name} "
+                "tries again, with --back it goes back to the image before",
+            )
+        if names and not self.proved:
+            self.proved = True
+            store, cluster = self.tools.env.store, self.tools.cluster.name
+            kept = await store.node_image(cluster)
+            if kept.pinned != self.image.tag:
+                await store.set_node_image(cluster, NodeImage("", kept.before))
+
+    def _serves(self, seen: Seen) -> bool:
+        """Whether a node of the image is in service."""
+        out = seen.rolling | seen.out.keys()
+        nodes = (one for name, one in seen.machines.items() if name in self.tools.cluster.group_of and name not in out)
+        return any(one.image == self.image.id for one in nodes)
+
+    async def _give_back(self, seen: Seen, failed: Collection[str]) -> None:
+        """What was drained only to be apart from the node that failed."""
+        for name in sorted(seen.rolling - set(failed)):
+            machine = seen.machines.get(name)
+            if machine is not None and machine.image != self.image.id and machine.state is MachineState.RUNNING:
+                await commands.return_own(self.tools.env.connections, await self.tools.head(), name, _ours)
+
+    async def _one(self, name: str, seen: Seen) -> str:
+        """What went wrong, "" once the node serves."""
+        tools, began = self.tools, self.tools.clock()
+        if not self._wanted(name, seen):
+            await commands.nodes_gone(tools.env.connections, await tools.head(), [name], "headway: no machine")
+            return ""
+        try:
+            fault = await self._made(name) or await registered(tools, name, BOOT_S)
+        except HeadwayError as error:
+            fault = fault_of(error)
+        if not fault:
+            await self.say(name, "is being tested")
+            fault = (await prove(tools, name, hard=not self.proved)).fault
+        connections, head = tools.env.connections, await tools.head()
+        if fault:
+            states, reason = await tools.node_now(name)
+            if not states & OUT or _ours(reason):
+                await commands.node_drain(connections, head, name, f"{ROLLS}: {fault}")
+            await self.say(name, fault, level="error", done=True)
+            return fault
+        kept = await commands.return_own(connections, head, name, _ours)
+        if kept:
+            words = f"is of {self.image.tag} and has passed its tests; it stays out of service: {kept}"
+            await self.say(name, words, level="warning", done=True)
+            return ""
+        # A machine that is back so soon may be missed only now: what slurmctld had asked the one before has no answer.
+        await registered(tools, name, BOOT_S)
+        words = f"is of {self.image.tag}, has passed its tests and is in service"
+        await self.say(name, words, done=True, seconds=tools.clock() - began)
+        return ""
+
+    def _wanted(self, name: str, seen: Seen) -> bool:
+        """A slot whose machine a killed roll had taken away may be one too many by now."""
+        return name in seen.machines or name in choose(self.tools.cluster, {*seen.machines, name})
+
+    async def _made(self, name: str) -> str:
+        """The machine is of the image; one that is already is let be."""
+        tools = self.tools
+        machine = (await tools.machines()).get(name)
+        if machine is not None and machine.image == self.image.id and machine.state is MachineState.RUNNING:
+            return ""
+        if machine is not None:
+            await tools.env.provider.delete(machine)
+            await tools.env.connections.drop(name)
+        await bring(tools.cluster, tools.env, name, self.say, why="it rolls", image=self.image.tag)
+        return ""
+
+    async def _tell_waits(self, jobs: dict[str, tuple[int, ...]]) -> None:
+        if self.told == (found := tuple(jobs.items())):
+            return
+        self.told = found
+        left = "" if self.until is None else f", {max(0, round(self.until - self.tools.clock()))} s at most"
+        for name, numbers in jobs.items():
+            await self.say(name, f"drained; waits for {listed(numbers)}{left}")
+
+    async def _tell_left_out(self, seen: Seen) -> None:
+        for name, reason in left_out(self.tools.cluster, seen, self.image.id).items():
+            await self.say(name, f"is out of service and stays as it is: {reason}", level="warning", done=True)
+        await self.say("roll", f"every node in service is of {self.image.tag}", done=True)
+
+
+def _ours(reason: str) -> bool:
+    return reason.startswith(ROLLS)
+
+
+def _check(tools: Tools) -> None:
+    if not tools.env.provider.makes:
+        raise Refused(
+            f"the machines of {tools.cluster.name} are not made from an image: you own them",
+            hint="what Headway sets up there comes by headway apply",
+        )
+
+
+async def _apart(cluster: Cluster, seen: Seen, version: str) -> bool:
+    """Whether nodes run another Slurm than `version`. Inside an allocation srun speaks as its own Slurm does, which a slurmd of
+    an earlier one does not understand ("protocol_version not supported"; 26.05.5 and 24.11.5): no job may have both kinds."""
+    nodes = [one for name, one in seen.machines.items() if name in cluster.group_of and name not in seen.out]
+    return bool(of_another(version, nodes, await node_image.list_images()))
+
+
+async def _check_heads(tools: Tools) -> None:
+    """A slurmd may be older than its slurmctld, never newer."""
+    for name, version in (await of_other_slurm(tools.cluster, (await tools.machines()).values())).items():
+        raise Refused(
+            f"{name} runs Slurm {version} still, and no node may be ahead of it",
+            hint=f"headway apply takes the heads to {tools.cluster.slurm_version} first",
+        )
+
+
+def _check_way_back(cluster: Cluster, info: ImageInfo) -> None:
+    if info.slurm_version != cluster.slurm_version:
+        raise Refused(
+            f"Slurm {info.slurm_version} of {info.tag} can't read what Slurm {cluster.slurm_version} has written: the heads of "
+            f"{cluster.name} stay",
+            hint=f"the nodes go back without --head; the whole cluster by headway down {cluster.name}, then headway restore from "
+            "the backup of before",
+        )
+
+
+async def _before(tools: Tools) -> ImageInfo:
+    tag = (await tools.env.store.node_image(tools.cluster.name)).before
+    if not tag:
+        raise Refused(
+            f"{tools.cluster.name} has not been rolled: there is no image to go back to", hint="headway image ls"
+        )
+    return await node_image.tagged(tag)
+
+
+async def _most(tools: Tools, present: ImageInfo) -> str:
+    """The tag of the other image that most machines are of; "" where there is none."""
+    tags = {info.id: info.tag for info in await node_image.list_images()}
+    others = Counter(one.image for one in (await tools.machines()).values() if one.image != present.id)
+    return next((tags[number] for number, _ in others.most_common() if number in tags), "")

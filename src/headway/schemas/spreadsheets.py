@@ -1,0 +1,93 @@
+"""Reports of the ledger as tables for spreadsheets: the API and the commands give out the same."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from functools import singledispatch
+
+from headway.schemas.base import Wire
+from headway.schemas.billing import (
+    ChargebackOut,
+    InvoiceOut,
+    LineOut,
+    NodeStateOut,
+    NodeStatesOut,
+    RunLine,
+    RunsOut,
+    TeamCostOut,
+    UsageOut,
+    UsageRow,
+)
+
+Row = list[object]
+
+
+@singledispatch
+def text(found: Wire) -> str:
+    """CSV of a report, with the names of its columns first."""
+    raise TypeError(f"{type(found).__name__} has no sheet")
+
+
+@text.register
+def _usage(found: UsageOut) -> str:
+    fields = [name for name in UsageRow.model_fields if name != "by"]
+    names = list(found.rows[0].by) if found.rows else []
+    rows = ([*map(_cell, row.by.values()), *_values(row, fields)] for row in found.rows)
+    return _lines([[*names, *fields], *rows])
+
+
+@text.register
+def _runs(found: RunsOut) -> str:
+    return _lines(_table(RunLine, found.runs))
+
+
+@text.register
+def _nodes(found: NodeStatesOut) -> str:
+    return _lines(_table(NodeStateOut, found.states))
+
+
+@text.register
+def _invoice(found: InvoiceOut) -> str:
+    return _lines(_table(LineOut, found.lines))
+
+
+@text.register
+def _chargeback(found: ChargebackOut) -> str:
+    """What is unassigned has a row of its own, with brackets around its name."""
+    rows = _table(TeamCostOut, found.teams)
+    blank = [""] * (len(rows[0]) - 2)
+    rows += [
+        [f"({one.what}{': ' + one.centre if one.centre else ''})", *blank, _money(one.usd)] for one in found.unassigned
+    ]
+    return _lines(rows)
+
+
+def _table(kind: type[Wire], found: Iterable[Wire]) -> list[Row]:
+    fields = list(kind.model_fields)
+    return [list(fields), *(_values(one, fields) for one in found)]
+
+
+def _values(one: Wire, fields: Sequence[str]) -> Row:
+    return [_cell(getattr(one, field)) for field in fields]
+
+
+def _cell(value: object) -> object:
+    """Text that a spreadsheet would take for a formula is quoted, for names come from people; amounts stay numbers, with
+    which it sums up."""
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@")):
+        return f"'{value}"
+    return _money(value) if isinstance(value, Decimal) else value
+
+
+def _money(amount: Decimal) -> str:
+    """With cents, and with more where a price has more: 0.70, 0.0125."""
+    return f"{amount:.2f}" if amount == round(amount, 2) else str(amount)
+
+
+def _lines(rows: Iterable[Row]) -> str:
+    into = io.StringIO()
+    csv.writer(into, lineterminator="\n").writerows(rows)
+    return into.getvalue()

@@ -1,0 +1,202 @@
+"""A cluster file on disk -> the self-contained Document that the server takes: keys read, paths absolute, plans
+along."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from headway import paths
+from headway.errors import CLUSTER_FILE, Fault, InvalidSpec, NotFound, Refused
+from headway.schemas.clusters import Document
+from headway.system_user import acting_as, behind
+from headway.validation.ssh_keys import looks_like_path, looks_private
+from headway.validation.yaml_parser import LARGEST_BYTES, parse_yaml
+
+CATALOGUE_FILE = "catalogue.yaml"
+KEY_NAME = "id_ed25519"
+LARGEST_KEY = 64 * 1024
+
+
+def load_document(file: Path | str, *, config_dir: Path | None = None, home: Path | None = None) -> Document:
+    """Reads a cluster file. InvalidSpec with every fault found here; the server finds the others.
+
+    Where the file names no key, the person's own is added: ~/.ssh/id_ed25519.pub, else Headway's, made at first use. Through
+    sudo it is root's, and that of the person who called it."""
+    file, through_sudo, home = Path(file), home is None, home or Path.home()
+    config_dir = config_dir or paths.config_dir()
+    text = text_of(file)
+    spec = parse_yaml(text)
+    folder = file.absolute().parent
+    faults: list[Fault] = []
+    _inline_keys(spec, "ssh_keys", folder, home, faults)
+    users = spec.get("users")
+    if isinstance(users, dict):
+        for name, user in users.items():
+            if isinstance(user, dict):
+                _inline_keys(user, f"users.{name}.ssh_keys", folder, home, faults)
+    _absolute_paths(spec, folder, home)
+    catalogue = _catalogue(config_dir / CATALOGUE_FILE)
+    if faults:
+        raise InvalidSpec(faults)
+    if not spec.get("ssh_keys") and isinstance(spec.get("ssh_keys", []), list):
+        spec["ssh_keys"] = list(
+            dict.fromkeys([own_key(config_dir, home), *(_key_behind_sudo() if through_sudo else [])])
+        )
+    return Document(text=text, spec=spec, catalogue=catalogue)
+
+
+def own_key(config_dir: Path | None = None, home: Path | None = None) -> str:
+    """The person's public key line; a key pair of Headway's own is made where they have none."""
+    public = identity(config_dir, home).with_suffix(".pub")
+    return public.read_text().strip().splitlines()[0]
+
+
+def _key_behind_sudo() -> list[str]:
+    """The public key that whoever called sudo signs in with as themselves; none where their home can't be used."""
+    user = behind()
+    if user is None:
+        return []
+    home = Path(user.pw_dir)
+    try:
+        with acting_as(user):
+            return [own_key(home / ".config" / "headway", home)]
+    except (OSError, Refused, IndexError):
+        return []
+
+
+def identity(config_dir: Path | None = None, home: Path | None = None) -> Path:
+    """The private key to sign in with: ~/.ssh/id_ed25519, else Headway's own in the config folder."""
+    usual = (home or Path.home()) / ".ssh" / KEY_NAME
+    if usual.with_suffix(".pub").is_file() and usual.is_file():
+        return usual
+    own = (config_dir or paths.config_dir()) / KEY_NAME
+    if not own.with_suffix(".pub").is_file() or not own.is_file():
+        _make_key(own)
+    return own
+
+
+def text_of(file: Path, what: str = CLUSTER_FILE) -> str:
+    """What stands in a file that a person named as `what`. Raises NotFound, Refused, InvalidSpec."""
+    try:
+        return _read(file).decode("utf-8")
+    except FileNotFoundError:
+        raise NotFound(f"there is no file {file}", hint="headway init writes one to start from") from None
+    except IsADirectoryError:
+        raise Refused(f"{file} is a folder", hint=f"name {what}") from None
+    except UnicodeDecodeError:
+        raise InvalidSpec([Fault("", f"{file} is not UTF-8 text", f"name {what}")], what) from None
+    except OSError as error:
+        raise Refused(f"{file} can't be read: {error.strerror}") from None
+
+
+def _read(file: Path) -> bytes:
+    """Never more than a cluster file can hold (some files, /dev/zero, have no end), and no waiting for somebody to open
+    the other end of a pipe."""
+    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as source:
+        try:
+            first = os.read(handle, LARGEST_BYTES + 1)
+        except BlockingIOError:  # somebody has it open and will write, as in `headway plan <(...)`
+            first = b""
+        else:
+            if not first and stat.S_ISFIFO(os.fstat(handle).st_mode):
+                raise Refused(f"{file} is a pipe that nobody writes to", hint="name the cluster file")
+        os.set_blocking(handle, True)
+        return first + source.read(max(0, LARGEST_BYTES + 1 - len(first)))
+
+
+def _inline_keys(holder: dict[str, Any], path: str, folder: Path, home: Path, faults: list[Fault]) -> None:
+    """Replaces key files' paths by the keys in them. Anything else is left for the server to judge."""
+    keys = holder.get("ssh_keys")
+    if not isinstance(keys, list):
+        return
+    found: list[Any] = []
+    for index, key in enumerate(keys):
+        if isinstance(key, str) and looks_like_path(key):
+            found += _keys_of(_resolve(key, folder, home), f"{path}[{index}]", faults)
+        else:
+            found.append(key)
+    holder["ssh_keys"] = found
+
+
+def _keys_of(file: Path, path: str, faults: list[Fault]) -> Iterator[str]:
+    try:
+        if not file.is_file() and file.exists():
+            faults.append(Fault(path, f"{file} is not a file", "name the public key, ending in .pub"))
+            return
+        if file.stat().st_size > LARGEST_KEY:
+            faults.append(Fault(path, f"{file} is too large for a public key"))
+            return
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        faults.append(
+            Fault(path, f"there is no file {file}", "ssh-keygen -t ed25519 makes a key pair; or leave ssh_keys out")
+        )
+        return
+    except UnicodeDecodeError:
+        faults.append(Fault(path, f"{file} is not a public key"))
+        return
+    except OSError as error:
+        faults.append(Fault(path, f"{file} can't be read: {error.strerror}"))
+        return
+    if looks_private(text):
+        faults.append(Fault(path, f"{file} is a private key", f"name the public one: {file}.pub"))
+        return
+    lines = [line.strip() for line in text.splitlines()]
+    keys = [line for line in lines if line and not line.startswith("#")]
+    if not keys:
+        faults.append(Fault(path, f"{file} holds no key"))
+    yield from keys
+
+
+def _absolute_paths(spec: dict[str, Any], folder: Path, home: Path) -> None:
+    storage = spec.get("storage")
+    datasets = storage.get("datasets") if isinstance(storage, dict) else None
+    hosts, backup, secrets = spec.get("hosts"), spec.get("backup"), spec.get("secrets")
+    munge = secrets.get("munge") if isinstance(secrets, dict) else None
+    listed = [host for host in hosts if isinstance(host, dict)] if isinstance(hosts, list) else []
+    jumps = [host["jump"] for host in listed if isinstance(host.get("jump"), dict)]
+    own = (([backup], "to"), ([backup], "key_file"), ([munge], "file"))
+    for items, name in ((datasets, "path"), (listed, "key"), (listed, "sudo_password"), (jumps, "key"), *own):
+        for item in items if isinstance(items, list) else ():
+            if isinstance(item, dict) and isinstance(item.get(name), str) and item[name]:
+                item[name] = str(_resolve(item[name], folder, home))
+
+
+def _resolve(path: str, folder: Path, home: Path) -> Path:
+    """Absolute, without "..": relative to the cluster file, "~" the person's home."""
+    if path == "~" or path.startswith("~/"):
+        path = str(home / path[2:])
+    return Path(os.path.normpath(folder / path))
+
+
+def _catalogue(file: Path) -> dict[str, Any]:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"your catalogue {file} can't be read: {error}") from None
+    return parse_yaml(text, f"your catalogue {file}", may_be_empty=True)
+
+
+def _make_key(file: Path) -> None:
+    """An ed25519 pair, the private half of mode 600 from its first moment."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.unlink(missing_ok=True)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            out.write(private)
+        file.with_suffix(".pub").write_bytes(public + b" headway\n")
+    except OSError as error:
+        raise Refused(f"no key can be kept in {file.parent}: {error.strerror}", hint="name one in ssh_keys") from None

@@ -1,0 +1,399 @@
+"""The real Work: the rooms that do it, on what is held open for each cluster."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway.domain.billing import News, NodeSpan, Run, Saves
+from headway.domain.changeset import ChangeSet
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Machine
+from headway.domain.slots import Deadline
+from headway.domain.slurm.accounts import Share
+from headway.domain.slurm.state import Check, JobState, Room
+from headway.errors import InvalidSpec, NotFound, Refused, Unreachable
+from headway.render.monitoring.metric_queries import Query, Row
+from headway.schemas.backups import VolumeSpeedOut
+from headway.schemas.clusters import Document
+from headway.schemas.jobs import LogFoundOut, LogPartOut, ProgressOut
+from headway.schemas.submissions import ExecIn, ExecOut, SubmitIn, SubmitOut
+from headway.server.backend.node_actions import Acting
+from headway.server.operations.wait_watch import Beside
+from headway.services.cluster_backend import Resolved, Waiting
+from headway.services.mappers import course_out
+
+if TYPE_CHECKING:
+    from headway.backup.archive import Header
+    from headway.cluster.context import Say
+    from headway.datasets.library_location import Shelf
+    from headway.jobs.remote.tunnel import Tunnel
+    from headway.jobs.submission.submit import Stage
+    from headway.jobs.view.progress import Progress
+    from headway.rollout.image_rollout import Waits
+
+
+class RealWork(Acting):
+    """headway.services.cluster_backend.Work on the work rooms. Their heavy libraries are imported at first use."""
+
+    # --- the spec
+
+    def resolve(self, document: Document) -> Resolved:
+        from headway.catalog.plans import load_catalogue
+        from headway.clusterfile.load import check
+
+        cluster, faults = check(document.spec, load_catalogue(document.catalogue), owner=document.owner)
+        errors = [fault for fault in faults if fault.level == "error"]
+        if cluster is None or errors:
+            raise InvalidSpec(errors or faults)
+        return Resolved(cluster, tuple(faults))
+
+    # --- the cluster
+
+    async def plan(self, cluster: Cluster) -> ChangeSet:
+        from headway.cluster import plan
+
+        async with self._to_look(cluster) as env:
+            return await plan(cluster, env)
+
+    async def apply(
+        self, cluster: Cluster, say: Say, deadline: Deadline | None = None, waiting: Waiting | None = None
+    ) -> bool:
+        from headway.cluster import apply
+        from headway.cluster.scaling.scale_in import SteppedAside
+
+        async with self._alone(cluster) as held:
+            try:
+                await apply(cluster, held.env, say, deadline, Beside(held, say, cluster, waiting))
+            except SteppedAside:
+                return True
+            held.cluster = cluster
+        return False
+
+    async def down(self, cluster: Cluster, say: Say, delete_data: bool) -> tuple[str, ...]:
+        from headway.cluster import down
+
+        async with self._alone(cluster) as held:
+            return await down(cluster, held.env, say, delete_data)
+
+    async def back_up(
+        self, cluster: Cluster, about: Mapping[str, Any], say: Say, path: Path, header: Header, key: bytes
+    ) -> None:
+        from headway.backup.backup import back_up
+
+        await back_up(cluster, about, await self._env(cluster), say, path, header, key)
+
+    async def restore(self, cluster: Cluster, say: Say, path: Path, key: bytes, ref: str) -> None:
+        from headway.backup.restore import restore
+
+        async with self._alone(cluster) as held:
+            await restore(cluster, held.env, say, path, key, ref)
+            held.cluster = cluster
+
+    async def rotate(
+        self, cluster: Cluster, say: Say, what: str, ref: str, begins: Callable[[], Awaitable[None]]
+    ) -> None:
+        from headway.backup.key_rotation import rotate
+
+        async with self._alone(cluster) as held:
+            await rotate(cluster, held.env, say, what, ref, begins)
+
+    async def replace(self, cluster: Cluster, say: Say, node: str, since: float | None) -> None:
+        from headway.cluster.scaling.provision_slot import bring
+        from headway.health.incidents.orphaned import nobody_misses
+
+        tools = await self._tools(cluster)
+        async with self._alone(cluster) as held:
+            machine = (await tools.machines()).get(node)
+            made = machine is not None and since is not None and machine.started_at > since
+            if made or (machine is not None and await tools.jobs_on(node)):
+                await say(node, "somebody else has made a machine there meanwhile", done=True)
+                return
+            if node not in cluster.group_of or await nobody_misses(tools, node):
+                await say(node, "its machine is gone, and none is wanted in its place any more", done=True)
+                return
+            await bring(cluster, held.env, node, say, why="the one before is broken")
+
+    async def plan_roll(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> ChangeSet:
+        from headway.rollout import image_rollout
+
+        return await image_rollout.plan(await self._tools(cluster), back=back, head=head, by=by)
+
+    async def roll(self, cluster: Cluster, say: Say, waits: Waits, *, back: bool, until: float | None) -> bool:
+        from headway.rollout.image_rollout import roll
+
+        tools = await self._tools(cluster)
+        return await roll(tools, say, lambda: self._alone(cluster), waits, back=back, until=until)
+
+    async def roll_head(self, cluster: Cluster, say: Say, *, back: bool) -> None:
+        from headway.rollout.image_rollout import roll_head
+
+        async with self._alone(cluster):
+            await roll_head(await self._tools(cluster), say, back=back)
+
+    async def image_there(self, cluster: Cluster, say: Say) -> None:
+        from headway.images import build
+
+        await build.ensure(cluster.image, say, state_dir=(await self._env(cluster)).state_dir)
+
+    async def wants_roll(self, cluster: Cluster) -> bool:
+        from headway.cluster.head_upgrade import wants_roll
+
+        tools = await self._tools(cluster)
+        return await wants_roll(cluster, tools.env)
+
+    async def halt_roll(self, cluster: Cluster, say: Say) -> None:
+        from headway.rollout.image_rollout import halt
+
+        await halt(await self._tools(cluster), say)
+
+    async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
+        from headway.cluster.volumes.speed import bench
+
+        return await bench(cluster, await self._env(cluster), node, mib)
+
+    async def shelf(self, cluster: Cluster) -> Shelf:
+        from headway.datasets.remote_library_client import Afar
+
+        return Afar(cluster, await self._env(cluster))
+
+    async def rooms(self, cluster: Cluster) -> tuple[Room, ...]:
+        from headway.cluster.volumes.usage import rooms
+
+        return await rooms(cluster, await self._env(cluster))
+
+    async def checks(self, cluster: Cluster) -> tuple[Check, ...]:
+        from headway.cluster import checks
+
+        return await checks(cluster, await self._env(cluster))
+
+    async def machines(self, cluster: Cluster) -> tuple[Machine, ...]:
+        return await (await self._held(cluster)).machines(cluster.name)
+
+    # --- Slurm
+
+    async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
+        from headway.slurm import sshare
+
+        slurm = await self._slurm(cluster)
+        return await sshare.read(slurm.links, slurm.head)
+
+    async def job(self, cluster: Cluster, job_id: int) -> JobState:
+        return await (await self._slurm(cluster)).reader.job(job_id)
+
+    async def jobs_now(self, cluster: Cluster, numbers: tuple[int, ...]) -> tuple[JobState, ...]:
+        return await (await self._slurm(cluster)).reader.some(numbers)
+
+    async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
+        from headway.slurm import sacct_jobs
+
+        slurm = await self._slurm(cluster)
+        return await sacct_jobs.recent(slurm.links, slurm.head, cluster.slurm_version)
+
+    # --- jobs
+
+    async def progress(self, cluster: Cluster, jobs: tuple[JobState, ...]) -> dict[int, ProgressOut]:
+        progress = (await self._slurm(cluster)).progress
+        await progress.look(jobs)
+        return {job.id: _progress_out(known) for job in jobs if (known := progress.known(job.id))}
+
+    async def said(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
+        from headway.jobs.view.progress import ProgressReader
+
+        slurm = await self._slurm(cluster)
+        reader = ProgressReader(slurm.links, slurm.head)
+        await reader.look((job,))
+        known = reader.known(job.id)
+        return _progress_out(known) if known else None
+
+    async def submit(
+        self, cluster: Cluster, request: SubmitIn, user: str, stage: Stage | None = None, *, tag: str = ""
+    ) -> SubmitOut:
+        from headway.jobs.explain.slurm_messages import explained
+        from headway.jobs.submission.submit import submit
+
+        held = await self._held(cluster)
+        known = held.slurm  # a helper that lives is on the head as it is: the provider need not be asked where that is
+        warm = known is not None and cluster.controllers == 1 and known.links.ready(user)
+        slurm = known if known is not None and warm else await self._slurm(cluster)
+        with explained(cluster, user):
+            return await submit(slurm.links, slurm.head, request, user, stage, tag)
+
+    async def keep_bundle(self, cluster: Cluster, user: str, root: str, digest: str, archive: bytes) -> bool:
+        from headway.jobs.submission.submit import keep_bundle
+
+        slurm = await self._slurm(cluster)
+        return await keep_bundle(slurm.links, slurm.head, user, root, digest, archive)
+
+    async def array(self, cluster: Cluster, job_id: int) -> dict[str, str]:
+        from headway.slurm import sacct_jobs
+
+        slurm = await self._slurm(cluster)
+        return await sacct_jobs.array(slurm.links, slurm.head, job_id)
+
+    async def cancel(self, cluster: Cluster, job: str, user: str, *, as_operator: bool) -> None:
+        from headway.jobs.submission.submit import cancel
+
+        slurm = await self._slurm(cluster)
+        await cancel(slurm.links, slurm.head, user, [job], as_operator=as_operator)
+
+    async def control(self, cluster: Cluster, job: str, verb: str, user: str, *, as_operator: bool) -> None:
+        from headway.jobs.submission.submit import control
+
+        slurm = await self._slurm(cluster)
+        await control(slurm.links, slurm.head, user, verb, job, as_operator=as_operator)
+
+    async def runs(self, cluster: Cluster, job_id: int) -> tuple[JobState, ...]:
+        from headway.slurm import sacct_jobs
+
+        slurm = await self._slurm(cluster)
+        return await sacct_jobs.runs(slurm.links, slurm.head, job_id, cluster.slurm_version)
+
+    async def log_part(
+        self, cluster: Cluster, job: JobState, *, before: int | None, lines: int, err: bool
+    ) -> LogPartOut:
+        from headway.jobs.logs.log_window import log_part
+
+        slurm = await self._slurm(cluster)
+        return await log_part(slurm.links, slurm.head, job, before=before, lines=lines, err=err)
+
+    async def log_search(self, cluster: Cluster, job: JobState, text: str, *, err: bool) -> LogFoundOut:
+        from headway.jobs.logs.log_window import log_search
+
+        slurm = await self._slurm(cluster)
+        return await log_search(slurm.links, slurm.head, job, text, err=err)
+
+    async def tail_log(
+        self, cluster: Cluster, job: JobState, *, follow: bool, err: bool, start: int = 0
+    ) -> AsyncIterator[bytes]:
+        from headway.jobs.logs.follow import tail_log
+
+        async def now() -> JobState:
+            return await self.job(cluster, job.id)
+
+        slurm = await self._slurm(cluster)
+        async with contextlib.aclosing(
+            tail_log(slurm.links, slurm.head, now, follow=follow, err=err, start=start)
+        ) as pieces:  # type: ignore[type-var]
+            async for piece in pieces:
+                yield piece
+
+    async def task(self, cluster: Cluster, job_id: int, task: str) -> JobState:
+        from headway.jobs.view.array_tasks import tasks_of
+        from headway.slurm import sacct_jobs
+
+        found = tasks_of(await self._tasks(cluster, job_id), job_id, task)
+        if not found:
+            slurm = await self._slurm(cluster)
+            ended = await sacct_jobs.tasks(slurm.links, slurm.head, job_id, cluster.slurm_version)
+            found = tasks_of(ended, job_id, task)
+        if found:
+            return found[0]
+        raise NotFound(
+            f"job {job_id} on {cluster.name} has no task {task}", hint=f"headway job {cluster.name} {job_id}"
+        )
+
+    async def tail_array(self, cluster: Cluster, job_id: int, *, follow: bool, err: bool) -> AsyncIterator[bytes]:
+        from headway.jobs.logs.follow_array import tail_array
+        from headway.jobs.view.array_tasks import tasks_of
+
+        before = {job.id: job for job in tasks_of(await self.history(cluster), job_id)}
+
+        async def now() -> list[JobState]:
+            return list((before | {job.id: job for job in await self._tasks(cluster, job_id)}).values())
+
+        slurm = await self._slurm(cluster)
+        async with contextlib.aclosing(tail_array(slurm.links, slurm.head, now, follow=follow, err=err)) as pieces:  # type: ignore[type-var]
+            async for piece in pieces:
+                yield piece
+
+    async def _tasks(self, cluster: Cluster, job_id: int) -> tuple[JobState, ...]:
+        """An array's tasks that the controller knows."""
+        return await (await self._slurm(cluster)).reader.tasks(job_id)
+
+    async def run_command(self, cluster: Cluster, request: ExecIn, user: str) -> ExecOut:
+        from headway.jobs.submission.submit import run_command
+
+        try:
+            stdin = base64.b64decode(request.stdin_b64, validate=True)
+        except ValueError:
+            raise Refused("stdin_b64 is not base64") from None
+        slurm = await self._slurm(cluster)
+        code, out, err = await run_command(slurm.links, slurm.head, user, request.argv, stdin)
+        return ExecOut(code=code, stdout_b64=base64.b64encode(out).decode(), stderr_b64=base64.b64encode(err).decode())
+
+    async def converse(
+        self, cluster: Cluster, argv: Sequence[str], user: str, feed: AsyncIterator[bytes]
+    ) -> AsyncIterator[tuple[str, bytes]]:
+        from headway.jobs.remote.interactive_command import converse
+
+        slurm = await self._slurm(cluster)
+        async with contextlib.aclosing(converse(slurm.links, slurm.head, user, argv, feed)) as pieces:  # type: ignore[type-var]
+            async for piece in pieces:
+                yield piece
+
+    async def tunnel(self, cluster: Cluster, node: str, user: str, path: str) -> Tunnel:
+        from headway.jobs.remote.tunnel import open_tunnel
+
+        held = await self._held(cluster)
+        machine = next((one for one in await held.machines(cluster.name) if one.name == node), None)
+        if machine is None:
+            raise Unreachable(f"{node} does not exist", hint=f"headway status {cluster.name}")
+        return await open_tunnel(held.env.connections, machine, user, path)
+
+    async def metrics(
+        self, cluster: Cluster, queries: Sequence[Query], start: float, end: float, step_s: int
+    ) -> tuple[Row, ...]:
+        from headway.cluster.monitoring.prometheus import ask
+
+        slurm = await self._slurm(cluster)
+        held = await self._held(cluster)
+        return await ask(held.env.connections, slurm.head, queries, start, end, step_s)
+
+    # --- the ledger
+
+    async def accounting(self, cluster: Cluster, since: int, until: int) -> tuple[Run, ...]:
+        from headway.slurm import sacct_usage
+
+        slurm = await self._slurm(cluster)
+        return await sacct_usage.runs(slurm.links, slurm.head, since, until)
+
+    async def node_events(self, cluster: Cluster, since: int) -> tuple[NodeSpan, ...]:
+        from headway.slurm import sacct_usage
+
+        slurm = await self._slurm(cluster)
+        return await sacct_usage.events(slurm.links, slurm.head, since)
+
+    async def losses(self, cluster: Cluster) -> dict[int, tuple[tuple[float, float], ...]]:
+        return (await self._slurm(cluster)).progress.losses()
+
+    async def saves(self, cluster: Cluster) -> dict[int, Saves]:
+        return (await self._slurm(cluster)).progress.saves()
+
+    async def hold_back(self, cluster: Cluster, team: str, *, on: bool) -> None:
+        from headway.slurm import commands
+
+        slurm = await self._slurm(cluster)
+        await commands.hold_back(slurm.links, slurm.head, team, on=on)
+
+    async def tell(self, cluster: Cluster, news: Sequence[News]) -> None:
+        from headway.cluster.monitoring.alertmanager import tell
+
+        slurm = await self._slurm(cluster)
+        held = await self._held(cluster)
+        await tell(held.env.connections, slurm.head, news, time.time())
+
+
+def _progress_out(known: Progress) -> ProgressOut:
+    return ProgressOut(
+        step=known.step,
+        loss=None if math.isnan(known.loss) else known.loss,
+        tokens_per_s=known.tokens_per_s,
+        course=course_out(known.course),
+        series=known.series,
+    )

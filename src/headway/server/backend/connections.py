@@ -1,0 +1,189 @@
+"""What is held open for each cluster between requests: an Env, what speaks to its head, its watch."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Machine
+from headway.domain.slurm.state import JobState
+from headway.errors import Unreachable
+from headway.server.slurm_poller.client import PollProcess
+from headway.services.cluster_backend import Reading
+from headway.store import Store
+
+if TYPE_CHECKING:
+    from headway.autoscale.executor import Waker
+    from headway.cluster.context import Env
+    from headway.health.incidents.engine import Responder
+    from headway.health.reconciler import Watch
+    from headway.jobs.remote.helper_pool import Warm
+    from headway.jobs.view.progress import ProgressReader
+    from headway.slurm.reader import SlurmReader
+
+LOOK_S = 2.0  # asking the provider takes longer than most of what is asked of the head: not before each question
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """What speaks to one head."""
+
+    links: Warm
+    head: Machine
+    version: str
+    reader: SlurmReader
+    progress: ProgressReader
+    poll: PollProcess
+
+    async def close(self) -> None:
+        await self.poll.close()
+        await self.links.close()
+        await self.reader.close()
+
+
+@dataclass
+class Open:
+    """What is held open for one cluster."""
+
+    env: Env
+    key: object  # None once it is left behind
+    slurm: Slurm | None = None
+    looked_at: float = 0.0  # when the provider last said where the head is
+    cluster: Cluster | None = None  # by its newest file, for what began under an earlier one and goes on
+    watch: Watch | None = None
+    jobs: tuple[JobState, ...] = ()  # as last read
+    responder: Responder | None = None
+    waker: Waker | None = None
+    making: asyncio.Lock = field(default_factory=asyncio.Lock)  # an apply, or machines that Slurm asks for
+    acting: asyncio.Lock = field(default_factory=asyncio.Lock)  # one who acts on faults at a time, here
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    listing: asyncio.Task[tuple[Machine, ...]] | None = None
+
+    async def machines(self, cluster: str) -> tuple[Machine, ...]:
+        """The provider's machines; who asks while it is being asked gets the same answer. On a host that is short of
+        processor time podman needs seconds, and a reading that asked twice would never be done in time."""
+        if self.listing is None or self.listing.done():
+            self.listing = asyncio.create_task(self.env.provider.list(cluster))
+        return await asyncio.shield(self.listing)
+
+
+class Holding:
+    """Opened at first use; `forget` what is gone, `close` at the end. Heavy libraries are imported at first use."""
+
+    def __init__(self, store: Store, state_dir: Path) -> None:
+        self._store = store
+        self._state_dir = state_dir
+        self._open: dict[str, Open] = {}
+        self._opening = asyncio.Lock()
+
+    async def forget(self, cluster: str) -> None:
+        held = self._open.pop(cluster, None)
+        if held is not None:
+            if held.responder is not None:
+                await held.responder.close()
+            if held.waker is not None:
+                await held.waker.close()
+            if held.slurm is not None:
+                await held.slurm.close()
+            await held.env.close()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(self.forget(name) for name in list(self._open)), return_exceptions=True)
+
+    async def stand_by(self) -> None:
+        """Another server leads from now on: whatever acts by itself ends, and is begun anew when this one leads again. What is
+        open stays so for who is at work with it, but the next use opens it anew: the one that leads may change keys and heads
+        before anybody here follows it."""
+        ending: list[Awaitable[None]] = []
+        for held in list(self._open.values()):
+            ending += [one.close() for one in (held.responder, held.waker) if one is not None]
+            held.watch = held.responder = held.waker = held.key = None
+        await asyncio.gather(*ending)
+
+    async def read(self, cluster: Cluster) -> Reading:
+        return await (await self._slurm(cluster)).poll.read()
+
+    async def _env(self, cluster: Cluster) -> Env:
+        return (await self._held(cluster)).env
+
+    @contextlib.asynccontextmanager
+    async def _to_look(self, cluster: Cluster) -> AsyncIterator[Env]:
+        """For one look by a file that may name other hosts than the cluster has: what is held open for those stays open,
+        for who goes on with them would close the other in turn."""
+        held = self._open.get(cluster.name)
+        if held is None or held.key == _key(cluster):
+            yield await self._env(cluster)
+            return
+        from headway.cluster.context import open_env
+
+        env = await open_env(cluster, self._store, self._state_dir)
+        try:
+            yield env
+        finally:
+            await env.close()
+
+    async def _held(self, cluster: Cluster) -> Open:
+        key = _key(cluster)
+        async with self._opening:
+            for name in [name for name, one in self._open.items() if one.key is None]:
+                await self.forget(name)
+            held = self._open.get(cluster.name)
+            if held is not None and held.key != key:
+                await self.forget(cluster.name)
+                held = None
+            if held is None:
+                from headway.cluster.context import open_env
+
+                env = await open_env(cluster, self._store, self._state_dir)
+                held = self._open[cluster.name] = Open(env, key)
+        if held.env.connections.keyless:  # another server may have made the cluster since
+            held.env.connections.use_key((await self._store.secrets(cluster.name)).get("bootstrap_key", ""))
+        return held
+
+    async def _slurm(self, cluster: Cluster) -> Slurm:
+        """What speaks to the head as it is now: one that was made again has another address or host key."""
+        from headway.cluster.secrets import content
+        from headway.jobs.remote.helper_pool import Warm
+        from headway.jobs.view.progress import ProgressReader
+        from headway.slurm.reader import SlurmReader
+
+        held = await self._held(cluster)
+        async with held.lock:
+            if held.slurm is not None and time.monotonic() - held.looked_at < LOOK_S:
+                return held.slurm
+            machines = await held.machines(cluster.name)
+            head = await self._head(cluster, held.env, {machine.name: machine for machine in machines})
+            if head is None:
+                raise Unreachable(f"{cluster.head} does not exist", hint=f"headway apply brings {cluster.name} back")
+            held.looked_at = time.monotonic()
+            known = held.slurm
+            if known is not None and (known.head, known.version) == (head, cluster.slurm_version):
+                return known
+            secrets = await self._store.secrets(cluster.name)
+            if "jwt_key" not in secrets:
+                raise Unreachable(f"{cluster.name} is not set up yet", hint=f"headway status {cluster.name}")
+            if known is not None:
+                await known.close()
+            connections, jwt_key = held.env.connections, content(secrets, "jwt_key")
+            links = Warm(connections)
+            reader = SlurmReader(connections, head, jwt_key, cluster.slurm_version)
+            poll = PollProcess(head, secrets.get("bootstrap_key", ""), jwt_key, cluster.slurm_version)
+            held.slurm = Slurm(links, head, cluster.slurm_version, reader, ProgressReader(links, head), poll)
+            return held.slurm
+
+    @staticmethod
+    async def _head(cluster: Cluster, env: Env, machines: dict[str, Machine]) -> Machine | None:
+        from headway.cluster.active_head import head_now
+
+        return machines.get(cluster.head) if cluster.controllers == 1 else await head_now(cluster, env, machines)
+
+
+def _key(cluster: Cluster) -> object:
+    """Where another one is, other machines are spoken to."""
+    return cluster.provider, cluster.hosts

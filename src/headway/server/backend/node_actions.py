@@ -1,0 +1,244 @@
+"""What the server does about faults and about nodes: the watch, what the agents say, and what people ask of a node."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
+
+from headway.domain.cluster import Cluster
+from headway.domain.fault import Daemon
+from headway.domain.incident import IncidentState, XidClass
+from headway.domain.slurm.state import JobState, NodeState
+from headway.errors import Conflict, HeadwayError
+from headway.schemas.incidents import FaultIn
+from headway.server.backend.connections import Holding, Open
+
+if TYPE_CHECKING:
+    from headway.domain.incident import Incident, Signal
+    from headway.health.detection.dead_nodes import Said
+    from headway.health.detection.event_stream import Beats, Deed
+    from headway.health.incidents.engine import Responder
+    from headway.health.incidents.tools import Tools
+
+_LOOK_S = 0.5
+_LAST_WORD_S = 0.3  # the answer goes out before a server kills itself
+
+
+class Acting(Holding):
+    """One who acts on a cluster's faults at a time (`_turn`)."""
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, cluster: Cluster, held: Open) -> AsyncIterator[None]:
+        """Here, and of all servers on the database."""
+        async with held.acting, self._store.presence.turn(f"acting/{cluster.name}"):
+            yield
+
+    async def step(
+        self, cluster: Cluster, nodes: Iterable[NodeState], jobs: Iterable[JobState]
+    ) -> list[tuple[str, str]]:
+        """One look of the cluster's watch, which acts on faults."""
+        from headway.health.incidents.tools import fault_of
+        from headway.health.jobs.stall_watchdog import Tender
+        from headway.health.reconciler import Watch
+
+        held = await self._held(cluster)
+        held.cluster = cluster
+        responder = self._responder(cluster, held)
+        if held.watch is None:
+            held.watch = Watch(cluster, held.env, responder, Tender(cluster, held.env))
+        held.watch.cluster = held.watch.tender.cluster = cluster
+        held.jobs = tuple(jobs)
+        async with self._turn(cluster, held):
+            try:
+                said = await responder.hear_notices() + await responder.go_on()
+                responder.faults.pop(0, None)
+            except HeadwayError as error:  # nodes that die are seen to all the same
+                said = responder.once(0, cluster.name, fault_of(error))
+            said += await held.watch.step(nodes, held.jobs)
+            await self._follow(cluster, held)
+        return said + await self._wake(cluster, held)
+
+    async def hurry(self, cluster: Cluster) -> list[tuple[str, str]]:
+        """What can't wait until an operation has ended: machines that are taken back."""
+        held = await self._held(cluster)
+        async with self._turn(cluster, held):
+            responder = self._responder(cluster, held)
+            return await responder.hear_notices() + await responder.go_on(only=XidClass.RECLAIM)
+
+    async def _wake(self, cluster: Cluster, held: Open, *, at_once: bool = False) -> list[tuple[str, str]]:
+        """Makes and gives back machines as Slurm wishes, where groups scale by themselves."""
+        from headway.autoscale.executor import Waker
+
+        if held.making.locked():
+            return []
+        async with held.making:
+            if held.waker is None:
+                held.waker = Waker(cluster, held.env)
+            held.waker.cluster = cluster
+            return await held.waker.step(at_once=at_once)
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, cluster: Cluster) -> AsyncIterator[Open]:
+        """Nobody else makes machines of the cluster meanwhile."""
+        held = await self._held(cluster)
+        async with held.making:  # first: a look that is under way may begin another machine
+            if held.waker is not None:
+                await held.waker.rest()
+                held.waker = None
+            yield held
+
+    async def _follow(self, cluster: Cluster, held: Open) -> None:
+        """When jobs that were moved run again, and have done something again."""
+        from headway.health.incidents.recovery_tracking import follow
+        from headway.jobs.view.progress import speaking
+
+        tools = self._responder(cluster, held).tools
+        if not await follow(tools, held.jobs, {}):
+            return
+        some = speaking(held.jobs, time.time())
+        with contextlib.suppress(HeadwayError):
+            progress = (await self._slurm(cluster)).progress
+            await progress.look(some)
+            known = {job.id: progress.known(job.id) for job in some}
+            await follow(tools, held.jobs, {number: one.at for number, one in known.items() if one is not None})
+
+    async def hear(
+        self, cluster: Cluster, calm: Callable[[], bool], turned: Callable[[tuple[int, ...], bool], None]
+    ) -> AsyncIterator[Said]:
+        """Acts on what the nodes' agents say, as it comes; yields what was done, for people to read. Ends, or raises, when
+        the head can't be heard any more. `calm`: whether no operation is at work, which may restart machines itself.
+        `turned` is told the jobs that begin or end on a node (True), and those that the controller's log names (False)."""
+        from headway.health.detection.event_stream import Power, Turns, listen
+
+        slurm, held = await self._slurm(cluster), await self._held(cluster)
+        async with contextlib.aclosing(listen(slurm.links, slurm.head)) as heard:  # type: ignore[type-var]
+            before: Said = []
+            async for news in heard:
+                if isinstance(news, Turns):
+                    turned(news.jobs, news.sure)
+                    continue
+                newest = held.cluster or cluster
+                if isinstance(news, Power):
+                    if calm():
+                        yield await self._wake(newest, held, at_once=True)
+                    continue
+                said = await self._act(newest, held, news, calm())
+                if said and said != before:  # that many nodes are silent is said once
+                    yield said
+                    yield await self._settle(newest)
+                before = said or before
+
+    async def _act(self, cluster: Cluster, held: Open, news: Signal | Beats | Deed, calm: bool) -> Said:
+        from headway.domain.incident import Signal
+        from headway.health.detection.event_stream import Beats
+
+        responder = self._responder(cluster, held)
+        if isinstance(news, Beats):
+            responder.silent = news.silent
+            if not (calm and (news.silent or responder.done)):
+                return []
+        async with self._turn(cluster, held):
+            if isinstance(news, Signal):
+                return await responder.take(news, held.jobs)
+            if isinstance(news, Beats):
+                return await responder.hear_beats(news, time.time()) + (
+                    await responder.go_on() if responder.done else []
+                )
+            return await responder.take_deed(news)
+
+    async def _settle(self, cluster: Cluster) -> Said:
+        """A node was taken out: the spare takes over now, not with the next look."""
+        reading = await self.read(cluster)
+        return await self.step(cluster, reading.nodes, reading.jobs)
+
+    def _responder(self, cluster: Cluster, held: Open) -> Responder:
+        from headway.health.incidents.engine import Responder
+
+        if held.responder is None:
+            held.responder = Responder(cluster, held.env)
+        held.responder.cluster = cluster
+        return held.responder
+
+    async def _tools(self, cluster: Cluster) -> Tools:
+        return self._responder(cluster, await self._held(cluster)).tools
+
+    async def bring_back(self, cluster: Cluster, number: int, person: str, *, false_alarm: bool) -> Incident:
+        held = await self._held(cluster)
+        responder = self._responder(cluster, held)
+        leads = self._store.presence.leads
+        async with self._turn(cluster, held):
+            tests = await responder.ask_back(number, person, false_alarm=false_alarm, begin=leads)
+        if tests is not None:
+            await asyncio.wait([tests])
+        if leads:
+            async with self._turn(cluster, held):
+                await responder.go_on()
+        found = await self._store.incident(number) if leads else await self._tested_elsewhere(number)
+        if not found.state.closed:
+            raise Conflict(
+                f"{found.node} stays out of service: {found.steps[-1].text}", hint=f"headway incident show {number}"
+            )
+        return found
+
+    async def _tested_elsewhere(self, number: int) -> Incident:
+        """The incident once the server that leads has its tests behind it."""
+        while True:
+            found = await self._store.incident(number)
+            if found.state is not IncidentState.TESTING:
+                return found
+            await asyncio.sleep(_LOOK_S)
+
+    async def drain_node(self, cluster: Cluster, node: str, reason: str, person: str) -> str:
+        from headway.health.manual_actions import drain
+
+        held = await self._held(cluster)
+        async with self._turn(cluster, held):
+            return await drain(self._responder(cluster, held).tools, node, reason, person)
+
+    async def return_node(self, cluster: Cluster, node: str, person: str) -> str:
+        from headway.health.manual_actions import bring_back
+
+        held = await self._held(cluster)
+        async with self._turn(cluster, held):
+            return await bring_back(self._responder(cluster, held).tools, node, person)
+
+    async def reboot_node(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> Awaitable[str]:
+        from headway.health.manual_actions import may_reboot
+
+        await may_reboot(await self._tools(cluster), node, busy=busy)
+        return self._rebooted(cluster, node, person, busy=busy)
+
+    async def reboot_again(self, cluster: Cluster, node: str) -> tuple[str, Awaitable[str]] | None:
+        from headway.health.manual_actions import rebooter
+
+        if await self._store.presence.in_turn(f"reboot/{cluster.name}/{node}"):
+            return None
+        person = await rebooter(await self._tools(cluster), node)
+        return (person, self._rebooted(cluster, node, person, busy=False)) if person else None
+
+    async def _rebooted(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> str:
+        from headway.health.manual_actions import reboot
+
+        async with self._store.presence.turn(f"reboot/{cluster.name}/{node}"):
+            return await reboot(await self._tools(cluster), node, person, busy=busy)
+
+    async def test_node(self, cluster: Cluster, node: str, *, hard: bool) -> tuple[tuple[str, bool, str], ...]:
+        from headway.health.incidents.verification import prove
+
+        tools = self._responder(cluster, await self._held(cluster)).tools
+        return tuple((one.name, one.ok, one.text) for one in (await prove(tools, node, hard=hard)).results)
+
+    async def inject(self, cluster: Cluster, fault: FaultIn) -> str:
+        from headway.health.fault_injection import inject
+
+        if fault.daemon is Daemon.SERVER:
+            if fault.heal:
+                return "the server runs"
+            asyncio.get_running_loop().call_later(_LAST_WORD_S, os.kill, os.getpid(), signal.SIGKILL)
+            return "the server is killed; headway server start brings it back"
+        return await inject(cluster, (await self._held(cluster)).env, fault)

@@ -1,0 +1,187 @@
+"""How people reach the server, as its environment says: addresses, TLS, reverse proxies, the sign-in provider.
+
+HEADWAY_PUBLIC_URL       how people reach it, where that is not HEADWAY_HOST and port: https://headway.example.org
+HEADWAY_TLS_CERT         a PEM file: the certificate, then those that vouch for it; with HEADWAY_TLS_KEY this server
+HEADWAY_TLS_KEY          itself speaks TLS, notebooks' port too
+HEADWAY_TRUSTED_PROXIES  addresses or networks of reverse proxies, separated by ",": what they say of where a request came
+                         from is believed, and nobody else's word
+HEADWAY_OIDC_ISSUER      an OpenID provider that people sign in by, exactly as it calls itself
+HEADWAY_OIDC_CLIENT_ID   as it calls this server
+HEADWAY_OIDC_CLIENT_SECRET_FILE  a file with its secret for this server; none = a public client
+HEADWAY_OIDC_ROLE_CLAIM  the claim that says what people are; none = viewers, until an admin says more
+HEADWAY_OIDC_ROLES       what that claim may say, and the role it gives, the first that fits: hpc-admins=admin,staff=member
+HEADWAY_OIDC_USER_CLAIM  the claim that holds their Linux user; none = an admin says it
+HEADWAY_OIDC_SCOPES      to ask for besides openid, profile and email, separated by ","
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from headway.api.auth.dependencies import RIGHTS
+from headway.errors import Refused
+from headway.services.context import Oidc
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+@dataclass(frozen=True)
+class Tls:
+    """A certificate that was read and fits its key."""
+
+    cert: Path
+    key: Path
+    context: ssl.SSLContext
+    names: tuple[str, ...]  # that it is good for
+
+    @property
+    def name(self) -> str:
+        """The first that is one host's; "" for none."""
+        return next((name for name in self.names if not name.startswith("*")), "")
+
+
+@dataclass(frozen=True)
+class Front:
+    url: str = ""  # how people reach the server; "" = by its own address
+    tls: Tls | None = None
+    proxies: tuple[str, ...] = ()
+    oidc: Oidc | None = None
+
+    def hosts(self, host: str) -> tuple[str, ...]:
+        """The names that requests may be for; () = any."""
+        names = {"127.0.0.1", "localhost", "[::1]"}
+        if self.url:
+            names.add(_bracketed(urlsplit(self.url).hostname or ""))
+        if self.tls:
+            names.update(self.tls.names)
+        if any(name.startswith("*") for name in names) or not (host in LOOPBACK or self.url or self.tls):
+            return ()
+        return tuple(sorted(names))
+
+
+PLAIN = Front()
+
+
+def read(env: Mapping[str, str]) -> Front:
+    """Raises Refused for what can't be so."""
+    front = Front(
+        origin(env, "HEADWAY_PUBLIC_URL"), _tls(env), _proxies(env.get("HEADWAY_TRUSTED_PROXIES", "")), _oidc(env)
+    )
+    if front.tls and front.url.startswith("http://"):
+        raise Refused("HEADWAY_PUBLIC_URL is http, but the server speaks TLS", hint="https://headway.example.org")
+    return front
+
+
+def origin(env: Mapping[str, str], name: str) -> str:
+    """Scheme, host and port alone; "" where it is not set. Of notebooks the host may begin with "*.": each has its own."""
+    text = env.get(name, "")
+    try:
+        parts = urlsplit(text)
+        one = parts.netloc.removeprefix("*.") if name == "HEADWAY_NOTEBOOK_URL" else parts.netloc
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0 and "*" not in one
+    except ValueError:
+        fits = False
+    if text and (not fits or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc):
+        raise Refused(f"{name} is no origin: {text[:80]!r}", hint="https://headway.example.org")
+    return f"{parts.scheme}://{parts.netloc.lower()}" if text else ""
+
+
+def _tls(env: Mapping[str, str]) -> Tls | None:
+    cert, key = env.get("HEADWAY_TLS_CERT", ""), env.get("HEADWAY_TLS_KEY", "")
+    if not cert and not key:
+        return None
+    if not (cert and key):
+        raise Refused("a certificate without its key, or a key alone", hint="--tls-cert FILE --tls-key FILE")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(cert, key, password=lambda: "")
+        names = _names(Path(cert).read_bytes())
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        why = error.strerror if isinstance(error, FileNotFoundError | PermissionError) else str(error)
+        raise Refused(
+            f"the certificate {cert} with the key {key} can't be used: {why}",
+            hint="PEM files, the key without a password",
+        ) from None
+    return Tls(Path(cert), Path(key), context, names)
+
+
+def _names(pem: bytes) -> tuple[str, ...]:
+    """What the first certificate of the file is good for."""
+    from cryptography import x509
+
+    found = x509.load_pem_x509_certificates(pem)[0]
+    try:
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        raise ValueError("it names no host (no subjectAltName)") from None
+    hosts = [name.lower() for name in names.get_values_for_type(x509.DNSName)]
+    return (*hosts, *(_bracketed(str(address)) for address in names.get_values_for_type(x509.IPAddress)))
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _proxies(text: str) -> tuple[str, ...]:
+    found = tuple(word.strip() for word in text.split(",") if word.strip())
+    for word in found:
+        try:
+            ipaddress.ip_network(word)
+        except ValueError:
+            raise Refused(
+                f"HEADWAY_TRUSTED_PROXIES names no address: {word[:60]!r}", hint="for example 127.0.0.1,10.0.0.0/24"
+            ) from None
+    return found
+
+
+def _oidc(env: Mapping[str, str]) -> Oidc | None:
+    issuer = env.get("HEADWAY_OIDC_ISSUER", "")
+    if not issuer:
+        return None
+    parts = urlsplit(issuer)
+    if not parts.hostname or (parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK)):
+        raise Refused(f"HEADWAY_OIDC_ISSUER is no provider's https address: {issuer[:80]!r}")
+    client = env.get("HEADWAY_OIDC_CLIENT_ID", "")
+    if not client:
+        raise Refused("HEADWAY_OIDC_ISSUER is set without HEADWAY_OIDC_CLIENT_ID", hint="the provider gives it")
+    return Oidc(
+        issuer,
+        client,
+        _secret(env.get("HEADWAY_OIDC_CLIENT_SECRET_FILE", "")),
+        role_claim=env.get("HEADWAY_OIDC_ROLE_CLAIM", ""),
+        roles=_roles(env.get("HEADWAY_OIDC_ROLES", "")),
+        user_claim=env.get("HEADWAY_OIDC_USER_CLAIM", ""),
+        scopes=tuple(word.strip() for word in env.get("HEADWAY_OIDC_SCOPES", "").split(",") if word.strip()),
+    )
+
+
+def _secret(file: str) -> str:
+    if not file:
+        return ""
+    try:
+        text = Path(file).read_text().strip()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise Refused(f"HEADWAY_OIDC_CLIENT_SECRET_FILE can't be read: {why}", hint=f"see {file}") from None
+    if not text:
+        raise Refused(f"{file} holds no secret", hint="HEADWAY_OIDC_CLIENT_SECRET_FILE")
+    return text
+
+
+def _roles(text: str) -> tuple[tuple[str, str], ...]:
+    found = []
+    for pair in filter(None, (word.strip() for word in text.split(","))):
+        word, _, role = pair.rpartition("=")
+        if not word or role not in RIGHTS:
+            raise Refused(
+                f"HEADWAY_OIDC_ROLES can't say {pair[:60]!r}",
+                hint=f"WORD=ROLE, a role being one of {', '.join(RIGHTS)}",
+            )
+        found.append((word, role))
+    return tuple(found)

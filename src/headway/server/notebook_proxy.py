@@ -1,0 +1,424 @@
+"""The way into notebooks: a listener on origins of its own, which leads what it lets in to the job's Jupyter.
+
+What runs in a notebook's page is its owner's own code, and must not be able to act here as whoever looks at it. So: another
+origin; no cookie of ours goes on to Jupyter and none of Jupyter's comes back; a browser's session here is good for one
+notebook and for nothing else; what writes, and what opens a WebSocket, must say that it comes from this very origin.
+
+A link leads in whatever browser it is opened in, so that of a stranger's notebook may be opened beside one's own. Where names
+allow it each notebook has an origin to itself (settings.notebooks holds a *). Where all have one, a browser has those of one
+person at a time.
+
+Jupyter is asked with its own secret, which never reaches a browser. One request at a time on a connection, each led
+through the tunnel on a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+import ssl
+from socket import socket
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, quote, urlsplit
+
+import h11
+import structlog
+
+from headway.api.routers.jobs import notebooks
+from headway.errors import HeadwayError, NotFound, Unreachable
+from headway.services.context import AppState
+from headway.store import NotebookRow
+
+if TYPE_CHECKING:
+    from headway.jobs.remote.tunnel import Wire
+
+log = structlog.get_logger("headway.door")
+HEAD_S = 75.0  # a kept-alive connection waits so long for its next request
+LOOK_S = 10.0  # a WebSocket ends so soon after its person is signed out
+CHUNK = 64 * 1024
+MOST_CLIENTS = 500
+SAFE = frozenset({b"GET", b"HEAD", b"OPTIONS"})
+_PATH = re.compile(r"/n/([0-9a-f]{16})(/.*)?")
+_HOP = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
+)
+_NOT_ON = _HOP | {b"host", b"cookie", b"authorization", b"forwarded", b"content-length", b"x-xsrftoken"}
+# Nor what would speak for the whole origin, where other notebooks of the browser's person are, or for the host.
+_NOT_BACK = _HOP | frozenset(
+    b"set-cookie server date content-length x-content-type-options referrer-policy service-worker-allowed "
+    b"clear-site-data strict-transport-security alt-svc".split()
+)
+_OURS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+]
+_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark"><title>{title} · Headway</title><h1>{title}</h1><p>{text}</p>{link}</html>"""
+
+Pairs = list[tuple[bytes, bytes]]
+
+
+class _Refused(Exception):
+    """An answer of the door's own."""
+
+    def __init__(self, status: int, title: str, text: str, link: str = "") -> None:
+        super().__init__(title)
+        self.status, self.title, self.text, self.link = status, title, text, link
+
+
+class Door:
+    """`listen` it; `close` it at the end."""
+
+    def __init__(self, state: AppState) -> None:
+        self._state = state
+        self._apart = "*" in state.settings.notebooks
+        self._secure = state.settings.notebooks.startswith("https://")
+        # Of the dashboard's name: two servers of one host must not overwrite each other's, for cookies know no ports.
+        name = f"{state.settings.cookie.removeprefix('__Host-')}_notebooks"
+        self._person = f"__Host-{name}" if self._secure else name
+        self._server: asyncio.Server | None = None
+        self._clients: set[asyncio.Task[None]] = set()
+
+    async def listen(self, sock: socket, tls: ssl.SSLContext | None = None) -> None:
+        self._server = await asyncio.start_server(self._client, sock=sock, ssl=tls)
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._clients):
+            task.cancel()
+        await asyncio.gather(*self._clients, return_exceptions=True)
+        await self._state.notebooks.close()
+
+    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._clients.add(task)
+        try:
+            if len(self._clients) <= MOST_CLIENTS:
+                await _Talk(self, reader, writer).run()
+        except (OSError, TimeoutError, h11.ProtocolError, Unreachable, asyncio.CancelledError):
+            pass  # somebody is gone
+        except Exception as error:
+            log.error("bug", exc_info=error)
+        finally:
+            self._clients.discard(task)
+            writer.close()
+
+    # --- who gets in
+
+    async def hand_over(self, request: h11.Request) -> tuple[Pairs, str]:
+        """(headers, where to) for a code that was not used before."""
+        passes, now = self._state.notebooks, self._state.clock()
+        code = (parse_qs(urlsplit(_text(request.target)).query).get("code") or [""])[0]
+        meant = passes.meant(code, now)
+        if meant is None:
+            raise _Refused(
+                403, "This link was used already, or is too old",
+                "A link leads in once, within a minute. Open the notebook again from its page, or run headway notebook.",
+                self._state.settings.url,
+            )  # fmt: skip
+        notebook, person = meant
+        self._at_home(request, notebook)
+        before = self._apart or self._of_one(request, person)
+        passes.spend(code)
+        given = [self._cookie(_name(notebook), passes.session(notebook, person, now), f"/n/{notebook}/")]
+        if not self._apart:
+            given.append(self._cookie(self._person, passes.session("", person, now), "/"))
+        if not before:  # nothing that somebody else's page has left there goes on
+            given.append((b"clear-site-data", b'"cache", "storage"'))
+        return given, f"/n/{notebook}/lab"
+
+    async def admit(self, request: h11.Request) -> NotebookRow:
+        """The notebook of a request that may go on to it."""
+        found = _PATH.fullmatch(urlsplit(_text(request.target)).path)
+        if found is None:
+            raise _Refused(404, "There is nothing here", "Notebooks are opened from Headway.", self._state.settings.url)
+        origin = self._at_home(request, found[1])
+        if _foreign(request, origin):
+            raise _Refused(403, "Not from here", "This request comes from another site's page.")
+        if not self._apart and _header(request, b"service-worker"):
+            raise _Refused(403, "Not here", "A service worker would stay, and know the addresses of other notebooks.")
+        known = self._known(request, _name(found[1]), found[1])
+        if not known:
+            raise _Refused(
+                401, "Open this notebook from Headway",
+                "This browser was not let into it, or that was long ago.", self._state.settings.url,
+            )  # fmt: skip
+        try:
+            row = await self._state.store.notebook(found[1])
+        except NotFound:
+            raise _Refused(410, "This notebook has ended", "Start another one.", self._state.settings.url) from None
+        mine = {again for person, again in known if person == row.person}
+        if not mine or (True in mine and not await notebooks.still_may(self._state, row)):
+            await self._state.notebooks.forget(row.id)
+            raise _Refused(403, "Not any more", f"{row.person} may not work on {row.cluster} any more.")
+        if not self._apart and not self._of_one(request, row.person):
+            raise _Refused(
+                401, "Open this notebook from Headway",
+                "This browser does not say any more whose notebooks it has open.", self._state.settings.url,
+            )  # fmt: skip
+        return row
+
+    def _at_home(self, request: h11.Request, notebook: str) -> str:
+        """The notebook's origin, which is what the request is for."""
+        origin = notebooks.origin(self._state, notebook)
+        if _header(request, b"host") != urlsplit(origin).netloc:
+            raise _Refused(400, "This is not the address of this notebook", f"It is {origin}.")
+        return origin
+
+    def _of_one(self, request: h11.Request, person: str) -> bool:
+        """Whether this browser has notebooks of this person's open. Refused where they are somebody else's: of one origin,
+        either one's pages could act as the other."""
+        found = {known for known, _ in self._known(request, self._person, "")}
+        for other in found - {person}:
+            raise _Refused(
+                403, f"This browser has notebooks of {other} open",
+                f"At this address a browser has those of one person at a time. Open those of {person} in another browser "
+                "profile or in a private window.", self._state.settings.url,
+            )  # fmt: skip
+        return bool(found)
+
+    def _known(self, request: h11.Request, name: str, notebook: str) -> set[tuple[str, bool]]:
+        """(person, whether it is time to ask if they still may) by each cookie of that name: a page of another host below the
+        same one may lay its own beside ours."""
+        found = (
+            self._state.notebooks.person(value, notebook, self._state.clock())
+            for cookie in _header(request, b"cookie").split(";")
+            for key, _, value in [cookie.strip().partition("=")]
+            if key == name
+        )
+        return set(filter(None, found))
+
+    def _cookie(self, name: str, session: str, path: str) -> tuple[bytes, bytes]:
+        # Lax: links are opened from other sites too, and whose notebooks are open here must be known then.
+        text = f"{name}={session}; Path={path}; HttpOnly; SameSite=Lax{'; Secure' if self._secure else ''}"
+        return b"set-cookie", text.encode()
+
+    async def wire(self, row: NotebookRow) -> Wire:
+        page = f"{self._state.settings.url}/clusters/{quote(row.cluster)}/notebooks"
+        try:
+            return await (await notebooks.tunnel(self._state, row)).connect()
+        except HeadwayError as error:
+            raise _Refused(503, "The notebook does not answer", error.message, page) from None
+
+
+class _Talk:
+    """One client's connection."""
+
+    def __init__(self, door: Door, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.door, self.reader, self.writer = door, reader, writer
+        self.http = h11.Connection(h11.SERVER)
+
+    async def run(self) -> None:
+        while True:
+            async with asyncio.timeout(HEAD_S):
+                event = await self._next()
+            if not isinstance(event, h11.Request):
+                return
+            try:
+                await self._request(event)
+            except _Refused as refused:
+                if self.http.our_state is not h11.SEND_RESPONSE:
+                    return
+                await self._page(refused)
+            if self.http.our_state is h11.MUST_CLOSE or self.http.their_state is not h11.DONE:
+                return
+            self.http.start_next_cycle()
+
+    async def _request(self, request: h11.Request) -> None:
+        if urlsplit(_text(request.target)).path == "/open" and request.method == b"GET":
+            headers, where = await self.door.hand_over(request)
+            await self._drain()
+            await self._say(303, [*headers, (b"location", where.encode()), (b"cache-control", b"no-store")], b"")
+            return
+        row = await self.door.admit(request)
+        wire = await self.door.wire(row)
+        try:
+            await self._lead(request, row, wire)
+        finally:
+            await wire.close()
+
+    async def _lead(self, request: h11.Request, row: NotebookRow, wire: Wire) -> None:
+        """The request to Jupyter, its answer back."""
+        far = h11.Connection(h11.CLIENT, max_incomplete_event_size=256 * 1024)
+        upgrade = _upgrades(request)
+        headers = [(name, value) for name, value in request.headers if name not in _NOT_ON]
+        headers += [(b"host", dict(request.headers)[b"host"]), (b"authorization", f"token {row.secret}".encode())]
+        headers += [(b"connection", b"upgrade"), (b"upgrade", b"websocket")] if upgrade else [(b"connection", b"close")]
+        size = dict(request.headers).get(b"content-length")
+        if size is not None:
+            headers.append((b"content-length", size))
+        elif b"transfer-encoding" in dict(request.headers):
+            headers.append((b"transfer-encoding", b"chunked"))
+        sent = h11.Request(method=request.method, target=_target(request.target), headers=headers)
+        await wire.write(far.send(sent) or b"")
+        sending = asyncio.ensure_future(self._body(far, wire)) if not upgrade else None
+        try:
+            await self._answer(far, wire, upgrade, request)
+        finally:
+            if sending is not None:
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+
+    async def _body(self, far: h11.Connection, wire: Wire) -> None:
+        while True:
+            event = await self._next()
+            if isinstance(event, h11.Data):
+                await wire.write(far.send(event) or b"")
+            elif isinstance(event, h11.EndOfMessage):
+                await wire.write(far.send(h11.EndOfMessage()) or b"")
+                return
+            else:
+                return
+
+    async def _answer(self, far: h11.Connection, wire: Wire, upgrade: bool, request: h11.Request) -> None:
+        while True:
+            event = far.next_event()
+            if event is h11.NEED_DATA:
+                far.receive_data(await wire.read())
+                continue
+            if isinstance(event, h11.InformationalResponse) and event.status_code == 101 and upgrade:
+                await self._switched(far, wire, event, request)
+                return
+            if isinstance(event, h11.Response):
+                kept = [
+                    (name, value)
+                    for name, value in event.headers
+                    if name not in _NOT_BACK and not name.startswith(b"access-control-")
+                ]
+                size = dict(event.headers).get(b"content-length")
+                kept += [(b"content-length", size)] if size is not None else []
+                await self._send(
+                    h11.Response(status_code=event.status_code, headers=[*kept, *_OURS], reason=event.reason)
+                )
+            elif isinstance(event, h11.Data):
+                await self._send(h11.Data(data=bytes(event.data)))
+            elif isinstance(event, h11.EndOfMessage):
+                await self._send(h11.EndOfMessage())
+                return
+            elif isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
+                return
+
+    async def _switched(
+        self, far: h11.Connection, wire: Wire, event: h11.InformationalResponse, request: h11.Request
+    ) -> None:
+        """A WebSocket: bytes both ways until either end is gone, or its person may no longer be here."""
+        kept = [(name, value) for name, value in event.headers if name not in _NOT_BACK | {b"sec-websocket-extensions"}]
+        kept += [(name, value) for name, value in event.headers if name == b"sec-websocket-extensions"]
+        kept += [(b"connection", b"upgrade"), (b"upgrade", b"websocket")]
+        await self._next()  # the request's own end
+        await self._send(h11.InformationalResponse(status_code=101, headers=kept))
+        early, late = far.trailing_data[0], self.http.trailing_data[0]
+        if early:
+            self.writer.write(early)
+        if late:
+            await wire.write(late)
+        ways = [asyncio.ensure_future(way) for way in (self._out(wire), self._in(wire), self._until_out(request))]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+
+    async def _until_out(self, request: h11.Request) -> None:
+        """Until the person would not be let in any more."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self.door.admit(request)
+            except _Refused:
+                return
+
+    async def _out(self, wire: Wire) -> None:
+        while data := await wire.read():
+            self.writer.write(data)
+            await self.writer.drain()
+
+    async def _in(self, wire: Wire) -> None:
+        while data := await self.reader.read(CHUNK):
+            await wire.write(data)
+
+    # --- plumbing
+
+    async def _next(self) -> object:
+        while True:
+            event = self.http.next_event()
+            if event is not h11.NEED_DATA:
+                return event
+            if self.http.they_are_waiting_for_100_continue:
+                await self._send(h11.InformationalResponse(status_code=100, headers=[]))
+            self.http.receive_data(await self.reader.read(CHUNK))
+
+    async def _drain(self) -> None:
+        while isinstance(await self._next(), h11.Data):
+            pass
+
+    async def _send(self, event: h11.Event) -> None:
+        data = self.http.send(event)
+        if data:
+            self.writer.write(data)
+            await self.writer.drain()
+
+    async def _say(self, status: int, headers: Pairs, body: bytes) -> None:
+        every = [*headers, *_OURS, (b"content-length", str(len(body)).encode())]
+        await self._send(h11.Response(status_code=status, headers=every))
+        if body:
+            await self._send(h11.Data(data=body))
+        await self._send(h11.EndOfMessage())
+
+    async def _page(self, refused: _Refused) -> None:
+        link = f'<p><a href="{html.escape(refused.link)}">To Headway</a></p>' if refused.link else ""
+        text = _PAGE.format(title=html.escape(refused.title), text=html.escape(refused.text), link=link)
+        headers = [
+            (b"content-type", b"text/html; charset=utf-8"),
+            (b"cache-control", b"no-store"),
+            (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'"),
+            (b"connection", b"close"),
+        ]
+        await self._say(refused.status, headers, text.encode())
+
+
+def _upgrades(request: h11.Request) -> bool:
+    return dict(request.headers).get(b"upgrade", b"").lower() == b"websocket"
+
+
+def _target(target: bytes) -> bytes:
+    """Looking is no activity: an open page asks every few seconds, and would keep an idle notebook for ever."""
+    path, question, query = target.partition(b"?")
+    if not re.fullmatch(rb"/n/[0-9a-f]{16}/api/(?!kernels/[^/]+/channels).*", path):
+        return target
+    return path + b"?" + (query + b"&" if question and query else b"") + b"no_track_activity=1"
+
+
+def _foreign(request: h11.Request, origin: str) -> bool:
+    """Whether another origin's page asks. Those of other notebooks may be of the same site, and cookies come along."""
+    writes = request.method not in SAFE or _upgrades(request)
+    if _header(request, b"origin", "" if writes else origin) != origin:
+        return True
+    apart = _header(request, b"sec-fetch-site") in ("same-site", "cross-site")
+    return apart and _header(request, b"sec-fetch-mode") != "navigate"
+
+
+def _name(notebook: str) -> str:
+    return f"headway_notebook_{notebook}"
+
+
+def _header(request: h11.Request, name: bytes, default: str = "") -> str:
+    return dict(request.headers).get(name, default.encode()).decode("latin-1")
+
+
+def _text(target: bytes) -> str:
+    return target.decode("ascii", "replace")
+
+
+def origin_of(host: str, port: int, url: str) -> str:
+    """Where notebooks are reached. On loopback each has a name of its own (*): browsers lead every *.localhost to this
+    computer. Elsewhere all have one; another port is no other site, and cookies know no ports."""
+    if host in ("127.0.0.1", "::1", "localhost") and not url.startswith("https://"):
+        return f"http://*.notebooks.localhost:{port}"
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}:{port}"

@@ -1,0 +1,1 @@
+"""What an operation of each kind does, one module a subject."""

@@ -1,0 +1,250 @@
+"""What operations do about backups and keys, and the loop that makes backups when their time has come."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from headway.api.routers.cluster.backups import queue_backup
+from headway.domain.cluster import BackupRule, Cluster
+from headway.errors import HeadwayError, InvalidSpec, Refused
+from headway.schemas.clusters import Document
+from headway.services.context import AppState
+from headway.services.mappers import prices_of, summary_of
+from headway.services.path_policy import allowed, place_faults
+from headway.store import ClusterRow, Operation
+from headway.web.rendering import day
+from headway.web.views.wording import duration
+
+if TYPE_CHECKING:
+    from headway.backup.archive import Header
+
+LOOK_S = 20.0
+AGAIN_S = 600.0  # after one that failed
+LATE_S = 3600.0  # so much later than it should be there people are told
+PERSON = "headway"  # in whose name the loop asks
+
+log = structlog.get_logger("headway.keeping")
+
+
+class Keep:
+    """Carries out operations of the kinds backup, restore and rotate. `say`: as cluster.context.Say."""
+
+    def __init__(self, state: AppState, operation: Operation, say: Any) -> None:
+        self._state = state
+        self._operation = operation
+        self._say = say
+        self._params = operation.params
+
+    async def backup(self) -> tuple[str, ...]:
+        """The file that was made."""
+        from headway.backup.archive import Header
+        from headway.backup.backup import file_of
+
+        state, name = self._state, self._operation.cluster
+        row, cluster = await state.cluster(name)
+        header = Header(**self._params["header"])
+        path = file_of(Path(self._params["to"]), header)
+        await back_up(state, row, cluster, self._say, path, header, await self._key())
+        if self._params.get("keep"):
+            stay = await asyncio.to_thread(retain, path.parent, name, int(self._params["keep"]), path)
+            if stay:  # the backup is made all the same: a second one would take another good one's place
+                text = f"older ones could not be removed: {'; '.join(stay)}"
+                await self._say("backup", text, level="warning", done=True)
+                state.live.note(name, f"backups: {text}", level="warning")
+        return (str(path),)
+
+    async def restore(self) -> None:
+        try:
+            await self._restore()
+        except HeadwayError:
+            await self._state.store.take_half_away(self._operation.cluster)  # of a server that was ended under it
+            raise
+
+    async def _restore(self) -> None:
+        from headway.backup import restore as keep
+
+        state, name = self._state, self._operation.cluster
+        path, key = Path(self._params["path"]), await self._key()
+        await self._say("proof", "is being read")
+        kept = await asyncio.to_thread(keep.read, path, key)
+        await keep.check(name, state.store, kept)
+        document = Document.model_validate(kept.about["document"])
+        resolved = await state.resolve(document)
+        faults = await place_faults(state, resolved)
+        if faults:
+            raise InvalidSpec(faults)
+        old, there = kept.proof.header.slurm_version, state.slurm_written(resolved.cluster, None)
+        if there not in ("", old) and await state.work.machines(resolved.cluster):
+            raise Refused(
+                f"{name} runs Slurm {there} and this backup is of {old}: no machine of the one works under the other",
+                hint=f"headway down {name}, then restore again",
+            )
+        await self._say("proof", f"{kept.proof.bytes} bytes are whole", done=True)
+        count = await keep.remember(name, state.store, path, key, kept)
+        await self._say("records", f"{count} of Headway's own records are back", done=True)
+        cluster = (await state.resolve(document)).cluster  # with the datasets of those records
+        if cluster.provider == "local":
+            await self._datasets(cluster)
+        owner = str(kept.about.get("owner") or "")
+        await state.store.save_cluster(
+            name, document.model_dump(), summary=summary_of(cluster), state="changing", owner=owner
+        )
+        await state.store.note_prices(prices_of(cluster, await state.store.prices(name), state.clock()))
+        state.live.touch(name)
+        await state.forget(name)  # what was held open was opened with other keys
+        await state.work.restore(cluster, self._say, path, key, self._params["ref"])
+        await state.store.caps_of(name, kept.proof.header.at)
+
+    async def _datasets(self, cluster: Cluster) -> None:
+        """Machines mount their folders, also where no backup could bring the files back."""
+        store, library = self._state.store, self._state.library(cluster)
+        versions = await store.versions(cluster.name)
+        for name in {one.name for one in versions}:
+            await asyncio.to_thread(library.ready, name)
+        lost = [one.label for one in versions if not (library.folder(one.name) / str(one.number)).is_dir()]
+        if lost:
+            text = f"no files are here of {', '.join(lost)}: headway dataset add of the same ones brings them back"
+            await self._say("datasets", text, level="warning", done=True)
+
+    async def rotate(self) -> None:
+        state, name = self._state, self._operation.cluster
+        _, cluster = await state.cluster(name)
+
+        async def begins() -> None:
+            await state.store.save_cluster(name, state="changing")
+
+        try:
+            await state.work.rotate(cluster, self._say, self._params["what"], self._params["ref"], begins)
+        finally:
+            await state.forget(name)  # the head may have the new key, whoever else has not
+
+    async def _key(self) -> bytes:
+        have = await self._state.store.secrets(self._operation.cluster)
+        value = have.get(self._operation.secret)
+        if value is None:
+            raise Refused("the key of this operation is no longer there", hint="ask for it again")
+        return base64.b64decode(value)
+
+
+async def back_up(
+    state: AppState, row: ClusterRow, cluster: Cluster, say: Any, path: Path, header: Header, key: bytes
+) -> None:
+    """`path`, read back whole. Raises as headway.backup.backup.back_up."""
+    about = {"document": dict(row.document), "owner": row.owner, "created_at": row.created_at}
+    began = time.monotonic()
+    await state.work.back_up(cluster, about, say, path, header, key)
+    await say("backup", str(path), done=True, seconds=time.monotonic() - began)
+
+
+def retain(folder: Path, cluster: str, keep: int, made: Path) -> tuple[str, ...]:
+    """Removes all but `keep` backups of the cluster in this folder: the one that was just made, and the latest others; and the
+    latest of another Slurm. A
+    clock that was ahead may have dated those later than that one. Those that can't be removed stay: why, a sentence each."""
+    from headway.backup.archive import found
+
+    stay = []
+    try:
+        rows = [(path, header) for path, header, _ in found(folder) if header.cluster == cluster]
+    except Refused as error:
+        return (error.message,)
+    now = {header.slurm_version for path, header in rows if path == made}
+    back = next((path for path, header in rows if now and header.slurm_version not in now), None)  # to the Slurm before
+    others = [path for path, _ in rows if path not in (made, back)]
+    for path in others[max(0, keep - 1) :]:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            stay.append(f"{path.name}: {error.strerror or error}")
+    return tuple(stay)
+
+
+class Backups:
+    """Asks for a backup of each cluster whose file wants one, when its time has come."""
+
+    def __init__(self, state: AppState, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        self._state = state
+        self._pause = pause
+        self._refused: dict[str, float] = {}  # cluster -> when it could not even be asked for
+        self._seen: dict[str, float] = {}  # cluster -> since when this server knows that its file wants them
+        self._told: dict[str, float] = {}  # cluster -> when its people were last told that there is none
+
+    async def run(self) -> None:
+        while True:
+            for row in await self._rows():
+                await self._look(row)
+            await self._pause(LOOK_S)
+
+    async def _rows(self) -> tuple[ClusterRow, ...]:
+        try:
+            return await self._state.store.clusters()
+        except Exception as error:  # a database that is away comes back
+            log.warning("clusters", error=str(error))
+            return ()
+
+    async def _look(self, row: ClusterRow) -> None:
+        state, name = self._state, row.name
+        if not row.document.get("spec", {}).get("backup"):
+            return
+        try:
+            cluster = await state.resolved(row)
+            if cluster.backup is None:
+                return
+            busy = await state.store.active_operation(name)  # a roll may wait for days, and steps aside
+            if busy is None or (busy.kind, busy.state) == ("roll", "running"):
+                await self._ask(name, cluster.backup)
+            await self._tell(name, cluster.backup, busy)
+        except HeadwayError as error:
+            self._refused[name] = state.clock()
+            log.warning("scheduled backup", cluster=name, error=error.message)
+            state.live.note(name, f"the backup that the file asks for can't be made: {error.message}", level="error")
+        except Exception as error:  # a database that is away comes back
+            log.warning("scheduled backup", cluster=name, error=str(error))
+
+    async def _ask(self, name: str, rule: BackupRule) -> None:
+        state, now = self._state, self._state.clock()
+        last = await state.store.scheduled_backup(name)
+        if last is not None and not last.finished:
+            return
+        due = 0.0
+        if last is not None and last.created_at <= now:  # else the clock was ahead then: it may be due at any time
+            due = last.created_at + (rule.every_s if last.state == "done" else min(rule.every_s, AGAIN_S))
+        if now < due or 0 <= now - self._refused.get(name, float("-inf")) < AGAIN_S:
+            return
+        folder = allowed(state, rule.to)
+        passphrase = await asyncio.to_thread(passphrase_of, Path(rule.key_file))
+        ref = f"scheduled-{due:.0f}"  # another server on this database thinks of the same
+        await queue_backup(state, name, PERSON, folder, passphrase, keep=rule.keep, ref=ref)
+
+    async def _tell(self, name: str, rule: BackupRule, busy: Operation | None) -> None:
+        """Once a turn, that there has been none for too long."""
+        state, now = self._state, self._state.clock()
+        last, done = await state.store.scheduled_backup(name), await state.store.scheduled_backup(name, "done")
+        seen = self._seen[name] = min(self._seen.get(name, now), now)
+        since = done.created_at if done and done.created_at <= now else seen
+        told = self._told.get(name, float("-inf"))
+        told = told if told <= now else float("-inf")
+        if (last is not None and not last.finished) or now <= max(since + LATE_S, told) + rule.every_s:
+            return
+        self._told[name] = now
+        when = f"since {day(done.created_at)}" if done else "yet"
+        why = f"{'an' if busy.kind == 'apply' else 'a'} {busy.kind} is under way" if busy else "the last ones failed"
+        text = f"there is no backup of it {when}, and one is wanted every {duration(rule.every_s)}: {why}"
+        state.live.note(name, text, level="error")
+
+
+def passphrase_of(file: Path) -> str:
+    """The first line of a key file on the server's machine. Raises Refused."""
+    try:
+        first = file.read_text().strip().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"{file} can't be read: {error}", hint="backup.key_file names a file with a passphrase") from None
+    if not first or len(first[0]) < 8:
+        raise Refused(f"{file} holds no passphrase of 8 characters or more", hint="head -c 32 /dev/urandom | base64")
+    return first[0]

@@ -1,0 +1,192 @@
+"""What operations do about datasets with versions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headway.api.routers.cluster.datasets import can_hold, must_be_unused
+from headway.datasets.library import Progress, told
+from headway.datasets.library_location import Near, Shelf
+from headway.datasets.manifest import Folder, Manifest, Source
+from headway.datasets.s3 import SCHEME, Access, Bucket
+from headway.domain.changeset import Change
+from headway.domain.cluster import Cluster
+from headway.domain.dataset import FOLDER, Version, size
+from headway.errors import HeadwayError, Refused
+from headway.render.system.systemd_files import escape
+from headway.services.context import AppState
+from headway.services.path_policy import source_of
+from headway.store import Operation
+
+FIRST_LOOK_S = 1.0  # between words on how far it is; they come ever more seldom
+LAST_LOOK_S = 20.0
+T = TypeVar("T")
+
+
+class Datasets:
+    """Carries out an operation of the kind dataset. `say`: as cluster.context.Say."""
+
+    def __init__(self, state: AppState, operation: Operation, say: Any) -> None:
+        self._state = state
+        self._operation = operation
+        self._say = say
+        self._cluster = operation.cluster
+        self._name = str(operation.params["name"])
+
+    async def carry_out(self) -> tuple[str, ...]:
+        """Where a version that was added is mounted."""
+        action = self._operation.params["action"]
+        self._shelf = await self._shelf_of()
+        if action == "add":
+            return (await self._add(),)
+        one = await self._state.store.version(self._cluster, self._name, int(self._operation.params["version"]))
+        await (self._verify(one) if action == "verify" else self._remove(one))
+        return ()
+
+    async def _shelf_of(self) -> Shelf:
+        _, cluster = await self._state.cluster(self._cluster)
+        if cluster.provider != "local":
+            return await self._state.work.shelf(cluster)
+        return Near(self._state.library(cluster))
+
+    async def _add(self) -> str:
+        state, store = self._state, self._state.store
+        _, cluster = await state.cluster(self._cluster)
+        can_hold(cluster, self._name)
+        path = str(self._operation.params["source"])
+        number = await store.next_number(self._cluster, self._name)
+        before = await store.versions(self._cluster, self._name)
+        manifest = await self._bring(path, number - 1)
+        same = next((one for one in before if one.digest == manifest.digest and not one.damage), None)
+        if same is not None and await self._shelf.publish(self._name, same.number, manifest):
+            await self._say("version", f"{same.label} holds the same already", done=True)
+            made = same
+        else:
+            while not await self._shelf.publish(self._name, number, manifest):  # of a server whose records are lost
+                number += 1
+            made = Version(
+                self._cluster, self._name, number, manifest.digest, len(manifest.files), manifest.size, path,
+                self._operation.person, state.clock(),
+            )  # fmt: skip
+            await store.add_version(made)
+            await self._say("version", f"{made.label} is kept, sha256 {made.digest[:12]}", done=True)
+        await self._shelf.done(self._name)
+        await self._place(attached=True)
+        return made.path
+
+    async def _bring(self, path: str, before: int) -> Manifest:
+        source_made = await self._source(path)
+
+        async def read(progress: Progress) -> Manifest:
+            source = await asyncio.to_thread(source_made)
+            try:
+                return await self._shelf.bring(self._name, source, progress, before)
+            finally:
+                source.close()
+
+        began = time.monotonic()
+        manifest = await self._watched("files", "read", read)
+        text = f"{len(manifest.files)} files, {size(manifest.size)} are read"
+        await self._say("files", text, done=True, seconds=time.monotonic() - began)
+        return manifest
+
+    async def _source(self, path: str) -> Callable[[], Source]:
+        if not path.startswith(SCHEME):
+            source_of(self._state, path)
+            return lambda: self._opened(Path(path))
+        value = (await self._state.store.secrets(self._cluster)).get(self._operation.secret)
+        if value is None:
+            raise Refused("the keys of this operation are no longer there", hint="ask for it again")
+        access = Access(**json.loads(value))
+        return lambda: Bucket(path, access)
+
+    def _opened(self, path: Path) -> Folder:
+        """What was opened is judged, not what the name led to before. Raises Refused or NotAllowed."""
+        folder = Folder(path)
+        try:
+            source_of(self._state, str(folder.real))
+        except BaseException:
+            folder.close()
+            raise
+        return folder
+
+    async def _verify(self, one: Version) -> None:
+        began = time.monotonic()
+
+        async def read(progress: Progress) -> list[str]:
+            return await self._shelf.verify(one.name, one.number, one.digest, progress)
+
+        damage = await self._watched("files", "read again", read)
+        await self._state.store.note_checked(one, told(damage))
+        if damage:
+            raise Refused(
+                f"{one.label} is damaged:\n{told(damage)}",
+                hint=f"bring it again under another number: headway dataset add {one.name} --from {one.source}",
+            )
+        text = f"{one.files} files, {size(one.bytes)} are whole"
+        await self._say("files", text, done=True, seconds=time.monotonic() - began)
+
+    async def _remove(self, one: Version) -> None:
+        """What was removed before the server was killed is removed to its end."""
+        force = bool(self._operation.params.get("force"))
+        if one.removed_at is None:
+            count, _ = await self._state.store.jobs_of_version(one.cluster, one.name, one.number)
+            if not force:
+                await must_be_unused(self._state, one)
+            await self._state.store.note_removed(one, self._operation.person, forced=count > 0)
+        freed = await self._shelf.remove(one.name, one.number)
+        await self._say("version", f"{one.label} is removed, {size(freed)} are free", done=True)
+        if not await self._state.store.versions(self._cluster, self._name):
+            await self._place(attached=False)
+
+    async def _place(self, *, attached: bool) -> None:
+        """Mounts the dataset's folder on every machine, or takes it off; nothing when that is so already. It is the apply of
+        the cluster's own file, unless that would disturb something that nobody was asked about."""
+        state = self._state
+        state.datasets_changed(self._cluster)
+        _, cluster = await state.cluster(self._cluster)
+        changes = await state.work.plan(cluster)
+        if not any(self._mine(change) for change in changes.changes):
+            return
+        if any(not self._mine(change) for change in changes.asks):
+            todo = "mounts it" if attached else "takes its mount off"
+            text = f"other changes to {cluster.name} wait that disturb what runs: headway apply {todo} with them"
+            await self._say("machines", text, level="warning", done=True)
+            return
+        await self._apply(cluster, "mounted" if attached else "taken off")
+
+    async def _apply(self, cluster: Cluster, word: str) -> None:
+        try:
+            await self._state.work.apply(cluster, self._say)
+        except HeadwayError as error:
+            raise Refused(
+                f"{FOLDER}/{self._name} could not be {word} everywhere: {error.message}",
+                hint="headway apply goes on with it",
+            ) from error
+
+    def _mine(self, change: Change) -> bool:
+        """Whether it is about this dataset's mount."""
+        unit = f"{escape(f'{FOLDER}/{self._name}')}.mount"
+        if change.kind in ("dataset.attach", "dataset.detach"):
+            return change.what == self._name
+        return change.what.rpartition("/")[2] == unit
+
+    async def _watched(self, step: str, word: str, work: Callable[[Progress], Coroutine[Any, Any, T]]) -> T:
+        """Says how far it is. A cancelled one has ended when this returns."""
+        progress, pause = Progress(), FIRST_LOOK_S
+        task = asyncio.create_task(work(progress))
+        try:
+            while not (await asyncio.wait({task}, timeout=pause))[0]:
+                done, every = size(progress.bytes), size(progress.of_bytes)
+                text = f"{progress.files} of {progress.of_files} files are {word}, {done} of {every}"
+                await self._say(step, text if progress.of_files else "are being listed")
+                pause = min(pause * 1.5, LAST_LOOK_S)
+            return task.result()
+        finally:
+            progress.stop.set()
+            await asyncio.wait({task})

@@ -1,0 +1,60 @@
+"""What an operation does about another node image. The cluster stays ready while nodes are waited for, so that its watch goes on
+acting on faults; and what is asked of it meanwhile goes first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.services.context import AppState
+from headway.services.planning import queued
+from headway.store import Operation
+
+_TAKES_OVER = ("roll", "down")
+
+
+class Rolling:
+    """Carries out operations of the kind roll. `say`: as cluster.context.Say."""
+
+    def __init__(self, state: AppState, operation: Operation, say: Any) -> None:
+        self._state = state
+        self._operation = operation
+        self._say = say
+
+    async def run(self) -> tuple[str, ...]:
+        """The operation that goes on with it; () when it is done, or whoever comes next has other wishes."""
+        state, name, params = self._state, self._operation.cluster, self._operation.params
+        row, cluster = await state.cluster(name)
+        if params.get("stop"):
+            await state.work.halt_roll(cluster, self._say)
+            return ()
+        back, until = bool(params.get("back")), params.get("until")
+        # A server that was ended while the head was made anew has left it so: without its controller no node can be looked at.
+        state.waiting.add(self._operation.id)  # days, perhaps, and a node or two at a time
+        state.wake.set()
+        at_the_head = params.get("head") and row.state == "changing"
+        if not at_the_head and not await state.work.roll(cluster, self._say, self._waits, back=back, until=until):
+            return await self._go_on_later()
+        if params.get("head"):
+            state.waiting.discard(self._operation.id)
+            await state.store.save_cluster(name, state="changing")
+            state.live.touch(name)
+            await state.work.roll_head(cluster, self._say, back=back)
+            await state.store.save_cluster(name, state="ready")
+            await state.forget(name)  # what was held open was open to the machine before
+        return ()
+
+    async def _waiting(self) -> list[Operation]:
+        """The first in line first."""
+        found = await self._state.store.operations(self._operation.cluster)
+        return [one for one in reversed(found) if one.state == "queued"]
+
+    async def _waits(self) -> bool:
+        return bool(await self._waiting())
+
+    async def _go_on_later(self) -> tuple[str, ...]:
+        mine = self._operation
+        if any(one.kind in _TAKES_OVER for one in await self._waiting()):
+            return ()
+        following = await self._state.store.enqueue_operation(mine.cluster, "roll", mine.person, params=mine.params)
+        queued(self._state, following)
+        return (following.id,)

@@ -1,0 +1,98 @@
+"""Operations that wait for jobs on nodes that go, days perhaps. The cluster stays ready meanwhile, so that its watch goes on
+acting on faults; and what is asked of it meanwhile goes first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from headway.domain.cluster import Cluster
+from headway.domain.slots import Deadline
+from headway.services.context import AppState
+from headway.services.planning import queued
+from headway.store import Operation
+
+ENDS = ("down", "restore")  # after a restore surplus nodes stay, as nobody could say what of the backup runs there
+
+
+class Waiting:
+    """headway.services.cluster_backend.Waiting of one apply or scale. `say`: as cluster.context.Say; `deadline`: the apply's."""
+
+    def __init__(
+        self, state: AppState, operation: Operation, cluster: Cluster, say: Any, deadline: Deadline | None
+    ) -> None:
+        self._state = state
+        self._operation = operation
+        self._cluster = cluster
+        self._say = say
+        self._deadline = deadline
+        self._waits = False
+        self._nodes: frozenset[str] = frozenset()  # whose jobs are waited for
+        self._waited_for: frozenset[str] = frozenset()  # their groups
+
+    async def begin(self) -> None:
+        if not self._waits:
+            self._waits = True
+            self._state.waiting.add(self._operation.id)
+            self._state.wake.set()
+            await self._turn("ready")
+
+    async def end(self) -> None:
+        if self._waits:
+            self._waits = False
+            self._state.waiting.discard(self._operation.id)
+            await self._turn("changing")
+
+    async def others(self, nodes: Collection[str]) -> bool:
+        """A roll steps aside for this one itself, and what goes on after another has waited its turn. One with a deadline of its
+        own would end jobs here by that: it waits its turn, unless it is for all groups whose jobs are waited for."""
+        groups, self._nodes = self._cluster.group_of, frozenset(nodes)
+        self._waited_for = frozenset(groups[name].name for name in nodes if name in groups)
+        others = [one for one in await self._queued() if one.kind != "roll" and "until" not in one.params]
+        if any(one.kind in ENDS for one in others):
+            return True
+        return bool(others) and all(self._replaces(one) or not _has_deadline(one) for one in others)
+
+    async def go_on_later(self) -> tuple[str, ...]:
+        """The operation that goes on with it: the file as it is by then, so whoever comes first may have taken it back. Nothing
+        is left for it to do where one of those that take its place was carried out (`replaced`)."""
+        mine = self._operation
+        instead = [one.id for one in await self._queued() if self._replaces(one)]
+        words = "what is asked now takes its place" if instead else "another operation goes first"
+        await self._say(mine.kind, f"{words}; nodes that leave stay drained", level="warning", done=True)
+        row = await self._state.store.cluster(mine.cluster)
+        params = {
+            "confirmed": True, "look_again": False, "scale": {}, "instead": instead,
+            "until": self._deadline.at if self._deadline else None, "nodes": sorted(self._nodes),
+        }  # fmt: skip
+        following = await self._state.store.enqueue_operation(
+            mine.cluster, "scale", mine.person, document=row.document if row else mine.document, params=params
+        )
+        queued(self._state, following)
+        return (following.id,)
+
+    def _replaces(self, other: Operation) -> bool:
+        """Whether it ends what this one began, or says itself for how long all these jobs may go on. Of an apply that is known
+        where there is one group only."""
+        if other.kind in ENDS:
+            return True
+        names = [group.name for group in self._cluster.groups]
+        meant = other.params.get("scale", names if len(names) == 1 else ())
+        return _has_deadline(other) and self._waited_for <= set(meant)
+
+    async def _turn(self, word: str) -> None:
+        await self._state.store.save_cluster(self._operation.cluster, state=word)
+        self._state.live.touch(self._operation.cluster)
+
+    async def _queued(self) -> list[Operation]:
+        return [one for one in await self._state.store.operations(self._operation.cluster) if one.state == "queued"]
+
+
+async def replaced(state: AppState, operation: Operation) -> bool:
+    """Whether another has taken the place of one that goes on, and was carried out."""
+    others = [await state.store.operation(one) for one in operation.params.get("instead", ())]
+    return any(other.state == "done" for other in others)
+
+
+def _has_deadline(operation: Operation) -> bool:
+    return operation.params.get("deadline_s") is not None

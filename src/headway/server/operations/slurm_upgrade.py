@@ -1,0 +1,60 @@
+"""What comes before a cluster's Slurm becomes another, and after: the backup that is the way back, and the roll of the nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway import __version__
+from headway.changes.slurm_upgrade_path import hop_fault, hops
+from headway.domain.cluster import Cluster
+from headway.domain.slots import Deadline
+from headway.errors import InvalidSpec, Refused
+from headway.server.operations.backups import back_up, passphrase_of
+from headway.services.context import AppState
+from headway.services.path_policy import allowed
+from headway.services.planning import queued
+from headway.store import ClusterRow, Operation
+
+if TYPE_CHECKING:
+    from headway.cluster.context import Say
+
+
+async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cluster, say: Say) -> None:
+    """Nothing where Slurm stays what it is. The file that is to be says where to and with which key. Raises HeadwayError, and
+    then nothing was touched; so also where this Slurm can't take over, as the cluster is by now, or its image can't be made."""
+    written = state.slurm_written(after, before)
+    if fault := hop_fault(written, after, there=True):
+        raise InvalidSpec([fault])
+    if not hops(written, before, after):
+        return
+    state.note_written(after, written)  # its file is another one at the next try
+    await state.work.image_there(after, say)
+    from headway.backup import archive
+    from headway.backup.backup import file_of
+
+    rule = after.backup
+    if rule is None:
+        raise Refused(f"{after.name} has no backup to go back to", hint="backup: {to: DIR, key_file: FILE}")
+    header = archive.Header(after.name, state.clock(), __version__, written, archive.new_salt())
+    path = file_of(allowed(state, rule.to), header)
+    passphrase = await asyncio.to_thread(passphrase_of, Path(rule.key_file))
+    key = await asyncio.to_thread(archive.key_of, passphrase, header.salt)
+    await say("backup", f"before Slurm {written} becomes {after.slurm_version}: the way back")
+    await back_up(state, row, before, say, path, header, key)
+
+
+async def nodes_follow(
+    state: AppState, operation: Operation, cluster: Cluster, deadline: Deadline | None
+) -> tuple[str, ...]:
+    """The roll that takes the nodes along, where the heads have another Slurm now and none is on its way."""
+    if not await state.work.wants_roll(cluster):
+        return ()
+    rows = await state.store.operations(cluster.name)
+    if any(one.kind == "roll" and one.state in ("queued", "running") for one in rows):
+        return ()
+    params = {"back": False, "head": False, "stop": False, "until": deadline.at if deadline else None}
+    following = await state.store.enqueue_operation(cluster.name, "roll", operation.person, params=params)
+    queued(state, following)
+    return (following.id,)

@@ -1,0 +1,106 @@
+"""What a cluster's poller tells the server: frames on a pipe, each a kind and two texts with their lengths before them."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from headway.domain.slurm.state import JobState, NodeState, Reservation
+
+HEAD = struct.Struct(">cII")
+BEGIN = b"B"  # a poller that has just started: what was known before is not what it tells changes of
+JOB = b"J"  # a job that is new or has changed; and its JSON for lists
+MANY = b"M"  # what is another of many jobs, in the same fields of each
+GONE = b"G"  # numbers of jobs that Slurm has forgotten
+NODES = b"N"  # all nodes, where one has come or gone
+NODE = b"n"  # those that have changed, each with its place among all
+RESERVATIONS = b"R"  # all of them, where one has changed
+END = b"E"  # of one reading; says what went wrong, if anything did
+LOOK = b"look\n"  # what the server says for another reading
+
+T = TypeVar("T", JobState, NodeState, Reservation)
+_KINDS = (JobState, NodeState, Reservation)
+_FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in _KINDS}
+_LISTS = {
+    kind: tuple(index for index, field in enumerate(fields(kind)) if str(field.type).startswith("tuple["))
+    for kind in _KINDS
+}
+_GPUS = _FIELDS[JobState].index("gpu_indexes")
+_VALUES = attrgetter(*_FIELDS[JobState])
+
+
+def frame(kind: bytes, first: bytes = b"", second: bytes = b"") -> bytes:
+    return HEAD.pack(kind, len(first), len(second)) + first + second
+
+
+def packed(value: JobState | NodeState | Reservation) -> list[Any]:
+    """The values of its fields, in their order."""
+    return [dict(v) if isinstance(v, Mapping) else v for v in (getattr(value, name) for name in _FIELDS[type(value)])]
+
+
+def unpacked(kind: type[T], values: list[Any]) -> T:
+    """What `packed` was given."""
+    for index in _LISTS[kind]:
+        values[index] = tuple(values[index])
+    if kind is JobState:
+        values[_GPUS] = _loaded(_GPUS, values[_GPUS])
+    return kind(*values)
+
+
+def _loaded(place: int, value: Any) -> Any:
+    """A value of a job that was JSON."""
+    if place == _GPUS:
+        return {node: tuple(numbers) for node, numbers in value.items()}
+    return tuple(value) if place in _LISTS[JobState] else value
+
+
+def job_of(text: bytes) -> JobState:
+    return unpacked(JobState, json.loads(text))
+
+
+def differs(before: JobState, after: JobState) -> tuple[int, ...]:
+    """Which of its fields, by their places."""
+    return tuple(i for i, (was, now) in enumerate(zip(_VALUES(before), _VALUES(after), strict=True)) if was != now)
+
+
+def news_of(places: tuple[int, ...], jobs: Iterable[JobState]) -> bytes:
+    """Of jobs that differ in the same fields from what is known of them."""
+    return json.dumps([places, [[job.id, *(packed(job)[place] for place in places)] for job in jobs]]).encode()
+
+
+def with_news(text: bytes, known: Mapping[int, JobState]) -> Iterator[JobState]:
+    """The jobs that `news_of` was given, out of those that they were before."""
+    places, rows = json.loads(text)
+    for number, *new in rows:
+        values = list(_VALUES(known[number]))
+        for place, value in zip(places, new, strict=True):
+            values[place] = _loaded(place, value)
+        yield JobState(*values)
+
+
+def nodes_of(text: bytes) -> tuple[NodeState, ...]:
+    return tuple(unpacked(NodeState, values) for values in json.loads(text))
+
+
+def some_nodes(before: tuple[NodeState, ...], after: tuple[NodeState, ...]) -> bytes | None:
+    """What is another of the same nodes; None where they are not the same."""
+    if [node.name for node in before] != [node.name for node in after]:
+        return None
+    news = [(place, packed(now)) for place, (was, now) in enumerate(zip(before, after, strict=True)) if was != now]
+    return json.dumps(news).encode()
+
+
+def with_nodes(text: bytes, known: tuple[NodeState, ...]) -> tuple[NodeState, ...]:
+    """The nodes that `some_nodes` was given, out of those that they were before."""
+    nodes = list(known)
+    for place, values in json.loads(text):
+        nodes[place] = unpacked(NodeState, values)
+    return tuple(nodes)
+
+
+def reservations_of(text: bytes) -> tuple[Reservation, ...]:
+    return tuple(unpacked(Reservation, values) for values in json.loads(text))

@@ -1,0 +1,132 @@
+"""The poller of one cluster: a process of its own (`python -m headway.server.slurm_poller.process`), so that whoever
+answers people never
+stops to read ten thousand jobs. It reads Slurm when it is told to, keeps what it read, and says what has changed.
+
+Its first line of standard input says which head and with which keys; each further line asks for a reading. It ends with
+its standard input."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from headway.domain.machine import Jump, Machine, MachineState
+from headway.domain.slurm.state import JobState, NodeState, Reservation
+from headway.errors import HeadwayError
+from headway.server.slurm_poller.frames import (
+    BEGIN,
+    END,
+    GONE,
+    JOB,
+    MANY,
+    NODE,
+    NODES,
+    RESERVATIONS,
+    differs,
+    frame,
+    news_of,
+    packed,
+    some_nodes,
+)
+from headway.services.mappers import job_row
+from headway.slurm.reader import SlurmReader
+from headway.transport.ssh import Connections
+
+FEW = 256  # jobs that are told one by one, each with its row
+AT_ONCE = 64  # jobs in one frame of many
+
+
+class Changes:
+    """What the server knows, and the frames that bring it up to date."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, JobState] = {}
+        self._nodes: tuple[NodeState, ...] = ()
+        self._reservations: tuple[Reservation, ...] = ()
+
+    def of(
+        self, nodes: tuple[NodeState, ...], jobs: tuple[JobState, ...], reservations: tuple[Reservation, ...] = ()
+    ) -> Iterator[bytes]:
+        if nodes != self._nodes:
+            some = some_nodes(self._nodes, nodes)
+            if some is None:
+                yield frame(NODES, json.dumps([packed(node) for node in nodes]).encode())
+            else:
+                yield frame(NODE, some)
+            self._nodes = nodes
+        if reservations != self._reservations:
+            self._reservations = reservations
+            yield frame(RESERVATIONS, json.dumps([packed(one) for one in reservations]).encode())
+        now = {job.id: job for job in jobs}
+        news = []
+        for number, job in now.items():
+            before = self._jobs.get(number)
+            if before is not job and before != job:
+                news.append((before, job))
+        yield from _together(news) if len(news) > FEW else (_alone(job) for _, job in news)
+        gone = sorted(self._jobs.keys() - now.keys())
+        if gone:
+            yield frame(GONE, json.dumps(gone).encode())
+        self._jobs = now
+
+
+def _alone(job: JobState) -> bytes:
+    return frame(JOB, json.dumps(packed(job)).encode(), job_row(job))
+
+
+def _together(news: Iterable[tuple[JobState | None, JobState]]) -> Iterator[bytes]:
+    """Once a minute all priorities are others. To tell only that, and no rows, costs whoever hears it a tenth; of ten
+    thousand rows few are ever shown."""
+    alike: dict[tuple[int, ...], list[JobState]] = defaultdict(list)
+    for before, job in news:
+        if before is None:
+            yield _alone(job)
+        else:
+            alike[differs(before, job)].append(job)
+    for places, jobs in alike.items():
+        for start in range(0, len(jobs), AT_ONCE):
+            yield frame(MANY, news_of(places, jobs[start : start + AT_ONCE]))
+
+
+async def reading(reader: SlurmReader, changes: Changes) -> list[bytes]:
+    """The frames of one reading."""
+    try:
+        nodes, jobs, reservations = await asyncio.gather(reader.nodes(), reader.jobs(), reader.reservations())
+    except HeadwayError as error:
+        said = {"kind": error.kind, "message": error.message, "hint": error.hint}
+        return [frame(END, json.dumps(said).encode())]
+    return [*changes.of(nodes, jobs, reservations), frame(END)]
+
+
+async def main() -> None:
+    told = asyncio.StreamReader(limit=1024 * 1024)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(told), sys.stdin.buffer)
+    settings = json.loads(await told.readline())
+    told_head = settings["head"]
+    jump = told_head["jump"] and Jump(**told_head["jump"])
+    head = Machine(**{**told_head, "state": MachineState(told_head["state"]), "jump": jump})
+    changes = Changes()
+    async with Connections(settings["bootstrap_key"]) as connections:
+        reader = SlurmReader(connections, head, bytes.fromhex(settings["jwt_key"]), settings["version"])
+        _write([frame(BEGIN)])
+        while await told.readline():
+            _write(await reading(reader, changes))
+        await reader.close()
+
+
+def _write(frames: list[bytes]) -> None:
+    """All of it, however slowly it is read."""
+    out = sys.stdout.buffer
+    for one in frames:
+        out.write(one)
+    out.flush()
+
+
+if __name__ == "__main__":
+    os.nice(2)  # people who wait for an answer come first
+    asyncio.run(main())

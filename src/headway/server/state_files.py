@@ -1,0 +1,93 @@
+"""The state folder's files: the lock that makes one server of it, and where clients find that server."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pwd
+import shutil
+from pathlib import Path
+from typing import IO, Any
+
+from headway import __version__, paths
+from headway.errors import Refused
+from headway.sdk.local_server import running
+from headway.sdk.process_identity import start_time
+
+LEAST_MIB = 16  # free on the state folder's disk when the server starts
+
+
+def take(state_dir: Path) -> IO[str]:
+    """Makes the folder and takes its lock for the life of the process. The kernel gives the lock back however the
+    process ends, so whoever holds it knows that every earlier server of the folder is dead."""
+    try:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(state_dir / paths.LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Refused(f"the state folder {state_dir} can't be used: {error.strerror}", hint="HEADWAY_STATE") from None
+    lock = os.fdopen(handle, "r+")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        other = running(state_dir)
+        where = f" at {other.url} (process {other.pid})" if other else ""
+        raise Refused(f"a server runs on {state_dir} already{where}", hint="headway server stop") from None
+    (state_dir / paths.SERVER_FILE).unlink(missing_ok=True)
+    return lock
+
+
+def need_room(state_dir: Path, least_mib: int = LEAST_MIB) -> None:
+    """Raises Refused when the state folder's disk is full: a database that can't be written serves nobody."""
+    free_mib = shutil.disk_usage(state_dir).free >> 20
+    if free_mib < least_mib:
+        raise Refused(
+            f"the disk of {state_dir} is full: {free_mib} MiB are free, {least_mib} MiB are needed",
+            hint="make room there, then start the server again; nothing is lost",
+        )
+
+
+def announce(state_dir: Path, url: str, cert: str = "") -> None:
+    """Called once the server answers. `cert`: the file of its certificate, if it speaks TLS."""
+    pid = os.getpid()
+    write_private(state_dir / paths.PID_FILE, f"{pid}\n")
+    known = {"url": url, "pid": pid, "started": start_time(pid), "version": __version__, "cert": cert}
+    write_private(state_dir / paths.SERVER_FILE, json.dumps(known) + "\n")
+
+
+def withdraw(state_dir: Path) -> None:
+    for name in (paths.SERVER_FILE, paths.PID_FILE):
+        (state_dir / name).unlink(missing_ok=True)
+
+
+def read_client(state_dir: Path) -> dict[str, Any]:
+    """{} when there is none, or none that can be read."""
+    try:
+        known = json.loads((state_dir / paths.CLIENT_FILE).read_text())
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def write_client(state_dir: Path, url: str, token: str) -> None:
+    write_private(state_dir / paths.CLIENT_FILE, json.dumps({"url": url, "token": token}) + "\n")
+
+
+def write_private(file: Path, text: str) -> None:
+    """Whole or not at all, of mode 600 from its first byte."""
+    new = file.with_name(f".{file.name}.{os.getpid()}")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as out:
+        out.write(text)
+    new.replace(file)
+
+
+def starter() -> str:
+    """The person who started this server: the one behind sudo, else the process's own user."""
+    name = os.environ.get("SUDO_USER", "") if os.geteuid() == 0 else ""
+    if name:
+        return name
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return os.environ.get("USER") or f"uid{os.geteuid()}"

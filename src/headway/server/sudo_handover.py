@@ -1,0 +1,55 @@
+"""Who starts the server through sudo finds it afterwards as themselves: the state folder is root's, so their config
+folder gets the address and a token of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from headway import paths
+from headway.sdk.process_identity import alive, start_time
+from headway.server.state_files import write_private
+from headway.store import Store
+from headway.system_user import acting_as, behind
+
+log = structlog.get_logger("headway.server")
+
+
+async def hand_over(store: Store, state_dir: Path, url: str) -> None:
+    """Writes the file that `discover` reads. Without it that person needs sudo for every command: no reason to fail."""
+    user = behind()
+    if user is None:
+        return
+    folder = Path(user.pw_dir) / ".config" / "headway"
+    try:
+        with acting_as(user):
+            known = _read(folder / paths.SUDO_FILE)
+        token = str(known.pop(str(state_dir), {}).get("token", ""))
+        held = await store.holder_of_token(token) if token else None
+        if held is None or held.person.name != user.pw_name:
+            if await store.person(user.pw_name) is None:
+                await store.put_person(user.pw_name, "admin")
+                await store.note(user.pw_name, "person.add", user.pw_name, {"by": "sudo", "role": "admin"})
+            row, token = await store.create_token(user.pw_name, label="made for who started the server by sudo")
+            await store.note(user.pw_name, "token.create", user.pw_name, {"by": "sudo", "id": row.id})
+        pid = os.getpid()
+        others = {of: one for of, one in known.items() if alive(one["pid"], one["started"])}
+        ours = {"url": url, "token": token, "pid": pid, "started": start_time(pid)}
+        with acting_as(user):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_private(folder / paths.SUDO_FILE, json.dumps({**others, str(state_dir): ours}) + "\n")
+    except OSError as error:
+        log.warning("no access for who called sudo", user=user.pw_name, error=str(error))
+
+
+def _read(file: Path) -> dict[str, dict[str, Any]]:
+    """By state folder; {} when there is no such file, or none that can be read."""
+    try:
+        known = json.loads(file.read_text())
+        return {str(of): {**one, "pid": int(one["pid"]), "started": str(one["started"])} for of, one in known.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}

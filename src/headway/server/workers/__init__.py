@@ -1,0 +1,1 @@
+"""Loops that run as long as the server does."""

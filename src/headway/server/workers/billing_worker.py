@@ -1,0 +1,51 @@
+"""Keeps every cluster's ledger up to date, one cluster after the other."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from headway.errors import HeadwayError
+from headway.services.billing.collector import EVERY_S
+from headway.services.billing.daily_rollups import sum_days
+from headway.services.context import AppState
+
+FIRST_S = 20.0  # after the server's start, whose first seconds belong to people
+
+log = structlog.get_logger("headway.ledger")
+
+
+class Collector:
+    def __init__(self, state: AppState) -> None:
+        self._state = state
+        self._silent: set[str] = set()  # clusters whose accounting did not answer
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await asyncio.sleep(FIRST_S)
+        while True:
+            try:
+                await self.step()
+            except Exception as error:  # a database that is away comes back
+                log.warning("ledger", error=str(error))
+            await asyncio.sleep(EVERY_S)
+
+    async def step(self) -> None:
+        """Every cluster that works, once."""
+        for row in await self._state.store.clusters():
+            if row.state not in {"ready", "failed", "degraded"}:
+                continue
+            try:
+                await self._state.collected(await self._state.resolved(row))
+                await sum_days(self._state.store, row.name, int(self._state.clock()))
+            except (HeadwayError, TimeoutError, OSError) as error:
+                if row.name not in self._silent:
+                    log.warning("accounting is not read", cluster=row.name, error=str(error) or type(error).__name__)
+                self._silent.add(row.name)
+            except Exception as error:
+                log.error("ledger", cluster=row.name, exc_info=error)
+            else:
+                if row.name in self._silent:
+                    log.info("accounting is read again", cluster=row.name)
+                self._silent.discard(row.name)

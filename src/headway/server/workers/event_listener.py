@@ -1,0 +1,85 @@
+"""Keeps an ear on every cluster that works: what its nodes say is acted on as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Protocol
+
+import structlog
+
+from headway.domain.cluster import Cluster
+from headway.errors import HeadwayError
+from headway.services.context import AppState
+from headway.store import ClusterRow
+
+TICK_S = 1.0
+AGAIN_S = 5.0  # after a stream ended
+_WORKS = frozenset({"ready", "failed", "changing"})  # an apply that failed may have left a cluster that works
+_CALM = frozenset({"ready", "failed"})
+
+log = structlog.get_logger("headway.hearing")
+
+
+class Hears(Protocol):
+    def hear(
+        self, cluster: Cluster, calm: Callable[[], bool], turned: Callable[[tuple[int, ...], bool], None]
+    ) -> AsyncIterator[list[tuple[str, str]]]: ...
+
+
+class Listener:
+    def __init__(self, state: AppState, ears: Hears) -> None:
+        self._state = state
+        self._ears = ears
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._due: dict[str, float] = {}
+        self._states: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                try:
+                    rows = {row.name: row for row in await self._state.store.clusters() if row.state in _WORKS}
+                except Exception as error:
+                    log.error("store", error=str(error))
+                    rows = {}
+                self._states = {name: row.state for name, row in rows.items()}
+                for name, row in rows.items():
+                    task = self._tasks.get(name)
+                    if (task is None or task.done()) and loop.time() >= self._due.get(name, 0.0):
+                        self._due[name] = loop.time() + AGAIN_S
+                        self._tasks[name] = asyncio.create_task(self._hear(row))
+                for name in self._tasks.keys() - rows.keys():
+                    self._tasks.pop(name).cancel()
+                await asyncio.sleep(TICK_S)
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _turned(self, name: str, jobs: tuple[int, ...], sure: bool) -> None:
+        """What only the log names is looked at when somebody looks: most of it is the scheduler's own."""
+        if sure or self._state.live.watched(name):
+            self._state.live.poke(name, jobs)
+
+    async def _hear(self, row: ClusterRow) -> None:
+        try:
+            cluster = await self._state.resolved(row)
+            heard = self._ears.hear(
+                cluster,
+                lambda: self._states.get(row.name) in _CALM,
+                partial(self._turned, row.name),
+            )
+            async for said in heard:
+                for where, text in said:
+                    log.info("heard", cluster=row.name, where=where, did=text)
+                    self._state.live.note(row.name, text, level="warning", where=where)
+                await self._state.tell_incidents(row.name)
+                self._state.live.touch(row.name)
+        except HeadwayError as error:
+            log.info("not heard", cluster=row.name, error=error.message)
+        except Exception as error:
+            log.error("hearing", cluster=row.name, exc_info=error)

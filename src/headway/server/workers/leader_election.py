@@ -1,0 +1,160 @@
+"""One of the servers on a database leads: it alone carries out operations, acts on faults and makes backups by the clock. The
+others answer people meanwhile, and one of them follows when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
+
+import structlog
+
+from headway.services.context import AppState
+from headway.services.mappers import operation_news
+from headway.services.read_model.snapshot import OPERATIONS, operation_topic
+from headway.store import Operation
+from headway.store.db.advisory_locks import ANSWER_S
+
+LOOK_S = 0.5
+# One that has lost its connection has noticed by then, and let go of everything.
+GRACE_S = LOOK_S + ANSWER_S + 1.0
+FOLLOW_S = 1.0
+END_S = 10.0  # for what was cancelled to end, before it is cancelled again
+_MANY = 100
+# What is held open may lead to machines, or by keys, of before.
+_LEAVES_NOTHING = ("down", "restore", "rotate", "roll", "replace")
+
+log = structlog.get_logger("headway.leading")
+Loops = Mapping[str, Callable[[], Coroutine[Any, Any, None]]]
+
+
+class Leading:
+    """`loops` run while this server leads. `let_go`: what is to end with the lead besides."""
+
+    def __init__(
+        self,
+        state: AppState,
+        loops: Loops,
+        let_go: Callable[[], Awaitable[None]],
+        broke: Callable[[asyncio.Task[None]], None] = lambda _: None,
+    ) -> None:
+        self._state = state
+        self._presence = state.store.presence
+        self._loops = loops
+        self._let_go = let_go
+        self._broke = broke
+        self._ending: set[asyncio.Task[None]] = set()  # loops of a lead that is over
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                following = asyncio.create_task(Follower(self._state).run(), name="follow")
+                try:
+                    await self._until_it_leads()
+                finally:
+                    following.cancel()
+                    await asyncio.wait({following}, timeout=END_S)
+                await self._lead()
+        finally:
+            await self._end()
+
+    async def _until_it_leads(self) -> None:
+        presence, said = self._presence, ""
+        while presence.shared:
+            try:
+                await presence.appear()
+                await self._end()
+                if not self._ending and await presence.take_lead():
+                    await asyncio.sleep(GRACE_S)
+                    if await presence.take_lead():  # it is ours still: asking again costs nothing
+                        freed = await self._state.store.free_leases("")  # nobody else carries anything out now
+                        log.info("this server leads", freed_leases=freed)
+                        return
+            except Exception as error:  # a database that is away comes back
+                if str(error) != said:
+                    log.warning("the database does not answer, so nobody leads", error=str(error))
+                said = str(error)
+            await asyncio.sleep(LOOK_S)
+
+    async def _lead(self) -> None:
+        presence = self._presence
+        presence.leads = True
+        tasks = [asyncio.create_task(loop(), name=name) for name, loop in self._loops.items()]
+        for task in tasks:
+            task.add_done_callback(self._broke)
+        try:
+            while True:
+                if not await presence.still():
+                    log.warning("this server leads no more: the database is away")
+                    return
+                await asyncio.sleep(LOOK_S)
+        finally:
+            presence.leads = not presence.shared
+            for task in tasks:
+                task.cancel()
+            self._ending = set(tasks)
+            # First: a loop may wait long for a connection that is dead, and another server leads soon.
+            await self._rest()
+
+    async def _rest(self) -> None:
+        try:
+            async with asyncio.timeout(END_S):
+                await self._let_go()
+        except Exception as error:
+            log.error("what acts by itself did not end well", exc_info=error)
+
+    async def _end(self) -> None:
+        """Waits for the loops of the lead before; one that still waits for something dead is cancelled again."""
+        if not self._ending:
+            return
+        _, self._ending = await asyncio.wait(self._ending, timeout=END_S)
+        for task in self._ending:
+            log.warning("a loop of the lead before has not ended", loop=task.get_name())
+            task.cancel()
+
+
+class Follower:
+    """Tells the people of this server what operations do that another one carries out."""
+
+    def __init__(self, state: AppState) -> None:
+        self._state = state
+        self._known: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Until cancelled; at once where there is nobody to follow."""
+        if not self._state.store.presence.shared:
+            return
+        first = True
+        while True:
+            try:
+                await self.look(silent=first)
+                first = False
+            except Exception as error:
+                log.warning("not followed", error=str(error))
+            await asyncio.sleep(FOLLOW_S)
+
+    async def look(self, *, silent: bool = False) -> None:
+        found = await self._state.store.operations(limit=_MANY)
+        for operation in reversed(found):
+            before = self._known.get(operation.id)
+            if operation.state not in (before, "queued") and not silent:
+                await self._tell(operation)
+        self._known = {one.id: one.state for one in found}
+
+    async def _tell(self, operation: Operation) -> None:
+        state, name = self._state, operation.cluster
+        text = str((operation.error or {}).get("message", "")).partition("\n")[0]
+        state.live.tell(operation_news(operation, operation.state, state.clock(), text))
+        state.live.hub.publish(operation_topic(operation.id))
+        if operation.finished:
+            said = (
+                f"{operation.kind} failed: {text}"
+                if operation.error
+                else f"{operation.kind} by {operation.person} is done"
+            )
+            state.live.note(name, said, level="error" if operation.error else "info")
+            state.live.hub.publish(OPERATIONS)
+            if operation.kind in _LEAVES_NOTHING:
+                await state.forget(name)
+        state.live.touch(name)

@@ -1,0 +1,205 @@
+"""Reads every cluster again and again into its snapshot, and lets the watch act on what it saw."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from dataclasses import replace
+
+import structlog
+
+from headway.api.routers.cluster.nodes import go_on_with_reboots
+from headway.domain.cluster import Cluster
+from headway.domain.machine import MachineState
+from headway.domain.slurm.job_states import RUNNING, WAITING
+from headway.errors import HeadwayError
+from headway.server.backend.watcher import Watcher
+from headway.services.billing.collector import Meter
+from headway.services.context import AppState
+from headway.services.read_model.snapshot import ALL_JOBS, Snapshot
+from headway.store import ClusterRow
+
+WATCHED_S = 1.5  # somebody looks
+BUSY_S = 2.0  # jobs run or wait, or a node is not well
+POKED_S = 0.3  # after the reading before; news come in flocks
+MANY = 1000  # jobs from which on only those are read that something is known of
+FEW = 16  # and no more of them at once: the next reading of everything brings the rest
+CALM_S = 15.0
+EXTRAS_S = 10.0  # losses when nobody looks, checks when somebody does
+TICK_S = 1.0
+
+log = structlog.get_logger("headway.poll")
+
+
+class Poller:
+    """`watcher` is told every fresh reading of a cluster that is ready."""
+
+    def __init__(self, state: AppState, watcher: Watcher | None = None) -> None:
+        self._state = state
+        self._watcher = watcher
+        self._due: dict[str, float] = {}
+        self._began: dict[str, float] = {}
+        self._extras_due: dict[str, float] = {}
+        self._losses_due: dict[str, float] = {}
+        self._stale: dict[str, str] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._glances: dict[str, asyncio.Task[None]] = {}
+        self._meter = Meter()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        hub = self._state.live.hub
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                seen = hub.number("watchers")
+                try:
+                    rows = await self._state.store.clusters()
+                except Exception as error:
+                    log.error("store", error=str(error))
+                    rows = ()
+                for row in rows:
+                    self._start(row, loop.time())
+                await hub.changed("watchers", seen, POKED_S if self._state.live.poked else TICK_S)
+        finally:
+            tasks = [*self._tasks.values(), *self._glances.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def let_go(self) -> None:
+        """Nothing is done any more about what was seen: this server does not lead."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    def _start(self, row: ClusterRow, now: float) -> None:
+        """One reading at a time of each cluster, when its time has come."""
+        task = self._tasks.get(row.name)
+        due = self._due.get(row.name, 0.0)
+        many = len(self._state.live.snapshot(row.name).jobs) >= MANY
+        if many:
+            self._glance(row)
+        known = self._state.live.poked.get(row.name, set())
+        poked = ALL_JOBS in known if many else bool(known)
+        if poked:
+            due = min(due, self._began.get(row.name, 0.0) + POKED_S)
+        else:  # a request may have seen what the last look did not
+            due = min(due, self._began.get(row.name, 0.0) + self._pace(self._state.live.snapshot(row.name)))
+        if (task is not None and not task.done()) or now < due:
+            return
+        self._began[row.name] = now
+        known.intersection_update(known - {ALL_JOBS} if many else ())
+        if not known:
+            self._state.live.poked.pop(row.name, None)
+        self._tasks[row.name] = asyncio.create_task(self._look(row, 0.0 if poked else BUSY_S / 2))
+
+    def _glance(self, row: ClusterRow) -> None:
+        """Reads the jobs alone that something is known of: a long queue takes seconds, and is read beside."""
+        task = self._glances.get(row.name)
+        if task is not None and not task.done():
+            return
+        known = self._state.live.poked.get(row.name, set())
+        jobs = known - {ALL_JOBS}
+        known -= jobs
+        if jobs and not known:
+            del self._state.live.poked[row.name]
+        if 0 < len(jobs) <= FEW:
+            self._glances[row.name] = asyncio.create_task(self._read_few(row, jobs))
+
+    async def _read_few(self, row: ClusterRow, jobs: set[int]) -> None:
+        try:
+            await self._state.glance(await self._state.resolved(row), jobs)
+        except Exception as error:
+            log.info("glance", cluster=row.name, error=str(error))
+        await asyncio.sleep(POKED_S)
+
+    async def _look(self, row: ClusterRow, max_age_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            cluster = await self._state.resolved(row)
+            if row.state == "creating":
+                await self._machines_only(cluster)
+                self._due[row.name] = loop.time() + BUSY_S
+                return
+            snapshot = await self._state.read(cluster, max_age_s=max_age_s)
+            if snapshot.stale != self._stale.get(row.name, ""):
+                self._stale[row.name] = snapshot.stale
+                log.info("reading", cluster=row.name, old=snapshot.stale or "no more")
+            leads = self._state.store.presence.leads
+            if not snapshot.stale and leads:
+                await self._meter.look(self._state, cluster, snapshot.machines)
+            if not leads:
+                pass
+            elif row.state in {"ready", "failed"}:  # an apply that failed may have left a cluster that works
+                await self._act(cluster, snapshot)
+            elif row.state == "changing":
+                await self._hurry(cluster)
+            await self._extras(cluster)
+            await self._state.tell_incidents(row.name)
+            self._due[row.name] = loop.time() + self._pace(snapshot)
+        except HeadwayError as error:
+            self._state.live.fail(row.name, error.message)
+            self._due[row.name] = loop.time() + BUSY_S
+        except Exception as error:
+            log.error("poll", cluster=row.name, exc_info=error)
+            self._due[row.name] = loop.time() + CALM_S
+
+    def _pace(self, snapshot: Snapshot) -> float:
+        """Seconds between the beginnings of two readings, or from the end of one to the next where it takes longer."""
+        if self._state.live.watched(snapshot.cluster):
+            return WATCHED_S
+        jobs = any(job.state in RUNNING | WAITING for job in snapshot.jobs)
+        gone = any(machine.state is not MachineState.RUNNING for machine in snapshot.machines)
+        ill = gone or bool(snapshot.stale) or any(not node.usable for node in snapshot.nodes)
+        return BUSY_S if jobs or ill else CALM_S
+
+    async def _machines_only(self, cluster: Cluster) -> None:
+        """While a cluster is made there is no Slurm to ask; its machines appear one by one."""
+        machines = await self._state.work.machines(cluster)
+        if self._state.store.presence.leads:
+            await self._meter.look(self._state, cluster, machines)
+        known = self._state.live.snapshot(cluster.name)
+        if machines != known.machines:
+            self._state.live.put(replace(known, machines=machines))
+
+    async def _act(self, cluster: Cluster, snapshot: Snapshot) -> None:
+        if self._watcher is None or snapshot.stale:
+            return
+        await self._note(cluster, self._watcher.step(cluster, snapshot.nodes, snapshot.jobs))
+        with contextlib.suppress(HeadwayError):  # with the next look
+            await go_on_with_reboots(self._state, cluster)
+
+    async def _hurry(self, cluster: Cluster) -> None:
+        if self._watcher is not None:
+            await self._note(cluster, self._watcher.hurry(cluster))
+
+    async def _note(self, cluster: Cluster, work: Awaitable[list[tuple[str, str]]]) -> None:
+        try:
+            for where, text in await work:
+                log.info("watch", cluster=cluster.name, where=where, did=text)
+                self._state.live.note(cluster.name, text, where=where)
+        except HeadwayError as error:
+            log.warning("watch", cluster=cluster.name, error=error.message)
+
+    async def _extras(self, cluster: Cluster) -> None:
+        """What costs a look at files and units: losses whenever jobs run or have just ended, checks for those who look."""
+        from headway.jobs.view.progress import speaking
+
+        state, now = self._state, asyncio.get_running_loop().time()
+        snapshot = state.live.snapshot(cluster.name)
+        watched = self._state.live.watched(cluster.name)
+        some = speaking(snapshot.jobs, state.clock())
+        if some and (watched or now >= self._losses_due.get(cluster.name, 0.0)):
+            self._losses_due[cluster.name] = now + EXTRAS_S
+            with contextlib.suppress(HeadwayError):
+                progress = await state.work.progress(cluster, some)
+                merged = {**snapshot.progress, **progress}
+                if merged != snapshot.progress:
+                    state.live.put(replace(state.live.snapshot(cluster.name), progress=merged))
+        if (watched or not snapshot.checks) and now >= self._extras_due.get(cluster.name, 0.0):
+            self._extras_due[cluster.name] = now + EXTRAS_S
+            checks = await state.checks(cluster)
+            current = state.live.snapshot(cluster.name)
+            if checks != current.checks:
+                state.live.put(replace(current, checks=checks))

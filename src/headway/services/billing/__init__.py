@@ -1,0 +1,1 @@
+"""The facts of the store put through the rules of `headway.billing`: invoices, chargeback, goodput, notifications."""

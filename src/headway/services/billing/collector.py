@@ -1,0 +1,269 @@
+"""Brings the ledger of a cluster up to date: runs and node states from accounting, energy and idleness from Prometheus, teams
+against their budgets, news to people. Each part can be killed and repeated; whatever does not answer is asked again next time.
+
+Accounting is read from a while before the last time on, for records may come late, and once a day a month back; a record
+that is read again is the same row. Nothing here touches a closed invoice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from headway.billing import budgets, energy, goodput, machine_meter
+from headway.billing.allocation import held
+from headway.domain.billing import DAY_S, Held, Life, Run, SpanKind
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Machine
+from headway.domain.slurm.state import SPARES
+from headway.errors import HeadwayError
+from headway.render.monitoring.metric_queries import Query, Row
+from headway.services.billing import notifications
+from headway.services.billing.invoicing import budget_standings
+from headway.services.context import AppState
+from headway.store.billing.runs import Sample
+
+OVERLAP_S = 3600  # records come late by minutes, and by as long as accounting was away
+SWEEP_S = 31 * DAY_S
+FEW = 2000  # runs of one question: the next may ask for more time at once
+EVERY_S = 60
+SEEN_S = 30  # a life that goes on is noted as often
+MEASURE_S = 60  # one sample of power and use
+MOST_MEASURED_S = 3600  # at once: Prometheus was away for longer
+MOST_AT_ONCE = 10_000  # values of one transaction, or those of one minute
+IDLE_PERCENT = 2.0
+
+log = structlog.get_logger("headway.ledger")
+_QUERIES = (
+    # Of the whole minute: so what a job did in the part of it in which it ran is known, too.
+    Query("use", 'max by (hpc_job) (avg_over_time(DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}[1m]))'),
+    Query("power", 'sum by (hpc_job) (avg_over_time(DCGM_FI_DEV_POWER_USAGE{hpc_job!=""}[1m]))'),
+    Query(
+        "nodes",
+        "sum by (node) (rate(node_rapl_package_joules_total[1m]) or rate(node_rapl_dram_joules_total[1m]))",
+    ),
+)
+
+
+@dataclass
+class Meter:
+    """What was last seen of machines, to the second; the store hears of it twice a minute."""
+
+    seen: dict[str, int] = field(default_factory=dict)  # cluster -> unix seconds
+
+    async def look(self, state: AppState, cluster: Cluster, machines: Sequence[Machine]) -> None:
+        """The provider has just said which machines there are."""
+        now, store = int(state.clock()), state.store
+        last = self.seen.get(cluster.name, 0)
+        known = [
+            Life(one.machine, one.group, one.began, 0, max(one.seen, last))
+            for one in await store.open_lives(cluster.name)
+        ]
+        of = {life.machine: life.group for life in known}  # one whose slot left the file is there until it goes
+        of |= {name: group.name for name, group in cluster.group_of.items()}
+        groups = {one.name: of[one.name] for one in machines if one.name in of}
+        turns = machine_meter.look(known, groups, now)
+        self.seen[cluster.name] = max(now, last)
+        stale = any(now - one.seen >= SEEN_S for one in await store.open_lives(cluster.name))
+        if turns.began or turns.ended or (turns.there and stale):
+            await store.meter(cluster.name, turns.began, turns.ended, turns.there, now)
+        nodes = state.live.snapshot(cluster.name).nodes
+        if nodes:
+            standing_by = [node.name for node in nodes if node.reservation == SPARES and node.name in groups]
+            states = machine_meter.spares(await store.open_spans(cluster.name), standing_by, now)
+            await store.put_node_spans(cluster.name, [*states.began, *states.ended])
+
+
+async def collect(state: AppState, cluster: Cluster) -> None:
+    """Everything once. Raises what accounting raises, when the rest is done."""
+    name, now = cluster.name, int(state.clock())
+    error: HeadwayError | None = None
+    try:
+        await read_accounting(state, cluster, now)
+    except HeadwayError as failure:
+        error = failure
+        await state.store.set_mark(name, error=failure.message.splitlines()[0][:300])
+    try:
+        await _measure(state, cluster, now)
+    except HeadwayError as failure:
+        log.info("not measured", cluster=name, error=failure.message.splitlines()[0])
+    await _budgets(state, cluster, now)
+    if error is None:
+        await notifications.note_week(state, cluster, now)
+    try:
+        await notifications.send(state, cluster, now)
+    except HeadwayError as failure:
+        log.info("news not sent", cluster=name, error=failure.message.splitlines()[0])
+    if error is not None:
+        raise error
+
+
+async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
+    """Runs and node states. Raises what accounting raises; what was read before that is kept."""
+    name, store = cluster.name, state.store
+    mark = await store.mark(name)
+    if mark.collected_to:
+        since = min(mark.collected_to, now) - OVERLAP_S
+        if not 0 <= now - mark.swept_at < DAY_S:  # also where the clock was ahead at the last time
+            since = min(since, now - SWEEP_S)
+    else:
+        row = await state.row(name)
+        first = min((life.began for life in await store.lives(name, 0, now + 1)), default=now)
+        since = int(min(first, row.created_at)) - DAY_S
+    swept = mark.swept_at if since > now - SWEEP_S and mark.collected_to else now
+    # what is no longer told of, as when accounting came out of a backup, ended then
+    last = min(mark.collected_to, now) or now
+    at, step = since, DAY_S
+    while at < now:
+        until = min(at + step, now)
+        found = await state.work.accounting(cluster, at, until)
+        progress = {"collected_to": max(until, mark.collected_to if mark.collected_to <= now else 0)}
+        await store.put_runs(name, entries(cluster, found), **progress)
+        if until == now:
+            here = {(run.job, run.start) for run in found}
+            gone = [one for one in await store.open_runs(name) if one not in here]
+            await store.end_runs(name, gone, last)
+        at, step = until, DAY_S if len(found) > FEW else min(2 * step, SWEEP_S)
+    told = await state.work.node_events(cluster, since)
+    known = {(one.node, one.kind, one.began) for one in told}
+    lost = [
+        replace(one, ended=max(one.began, last))
+        for one in await store.open_spans(name)
+        if one.kind is not SpanKind.SPARE and (one.node, one.kind, one.began) not in known
+    ]
+    await store.put_node_spans(name, [*told, *lost])
+    await _losses(state, cluster)
+    await _saves(state, cluster, now)
+    await store.set_mark(name, swept_at=swept, error="")
+
+
+def entries(cluster: Cluster, runs: Iterable[Run]) -> list[tuple[Run, list[Held], int]]:
+    """As the store takes them."""
+    return [(run, held(run, cluster.group_of), goodput.lost_s(run.state, run.start, run.end, None)) for run in runs]
+
+
+async def _losses(state: AppState, cluster: Cluster) -> None:
+    """What trainings said of where they went on: only what they did since their last checkpoint is lost."""
+    for job, losses in (await state.work.losses(cluster)).items():
+        for run in await state.store.runs_of(cluster.name, job):
+            saved = [last - lost_s for last, lost_s in losses if run.end and run.start <= last <= run.end + 1]
+            if saved and run.saved_at != saved[-1]:  # what went on within the run is not how it ended
+                lost = goodput.lost_s(run.state, run.start, run.end, saved[-1])
+                await state.store.lose(cluster.name, job, run.start, lost, saved[-1])
+
+
+async def _saves(state: AppState, cluster: Cluster, now: int) -> None:
+    """What trainings said of their checkpoints: it outlives their reports. What can't be kept of one keeps nothing else back."""
+    told = await state.work.saves(cluster)
+    saves = {job: one for job, one in told.items() if one.can_be_kept}
+    if left := sorted(told.keys() - saves.keys()):
+        log.info("checkpoints not kept", cluster=cluster.name, jobs=left[:10])
+    if saves:
+        await state.store.put_saves(cluster.name, saves, now)
+
+
+async def _measure(state: AppState, cluster: Cluster, now: int) -> None:
+    name = cluster.name
+    mark = await state.store.mark(name)
+    until = (now - 2 * 10) // MEASURE_S * MEASURE_S  # what was scraped lately is there by now
+    if mark.measured_to > now + MOST_MEASURED_S:  # the clock was ahead: from here on again, and nothing twice
+        await state.store.set_mark(name, measured_to=until)
+        return
+    since = max(mark.measured_to, until - MOST_MEASURED_S)
+    if until <= since:
+        return
+    rows = await state.work.metrics(cluster, _QUERIES, since + MEASURE_S, until, MEASURE_S)
+    for measured_to, some in _pieces(rows, until):  # each with its mark: what is cut off goes on where it was
+        await state.store.measure(name, samples(some), measured_to, await _hosts(state, cluster, some))
+
+
+def _pieces(rows: Iterable[Row], until: int) -> Iterator[tuple[int, list[Row]]]:
+    """A few minutes each, with the moment up to which they are known then: while one is put down nobody else writes."""
+    minutes: dict[int, list[tuple[Row, tuple[float, float]]]] = {}
+    for row in rows:
+        for value in row.values:
+            minutes.setdefault(int(value[0]), []).append((row, value))
+    piece: list[tuple[Row, tuple[float, float]]] = []
+    last = 0
+    for moment in sorted(minutes):
+        if piece and len(piece) + len(minutes[moment]) > MOST_AT_ONCE:
+            yield last, _by_row(piece)
+            piece = []
+        piece += minutes[moment]
+        last = moment
+    yield until, _by_row(piece)
+
+
+def _by_row(values: Iterable[tuple[Row, tuple[float, float]]]) -> list[Row]:
+    found: dict[int, tuple[Row, list[tuple[float, float]]]] = {}
+    for row, value in values:
+        found.setdefault(id(row), (row, []))[1].append(value)
+    return [replace(row, values=tuple(some)) for row, some in found.values()]
+
+
+async def _hosts(state: AppState, cluster: Cluster, rows: Sequence[Row]) -> dict[energy.Part, tuple[int, int]]:
+    """(joules, CPU-seconds) of runs, by the counters of the nodes they held."""
+    drawn = [
+        (row.labels.get("node", ""), int(at), watts) for row in rows if row.key == "nodes" for at, watts in row.values
+    ]
+    if not drawn:
+        return {}
+    moments = [at for _, at, _ in drawn]
+    holds = await state.store.holds(cluster.name, min(moments) - MEASURE_S, max(moments))
+    cpus = {name: group.plan.cpus for name, group in cluster.group_of.items()}
+    cpus |= {node.name: node.cpus for node in state.live.snapshot(cluster.name).nodes if node.cpus}
+    return await asyncio.to_thread(energy.shared, drawn, MEASURE_S, holds, cpus)
+
+
+def samples(rows: Iterable[Row]) -> list[Sample]:
+    """Of every job and minute."""
+    found: dict[tuple[int, int], dict[str, float]] = {}
+    for row in rows:
+        job = row.labels.get("hpc_job", "")
+        if job.isdigit():
+            for at, value in row.values:
+                found.setdefault((int(job), int(at)), {})[row.key] = value
+    return [
+        (
+            job,
+            at,
+            MEASURE_S,
+            MEASURE_S if said.get("use", 100.0) < IDLE_PERCENT else 0,
+            round(said["power"] * MEASURE_S) if "power" in said else None,
+        )
+        for (job, at), said in sorted(found.items())
+    ]
+
+
+async def _budgets(state: AppState, cluster: Cluster, now: int) -> None:
+    """Who has come to a new level is told once; whose budget is spent is held back, and let go with the next period. Of a period
+    of which nothing is noted (it just began, or accounting came out of a backup) Slurm is told in any case."""
+    store, name = state.store, cluster.name
+    found = await budget_standings(state, cluster, now)
+    held_back = await store.capped_teams(name)
+    wanted = budgets.capped(found)
+    by_team = {one.team: one for one in found}
+    for team in sorted(held_back - by_team.keys()):  # its budget was taken out of the file
+        if await _hold(state, cluster, team, on=False):
+            await store.note_budget(name, team, 0, "ok", capped=False)
+    for one in found:
+        level, capped = await store.budget_level(name, one.team, one.start)
+        holds, held_now = one.team in wanted, one.team in held_back
+        if (level, capped) == (one.level.value, holds) and holds == held_now:
+            continue
+        if one.level is not budgets.Level.OK and level != one.level.value:
+            await notifications.note_budget(state, cluster, one, now)
+        if (holds != held_now or not level) and not await _hold(state, cluster, one.team, on=holds):
+            continue
+        await store.note_budget(name, one.team, one.start, one.level.value, capped=holds)
+
+
+async def _hold(state: AppState, cluster: Cluster, team: str, *, on: bool) -> bool:
+    try:
+        await state.work.hold_back(cluster, team, on=on)
+    except HeadwayError as error:
+        log.warning("budget", cluster=cluster.name, team=team, error=error.message.splitlines()[0])
+        return False
+    return True

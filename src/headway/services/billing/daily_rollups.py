@@ -1,0 +1,112 @@
+"""Sums of days that are over, made by and by: reports read those instead of a million runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from headway.billing.capacity import HALF_S, Cover, Ends, Stretches, cover, halves, held_between
+from headway.domain.billing import DAY_S
+from headway.store import Store
+from headway.store.billing.capacity import Touched
+from headway.store.billing.daily_rollups import HOURS, RUNS
+from headway.store.billing.sums import Span
+
+LATE_S = 3600  # after its end a day is summed: until then records of it may come
+MOST = 8  # days at a time
+
+Like = tuple[str, int]  # nodes with so many GPUs of a type
+Kept = dict[int, float]  # seconds of half hours, by their beginnings
+
+
+async def sum_days(store: Store, name: str, now: int, most: int = MOST) -> int:
+    """The latest days first that are over and not summed, so many at most; how many there were."""
+    runs = (await store.unsummed(name, RUNS, now - LATE_S))[:most]
+    for day in runs:
+        await store.sum_runs(name, day)
+    hours = (await store.unsummed(name, HOURS, now - LATE_S))[:most]
+    for day in hours:
+        await _sum_hours(store, name, day, now)
+    return len(runs) + len(hours)
+
+
+async def _sum_hours(store: Store, name: str, day: int, now: int) -> None:
+    await store.begin_hours(name, day)
+    span, marks = Span(day, day + DAY_S, now), range(day, day + DAY_S + 1, HALF_S)
+    held = await held_of(store, name, span, marks)
+    touched: dict[str, list[Touched]] = {}
+    for node, one in await store.touched_by_node(name, span, marks):
+        touched.setdefault(node, []).append(one)
+    whole = {key: [int(one) for one in seconds] for key, seconds in held.items()}
+    nodes = {node: [int(one) for one in _seconds(marks, mine)] for node, mine in touched.items()}
+    await store.keep_hours(name, day, whole, nodes)  # where runs changed meanwhile the next round has it
+
+
+async def held_of(store: Store, name: str, span: Span, marks: range) -> dict[tuple[str, str], list[float]]:
+    """GPU-seconds that runs held between each two marks, by GPU type and group; of each run."""
+    begun = await store.moments(name, span, marks, False)
+    ended = await store.moments(name, span, marks, True)
+    return {
+        key: held_between(
+            marks, *({at: Ends(*sums) for at, sums in one.get(key, {}).items()} for one in (begun, ended))
+        )
+        for key in begun
+    }
+
+
+async def covered(store: Store, name: str, span: Span, marks: range) -> Cover:
+    """Which of these stretches are known of days that are summed."""
+    days = frozenset(await store.kept_days(name, span.start - DAY_S, span.end + DAY_S))
+    return cover(marks, min(span.end, span.now), days)
+
+
+async def held_between_marks(store: Store, name: str, span: Span, whole: Cover) -> dict[tuple[str, str], list[float]]:
+    """As `held_of`, from sums of days as far as there are any."""
+    kept: dict[tuple[str, str], Kept] = {}
+    for kind, group, day, seconds in await store.kept_held(name, _days(whole)):
+        kept.setdefault((kind, group), {}).update(halves(day, seconds))
+    parts = [await held_of(store, name, _within(span, marks), marks) for _, marks in whole.rest]
+    keys = {*kept, *(key for part in parts for key in part)}
+    return {key: whole.seconds(kept.get(key, {}), _of(key, parts, whole)) for key in keys}
+
+
+async def touched_between_marks(
+    store: Store, name: str, span: Span, whole: Cover, sets: Mapping[Like, Sequence[str]]
+) -> dict[Like, list[float]]:
+    """Seconds between each two marks in which nodes were not wholly free, of each of these sets of nodes."""
+    of = {node: key for key, nodes in sets.items() for node in nodes}
+    kept: dict[Like, dict[int, list[int]]] = {key: {} for key in sets}
+    async for node, day, seconds in store.kept_touched(name, _days(whole)):
+        if node in of:
+            mine = kept[of[node]]
+            mine[day] = (
+                [one + other for one, other in zip(mine[day], seconds, strict=True)] if day in mine else [*seconds]
+            )
+    found = {}
+    for key, nodes in sets.items():
+        parts = [
+            _seconds(marks, await store.touched(name, nodes, _within(span, marks), marks)) for _, marks in whole.rest
+        ]
+        found[key] = whole.seconds({at: s for day, mine in kept[key].items() for at, s in halves(day, mine)}, parts)
+    return found
+
+
+def _seconds(marks: range, found: Iterable[Touched]) -> list[float]:
+    there = Stretches(marks)
+    for one in found:
+        there.add_ends(one.began_in, one.count, one.began, ends=False)
+        there.add_ends(one.ended_in, one.count, one.ended, ends=True)
+    return there.seconds()
+
+
+def _of(
+    key: tuple[str, str], parts: Iterable[Mapping[tuple[str, str], list[float]]], whole: Cover
+) -> list[list[float]]:
+    return [part.get(key, [0] * (len(marks) - 1)) for part, (_, marks) in zip(parts, whole.rest, strict=True)]
+
+
+def _days(whole: Cover) -> list[int]:
+    return sorted({at // DAY_S * DAY_S for i in whole.known for at in whole.marks[i : i + 2]})
+
+
+def _within(span: Span, marks: range) -> Span:
+    return Span(marks[0], min(marks[-1], span.end), span.now)

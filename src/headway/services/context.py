@@ -1,0 +1,476 @@
+"""What every request has at hand: made once by the composition root."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
+
+from headway.api.auth.login_throttle import Tries
+from headway.billing.budgets import Standing
+from headway.domain.cluster import STATE, WRITTEN, Cluster
+from headway.domain.dataset import with_versions
+from headway.domain.slurm.accounts import Share
+from headway.domain.slurm.job_states import ENDED
+from headway.domain.slurm.state import MOST_SIBLINGS, Check, JobState, Room
+from headway.errors import HeadwayError, NotFound
+from headway.jobs.view.array_tasks import tasks_of
+from headway.paths import volumes_dir
+from headway.render.monitoring.metric_queries import SCRAPE_S
+from headway.schemas.clusters import Document
+from headway.schemas.jobs import ProgressOut
+from headway.schemas.nodes import DeedOut
+from headway.services.cluster_backend import Resolved, Work
+from headway.services.notebook_sessions import Notebooks
+from headway.services.read_model.snapshot import Live, Snapshot, topic
+from headway.store import ClusterRow, Store
+
+if TYPE_CHECKING:
+    from headway.datasets.library import Library
+    from headway.jobs.explain.pending import Why
+    from headway.jobs.explain.placement_search import World
+
+READ_TIMEOUT_S = 10.0
+_FRESH_S = 0.4  # readings younger than this are not asked for again
+SEEN_S = 2.0  # and what somebody only looks at is not older than this, when Slurm answers quickly
+GLANCE_S = 0.03  # so long they wait for that while jobs run or wait: then the poller reads on and on anyway
+HISTORY_S = 5.0
+SAID_S = 60.0  # nothing more is written by then
+COLLECTED_S = 10.0  # the ledger is brought up to date for whoever looks at it
+_MOST_KEPT = 500
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Oidc:
+    """An OpenID provider. `roles`: what the role claim may say and the role it gives, the first that fits counts."""
+
+    issuer: str
+    client_id: str
+    client_secret: str = field(default="", repr=False)
+    role_claim: str = ""
+    roles: tuple[tuple[str, str], ...] = ()
+    user_claim: str = ""  # holds their Linux user; "" = an admin says it
+    scopes: tuple[str, ...] = ()  # to ask for besides openid, profile and email
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.issuer).netloc
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is fixed for the life of the server."""
+
+    state_dir: Path
+    data_dir: Path | None = None  # where what clusters keep lies, when other servers share it; None: the state folder
+    url: str = ""  # as people reach it, no slash at the end
+    database: str = ""
+    notebooks: str = ""  # origin of their own that notebooks are shown on; with a * that each has for itself
+    cookie: str = "headway_session"
+    allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")  # () = any
+    dataset_roots: tuple[Path, ...] = ()  # () = any folder but the system's
+    oidc: Oidc | None = None
+    tls: bool = False  # this process itself speaks TLS
+    proxies: tuple[str, ...] = ()  # addresses of reverse proxies, which say where a request came from
+
+    @property
+    def data(self) -> Path:
+        return self.data_dir or self.state_dir
+
+    @property
+    def https(self) -> bool:
+        """Whether people reach the server by TLS, its own or a proxy's."""
+        return self.url.startswith("https://")
+
+
+@dataclass
+class Input:
+    """A running command's: the pieces that it will read, and who brings the next one."""
+
+    ahead: asyncio.Queue[bytes]
+    bringing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass
+class AppState:
+    store: Store
+    work: Work
+    live: Live
+    settings: Settings
+    clock: Callable[[], float] = time.time
+    wake: asyncio.Event = field(default_factory=asyncio.Event)  # there is an operation to claim
+    waiting: set[str] = field(default_factory=set)  # operations that do nothing but wait for jobs just now
+    plans: dict[str, PlanKept] = field(default_factory=dict)
+    inputs: dict[tuple[str, str], Input] = field(default_factory=dict)  # of running commands
+    tries: Tries = field(default_factory=Tries)
+    notebooks: Notebooks = field(default_factory=Notebooks)
+    commands: Counter[str] = field(default_factory=Counter)  # running on clusters, by person
+    followed: Counter[str] = field(default_factory=Counter)  # logs that are open, by person
+    # Of archives that are on their way, by cluster and by cluster and person (api.routers.jobs.submissions).
+    bundles: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
+    forms: WeakValueDictionary[str, asyncio.Lock] = field(
+        default_factory=WeakValueDictionary
+    )  # under way, by web.form_idempotency
+    looked: WeakValueDictionary[str, Any] = field(
+        default_factory=WeakValueDictionary
+    )  # web.pages.cluster.operations' of its viewers
+    deeds: dict[tuple[str, str], DeedOut] = field(default_factory=dict)  # (cluster, node): a person's latest
+    beside: set[asyncio.Task[None]] = field(default_factory=set)  # what goes on after its request was answered
+    worlds: dict[str, tuple[Snapshot, World, dict[int, Why | None]]] = field(
+        default_factory=dict
+    )  # services.read_model.pending_reasons's
+    _kept: dict[str, _Kept] = field(default_factory=dict)
+    _shown: dict[str, tuple[int, float, asyncio.Future[ClusterRow]]] = field(default_factory=dict)
+    _known: dict[str, tuple[float, Cluster | None]] = field(default_factory=dict)
+    _resolved: dict[str, tuple[str, Cluster]] = field(default_factory=dict)
+    _datasets: dict[str, tuple[float, tuple[str, ...]]] = field(default_factory=dict)
+    _reading: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    _looks: dict[str, asyncio.Task[Snapshot]] = field(default_factory=dict)
+    _glanced: dict[str, dict[int, tuple[float, JobState]]] = field(default_factory=dict)
+    _read_from: dict[str, float] = field(default_factory=dict)  # when the last reading of everything began, monotonic
+
+    async def row(self, name: str) -> ClusterRow:
+        """The cluster's row; NotFound names those there are."""
+        row = await self.store.cluster(name)
+        if row is None:
+            names = [c.name for c in await self.store.clusters()]
+            raise NotFound(
+                f"no cluster {name!r}", hint=f"there is {', '.join(names)}" if names else "headway apply FILE makes one"
+            )
+        return row
+
+    async def row_shown(self, name: str) -> ClusterRow:
+        """The same for those who are woken by a change and show it: they share what was read after it."""
+        change = self.live.hub.number(topic(name))
+        known = self._shown.get(name)
+        if known is None or known[0] != change or time.monotonic() >= known[1]:
+            asked = asyncio.ensure_future(self.row(name))
+            known = self._shown[name] = (change, time.monotonic() + 1.0, asked)
+        return await asyncio.shield(known[2])
+
+    async def cluster(self, name: str) -> tuple[ClusterRow, Cluster]:
+        row = await self.row(name)
+        return row, await self.resolved(row)
+
+    async def resolved(self, row: ClusterRow) -> Cluster:
+        """The row's document, resolved; remembered until it or the cluster's datasets change."""
+        until, names = self._datasets.get(row.name, (0.0, ()))
+        if time.monotonic() >= until:
+            names = await self.store.dataset_names(row.name)
+            self._datasets[row.name] = (time.monotonic() + 1.0, names)
+        key = fingerprint({"document": row.document, "datasets": names})
+        known = self._resolved.get(row.name)
+        if known is None or known[0] != key:
+            found = await self.resolve(Document.model_validate(row.document))
+            known = self._resolved[row.name] = (key, found.cluster)
+        return known[1]
+
+    async def resolve(self, document: Document) -> Resolved:
+        """With the datasets that have versions here. Raises InvalidSpec with every fault."""
+        found = await asyncio.to_thread(self.work.resolve, document)
+        cluster = found.cluster
+        names = await self.store.dataset_names(cluster.name)
+        folders = {name: str(self.library(cluster).folder(name)) for name in names}
+        return replace(found, cluster=replace(cluster, storage=with_versions(cluster.storage, folders)))
+
+    def library(self, cluster: Cluster) -> Library:
+        """Where versions of datasets lie: on this machine for a local cluster, else on the cluster's own
+        (datasets.library_location)."""
+        from headway.datasets.library import Library
+
+        if cluster.provider != "local":
+            return Library(Path(cluster.library))
+        return Library(volumes_dir(self.settings.data.resolve(), cluster.name) / "library")
+
+    def slurm_written(self, cluster: Cluster, before: Cluster | None) -> str:
+        """Which Slurm has written what a cluster has kept, "" = nothing. Of machines one owns what its file said before."""
+        if cluster.provider != "local":
+            return before.slurm_version if before else ""
+        volume = self._head_volume(cluster)
+        try:
+            return (volume / WRITTEN).read_text().strip()
+        except FileNotFoundError:  # nothing; or a head that was set up before that was written down
+            return before.slurm_version if before and (volume / PurePosixPath(STATE).name).is_dir() else ""
+
+    def note_written(self, cluster: Cluster, slurm_version: str) -> None:
+        """Of a local cluster whose head was set up before that was written down."""
+        file = self._head_volume(cluster) / WRITTEN
+        if cluster.provider == "local" and not file.exists():
+            file.write_text(f"{slurm_version}\n")
+
+    def _head_volume(self, cluster: Cluster) -> Path:
+        return volumes_dir(self.settings.data.resolve(), cluster.name) / "head"
+
+    def datasets_changed(self, name: str) -> None:
+        """The next who asks for the cluster gets it with the datasets that it has now."""
+        self._datasets.pop(name, None)
+        self._known.pop(name, None)
+
+    async def read(self, cluster: Cluster, *, max_age_s: float = _FRESH_S) -> Snapshot:
+        """Reads the cluster unless its snapshot is young. A cluster that does not answer gives the last figures, marked
+        stale."""
+        async with self._reading.setdefault(cluster.name, asyncio.Lock()):
+            known = self.live.snapshot(cluster.name)
+            if known.as_of is not None and not known.stale and self.clock() - known.as_of < max_age_s:
+                return known
+            began = time.monotonic()
+            try:
+                async with asyncio.timeout(READ_TIMEOUT_S):
+                    machines, reading = await asyncio.gather(self.work.machines(cluster), self.work.read(cluster))
+            except (HeadwayError, TimeoutError, OSError) as error:
+                # That nothing came in time is the least of reasons: a better one that is known stays.
+                why = known.stale if isinstance(error, TimeoutError) and known.stale else _why(error, cluster.head)
+                self.live.fail(cluster.name, why)
+            else:
+                known = self.live.snapshot(cluster.name)
+                began = min(began, reading.began)
+                self._read_from[cluster.name] = began
+                seen = self._glanced.get(cluster.name, {})
+                newer = self._glanced[cluster.name] = {number: one for number, one in seen.items() if one[0] > began}
+                jobs, rows = _with(reading.jobs, reading.rows, [job for _, job in newer.values()])
+                there = {job.id for job in jobs} if known.progress else ()
+                self.live.put(
+                    Snapshot(
+                        cluster.name,
+                        tuple(node for node in reading.nodes if not node.absent),
+                        jobs,
+                        machines,
+                        known.checks,
+                        {number: one for number, one in known.progress.items() if number in there},
+                        as_of=self.clock(),
+                        rows=rows,
+                        reservations=reading.reservations,
+                        orders=known.hand_on(self.clock()),
+                    )
+                )
+            return self.live.snapshot(cluster.name)
+
+    async def glance(self, cluster: Cluster, numbers: Iterable[int]) -> None:
+        """Brings these jobs alone up to date, beside a reading of everything. Raises what asking Slurm does."""
+        at, asked = time.monotonic(), set(numbers)
+        tasks = Counter(job.array_job_id for job in self.live.snapshot(cluster.name).jobs)
+        many = {number for number in asked if number and tasks[number] > MOST_SIBLINGS}
+        if many:  # an array's number would bring all its tasks
+            self.live.poke(cluster.name)
+        async with asyncio.timeout(READ_TIMEOUT_S):
+            found = await self.work.jobs_now(cluster, tuple(sorted(asked - many)))
+        if self._read_from.get(cluster.name, 0.0) > at:  # what is known by now is newer
+            return
+        known = self.live.snapshot(cluster.name)
+        new = []
+        for job in found:
+            before = known.by_id.get(job.id)
+            if before is not None and before.start_time == job.start_time:  # its GPUs are learnt apart
+                job = replace(job, gpu_indexes=before.gpu_indexes)
+            if before != job:
+                new.append(job)
+        self._glanced.setdefault(cluster.name, {}).update((job.id, (at, job)) for job in new)
+        if new:
+            jobs, rows = _with(known.jobs, known.rows, new)
+            self.live.put(replace(known, jobs=jobs, rows=rows))
+
+    async def seen(self, cluster: Cluster) -> Snapshot:
+        """What is known, for somebody who looks. All who look share the readings, and those of the poller.
+
+        To read ten thousand jobs takes seconds. Nobody waits for that: they get the last reading, which says how old it is.
+        Where nothing ran or waited the poller seldom reads, and a reading is quick.
+        """
+        known = self.live.snapshot(cluster.name)
+        if known.as_of is not None and (known.stale or self.clock() - known.as_of < SEEN_S):
+            return known
+        look = self._looks.get(cluster.name)
+        if look is None or look.done():
+            look = self._looks[cluster.name] = asyncio.create_task(self.read(cluster, max_age_s=SEEN_S))
+        await asyncio.wait({look}, timeout=GLANCE_S if any(known.counts) else None)
+        return look.result() if look.done() else known
+
+    async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
+        """Jobs of the last days, from accounting, asked for once in a while for everybody."""
+        return await self._shared(f"{cluster.name}/history", HISTORY_S, lambda: self.work.history(cluster))
+
+    async def rooms(self, cluster: Cluster, max_age_s: float) -> tuple[Room, ...]:
+        """How full its volumes are."""
+        return await self._shared(f"{cluster.name}/rooms", max_age_s, lambda: self.work.rooms(cluster))
+
+    async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
+        """What teams have used; it moves by the minute."""
+        return await self._shared(f"{cluster.name}/shares", HISTORY_S, lambda: self.work.shares(cluster))
+
+    async def collected(self, cluster: Cluster, max_age_s: float = COLLECTED_S) -> None:
+        """The ledger knows what accounting does. Raises what reading that raises."""
+        from headway.services.billing.collector import collect
+
+        async def alone() -> None:
+            async with self.store.presence.turn(f"ledger/{cluster.name}"):
+                await collect(self, cluster)
+
+        await self._shared(f"{cluster.name}/ledger", max_age_s, alone)
+
+    async def standings(self, cluster: Cluster) -> list[Standing]:
+        """Where teams stand with their budgets, by what the ledger knows."""
+        from headway.services.billing.invoicing import budget_standings
+
+        now = int(self.clock())
+        return await self._shared(
+            f"{cluster.name}/standings", COLLECTED_S, lambda: budget_standings(self, cluster, now)
+        )
+
+    async def cap_uses(self, cluster: Cluster) -> dict[str, Fraction]:
+        """GPU-hours of teams that have a cap on them, by what the ledger knows."""
+        from headway.services.billing.invoicing import cap_uses
+
+        now = int(self.clock())
+        return await self._shared(f"{cluster.name}/caps", COLLECTED_S, lambda: cap_uses(self, cluster, now))
+
+    async def gpu_use(self, cluster: Cluster) -> tuple[dict[tuple[str, int], int], str]:
+        """((node, GPU) -> percent, why there is none). Prometheus is asked once for everybody: it has others no sooner."""
+        from headway.api.routers.cluster.metrics import gpu_use
+
+        return await self._shared(f"{cluster.name}/use", SCRAPE_S, lambda: gpu_use(self, cluster))
+
+    async def job(self, cluster: Cluster, job_id: int) -> JobState:
+        """One job, for somebody who looks: as last seen, else Slurm is asked for it, once in a while for everybody.
+        Raises NotFound."""
+        known = (await self.seen(cluster)).by_id.get(job_id)
+        if known is not None:
+            return known
+        return await self._shared(f"{cluster.name}/job/{job_id}", SEEN_S, lambda: self.work.job(cluster, job_id))
+
+    async def task(self, cluster: Cluster, array: int, task: str) -> JobState:
+        """The same of one task of an array, by its place there."""
+        known = tasks_of((await self.seen(cluster)).jobs, array, task)
+        if known:
+            return known[0]
+        key = f"{cluster.name}/job/{array}_{task}"
+        return await self._shared(key, SEEN_S, lambda: self.work.task(cluster, array, task))
+
+    async def progress(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
+        """What a job has said of itself. The files of one that ended are read once more, for they are followed no longer."""
+        known = self.live.snapshot(cluster.name).progress.get(job.id)
+        if known is not None or job.state not in ENDED or not job.start_time:
+            return known
+        key = f"{cluster.name}/said/{job.id}/{job.start_time}"
+        with contextlib.suppress(HeadwayError, TimeoutError, OSError):
+            return await self._shared(key, SAID_S, lambda: self.work.said(cluster, job))
+        return None
+
+    async def array(self, cluster: Cluster, number: int) -> dict[str, str]:
+        """The state of each task of an array, by its number: asked for again, once in a while for everybody, when one of
+        them has done something since."""
+        key, known = f"{cluster.name}/array/{number}", self.live.snapshot(cluster.name)
+        if key not in known.kept:
+            tasks = (job for job in known.jobs if job.array_job_id == number)
+            known.kept[key] = tuple((job.id, job.array_task, job.state) for job in tasks)
+        now, kept = known.kept[key], self._kept.get(key)
+        if kept and kept.value and kept.value[0] == now:
+            return dict(kept.value[1])
+
+        async def ask() -> tuple[object, dict[str, str]]:
+            return now, await self.work.array(cluster, number)
+
+        return (await self._shared(key, HISTORY_S, ask))[1]
+
+    async def _shared(self, key: str, max_age_s: float, ask: Callable[[], Awaitable[T]]) -> T:
+        """What was answered lately, or the answer that is being waited for already."""
+        if len(self._kept) > _MOST_KEPT:
+            self._kept = {name: one for name, one in self._kept.items() if one.lock.locked()}
+        kept = self._kept.setdefault(key, _Kept())
+        async with kept.lock:
+            if not 0 <= self.clock() - kept.at < max_age_s:
+                kept.value = await ask()
+                kept.at = self.clock()
+            value: T = kept.value
+            return value
+
+    async def known(self, name: str) -> Cluster:
+        """The cluster, from memory when it was asked for within a second."""
+        until, cluster = self._known.get(name, (0.0, None))
+        if cluster is not None and time.monotonic() < until:
+            return cluster
+        async with self._reading.setdefault(f"{name}/row", asyncio.Lock()):
+            until, cluster = self._known.get(name, (0.0, None))
+            if cluster is None or time.monotonic() >= until:
+                _, cluster = await self.cluster(name)
+                self._known[name] = (time.monotonic() + 1.0, cluster)
+            return cluster
+
+    async def tell_incidents(self, name: str) -> None:
+        """To those who follow the events: which incidents are in another state than before, those that are over too."""
+        found = await self.store.incidents_shown(name, also=self.live.unfinished(name))
+        self.live.tell_incidents(name, found)
+
+    async def checks(self, cluster: Cluster) -> tuple[Check, ...]:
+        try:
+            async with asyncio.timeout(READ_TIMEOUT_S):
+                return await self.work.checks(cluster)
+        except (HeadwayError, TimeoutError, OSError) as error:
+            return (Check("reachable", False, _why(error, cluster.head)),)
+
+    async def forget(self, name: str) -> None:
+        """The cluster is gone: drops everything remembered about it."""
+        self.plans.pop(name, None)
+        self._resolved.pop(name, None)
+        self._shown.pop(name, None)
+        self.datasets_changed(name)
+        self._kept = {key: one for key, one in self._kept.items() if not key.startswith(f"{name}/")}
+        await self.work.forget(name)
+        self.worlds.pop(name, None)
+        self._glanced.pop(name, None)
+        self._read_from.pop(name, None)
+        self.live.forget(name)
+
+
+def _with(
+    jobs: Iterable[JobState], rows: Mapping[int, bytes], newer: Iterable[JobState]
+) -> tuple[tuple[JobState, ...], dict[int, bytes]]:
+    """These jobs in the place of what was read of them, by number; a row is made when somebody asks for it."""
+    later = {job.id: job for job in newer}
+    if not later:
+        return tuple(jobs), dict(rows)
+    merged = {job.id: job for job in jobs} | later
+    kept = {number: row for number, row in rows.items() if number not in later}
+    return tuple(merged[number] for number in sorted(merged)), kept
+
+
+@dataclass
+class _Kept:
+    """An answer that serves all who ask within a while."""
+
+    at: float = float("-inf")
+    value: Any = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanKept:
+    """A plan that was just shown: apply need not look at every machine again for it."""
+
+    document: str  # fingerprint
+    digest: str
+    asks: int
+    at: float
+    busy: str = ""  # nodes with jobs that would go
+
+
+def fingerprint(value: Mapping[str, Any]) -> str:
+    """The same for two documents that say the same."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _why(error: BaseException, head: str) -> str:
+    if isinstance(error, HeadwayError):
+        return error.message.splitlines()[0]
+    if isinstance(error, TimeoutError):
+        return f"{head} did not answer within {READ_TIMEOUT_S:g} s: slurmctld, or the machine, may be down"
+    return str(error) or type(error).__name__

@@ -1,0 +1,410 @@
+"""Domain and store -> wire. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from decimal import Decimal
+from typing import Any
+
+from headway.domain.changeset import ASK_FROM, Change, ChangeSet
+from headway.domain.cluster import MAIN, Cluster
+from headway.domain.incident import Incident
+from headway.domain.slots import choose
+from headway.domain.slurm.hostlist import compress
+from headway.domain.slurm.job_states import RUNNING, WAITING
+from headway.domain.slurm.state import LEMONS, SPARES, Check, JobState, NodeState
+from headway.errors import Fault, InvalidSpec
+from headway.health.incidents.timings import times
+from headway.jobs.explain.pending import Why
+from headway.jobs.explain.phrases import told
+from headway.jobs.explain.slurm_messages import why
+from headway.jobs.view.effective_time import Course
+from headway.schemas.base import ErrorOut, FaultOut
+from headway.schemas.clusters import (
+    ChangeOut,
+    ChangeSetOut,
+    CheckOut,
+    ClusterOut,
+    DifferenceOut,
+    Document,
+    EventOut,
+    GpuOut,
+    NewsOut,
+    NodeOut,
+    OperationOut,
+)
+from headway.schemas.incidents import IncidentOut, IncidentStepOut, MovedJobOut, TimesOut
+from headway.schemas.jobs import CourseOut, JobOut, ProgressOut
+from headway.services.read_model.snapshot import Snapshot
+from headway.store import ClusterRow, Event, Operation, PriceRow
+
+HIDDEN = "hidden"
+_MORE = tuple(JobOut.model_fields)[tuple(JobOut.model_fields).index("priority") :]  # as JobState has them
+
+
+def summary_of(cluster: Cluster) -> dict[str, Any]:
+    """What lists show of a cluster, kept in its row."""
+    return {
+        "provider": cluster.provider,
+        "image": cluster.image,
+        "slurm_version": cluster.slurm_version,
+        "plan": cluster.plan_words,
+        "gpu_type": cluster.largest.gpu_type,
+        "nodes": cluster.nodes,
+        "spares": cluster.spares,
+        "gpus": cluster.gpus,
+        "simulated_gpus": cluster.simulated_gpus,
+        "price_usd_per_hour": price(cluster),
+        "groups": [
+            {
+                "name": group.name,
+                "plan": group.plan.name,
+                "nodes": group.nodes,
+                "max": group.most,
+                "spares": group.spares,
+                "idle_s": group.idle_s,
+                "spot": group.spot,
+                "price_usd_per_node_hour": f"{group.price_usd_per_node_hour:.2f}",
+            }
+            for group in cluster.groups
+        ],
+    }
+
+
+def price(cluster: Cluster) -> str:
+    """Nodes and spares at their price, in USD an hour."""
+    total = sum((group.price_usd_per_node_hour * group.wanted for group in cluster.groups), Decimal(0))
+    return f"{total:.2f}"
+
+
+def prices_of(cluster: Cluster, known: Iterable[PriceRow], since: float) -> list[PriceRow]:
+    """Of a node of each group, from `since` on, and of groups that the file no longer names. `known`: those before."""
+    found = [
+        PriceRow(
+            cluster.name,
+            group.name,
+            since,
+            f"{group.price_usd_per_node_hour.normalize():f}",
+            group.spot,
+            group.wanted if group.reserved else 0,
+        )
+        for group in cluster.groups
+    ]
+    return [*found, *released(known, (row.group for row in found), since)]
+
+
+def released(known: Iterable[PriceRow], kept: Iterable[str], since: float) -> list[PriceRow]:
+    """Of groups with reserved machines that are not among `kept`: from `since` on nothing is paid that is not there."""
+    newest = {row.group: row for row in known}
+    return [
+        replace(row, since=since, reserved=0)
+        for group, row in newest.items()
+        if row.reserved and group not in set(kept)
+    ]
+
+
+def without_secrets(document: Document) -> Document:
+    """Alerts' addresses are as good as passwords: whoever has one may write there. The text stays as it was written, unless it
+    spells one otherwise than it reads (escapes, folded lines): then it is the fields alone, without comments."""
+    alerts = document.spec.get("alerts")
+    if not isinstance(alerts, dict):
+        return document
+    secret = {key: alerts[key] for key in ("webhook", "chat") if isinstance(alerts.get(key), str) and alerts[key]}
+    shown = {key: HIDDEN if key in secret else value for key, value in alerts.items()}
+    spec, text = {**document.spec, "alerts": shown}, document.text
+    for value in secret.values():
+        text = text.replace(value, HIDDEN)
+    if text and secret:
+        from headway.validation.yaml_parser import dump_yaml  # PyYAML is loaded where it is used
+
+        if any(_alerts_of(text).get(key) != HIDDEN for key in secret):
+            text = dump_yaml(spec)
+    return document.model_copy(update={"text": text, "spec": spec})
+
+
+def _alerts_of(text: str) -> dict[str, Any]:
+    from headway.validation.yaml_parser import parse_yaml
+
+    try:
+        alerts = parse_yaml(text).get("alerts")
+    except InvalidSpec:
+        return {}
+    return alerts if isinstance(alerts, dict) else {}
+
+
+def cluster_out(row: ClusterRow, snapshot: Snapshot) -> ClusterOut:
+    known = {"provider": "", "image": "", "slurm_version": "", "plan": "", "gpu_type": ""}
+    figures: dict[str, Any] = {"nodes": 0, "spares": 0, "gpus": 0, "simulated_gpus": False}
+    state = row.state
+    if state == "ready" and (snapshot.stale or snapshot.ill):
+        state = "degraded"
+    groups = [{**one, "machines": _machines(row.name, one, snapshot)} for one in row.summary.get("groups", ())]
+    return ClusterOut.model_validate(
+        {
+            **known,
+            **figures,
+            **row.summary,
+            "groups": groups,
+            "price_usd_per_hour": _price_now(row.summary.get("price_usd_per_hour", ""), groups),
+            "name": row.name,
+            "state": state,
+            "gpus_used": snapshot.gpus_used,
+            "jobs_running": snapshot.counts[0],
+            "jobs_pending": snapshot.counts[1],
+            "created_at": row.created_at,
+            "as_of": snapshot.as_of,
+            "stale": snapshot.stale,
+        }
+    )
+
+
+def _machines(cluster: str, group: Mapping[str, Any], snapshot: Snapshot) -> int:
+    """Machines of a group, by their names: its slots are known to the file alone."""
+    before = cluster if group["name"] == MAIN else f"{cluster}-{group['name']}"
+    slot = re.compile(rf"{re.escape(before)}-\d+-\d+")
+    return sum(slot.fullmatch(machine.name) is not None for machine in snapshot.machines)
+
+
+def _price_now(wanted: str, groups: Iterable[Mapping[str, Any]]) -> str:
+    """With the machines that there are beyond those that the file wants: groups that scale by themselves have them."""
+    more = (
+        Decimal(one["price_usd_per_node_hour"]) * max(0, one["machines"] - one["nodes"] - one["spares"])
+        for one in groups
+    )
+    extra = sum(more, Decimal(0))
+    return f"{Decimal(wanted) + extra:.2f}" if wanted and extra else wanted
+
+
+def node_outs(cluster: Cluster, snapshot: Snapshot) -> list[NodeOut]:
+    """Head first, then every node that there is or should be; not the slots that only wait for a larger number. Made once a
+    reading for all who ask: not theirs to change."""
+    known: tuple[Cluster, list[NodeOut]] | None = snapshot.kept.get("nodes")
+    if known is None or known[0] is not cluster:
+        known = snapshot.kept["nodes"] = cluster, _node_outs(cluster, snapshot)
+    return known[1]
+
+
+def _node_outs(cluster: Cluster, snapshot: Snapshot) -> list[NodeOut]:
+    machines = {machine.name: machine for machine in snapshot.machines}
+    states = {node.name: node for node in snapshot.nodes}
+    holders = _holders(snapshot.jobs)
+    spares = _spares(cluster, snapshot)
+    seen = snapshot.as_of is not None
+    shown = {*choose(cluster, machines), *(name for name in machines if name in cluster.group_of)}
+
+    def one(name: str, role: str, leaf: str) -> NodeOut:
+        machine, state = machines.get(name), states.get(name)
+        word = machine.state.value if machine else ("missing" if seen else "")
+        out = NodeOut.model_validate(
+            {"name": name, "role": role, "leaf": leaf, "machine": word, "address": machine.address if machine else ""}
+        )
+        if role == "head":
+            out.usable = word == "running"
+            return out
+        group = cluster.group_of[name]
+        out.group, out.plan = group.name, group.plan.name
+        return _with_slurm(out, state, holders.get(name, {}), group.plan.gpus)
+
+    return [
+        *(one(name, "head", "") for name in cluster.heads),
+        *(one(s.name, "spare" if s.name in spares else "node", s.leaf) for s in cluster.slots if s.name in shown),
+    ]
+
+
+def _with_slurm(out: NodeOut, state: NodeState | None, holders: dict[int, int], gpus: int) -> NodeOut:
+    count = state.gpus if state and state.gpus else gpus
+    out.gpus = [GpuOut(index=index, job_id=holders.get(index)) for index in range(count)]
+    if state is not None:
+        out.states = list(state.states)
+        out.reason = state.reason or ("fails too often: for spare work only" if state.reservation == LEMONS else "")
+        out.cpus, out.cpus_used = state.cpus, state.cpus_used
+        out.memory_mib, out.memory_used_mib = state.memory_mib, state.memory_used_mib
+        out.partitions = list(state.partitions)
+        out.usable = state.usable
+    return out
+
+
+def _spares(cluster: Cluster, snapshot: Snapshot) -> set[str]:
+    """Those Slurm holds in Headway's reservation; the last slots while nothing is known."""
+    held = {node.name for node in snapshot.nodes if node.reservation == SPARES}
+    if held or snapshot.nodes:
+        return held
+    return set(cluster.slot_names[len(cluster.slots) - cluster.spares :]) if cluster.spares else set()
+
+
+def _holders(jobs: Iterable[JobState]) -> dict[str, dict[int, int]]:
+    """node -> GPU number -> job id."""
+    found: dict[str, dict[int, int]] = {}
+    for job in jobs:
+        if job.state not in RUNNING:
+            continue
+        for node, indexes in job.gpu_indexes.items():
+            found.setdefault(node, {}).update(dict.fromkeys(indexes, job.id))
+    return found
+
+
+def job_out(job: JobState, now: float, progress: ProgressOut | None = None, waits: Why | None = None) -> JobOut:
+    end = job.end_time if 0 < job.end_time <= now and job.state not in RUNNING else int(now)
+    started = job.start_time and job.state not in WAITING
+    return JobOut(
+        id=job.id,
+        name=job.name,
+        user=job.user,
+        account=job.account,
+        partition=job.partition,
+        state=job.state,
+        reason=job.reason,
+        nodes=list(job.nodes),
+        nodelist=compress(job.nodes),
+        node_count=job.node_count,
+        gpus=job.gpus,
+        submit_time=job.submit_time,
+        start_time=job.start_time,
+        end_time=job.end_time,
+        time_limit_s=job.time_limit_s,
+        elapsed_s=max(0, end - job.start_time) if started else 0,
+        restarts=job.restarts,
+        stdout=job.stdout,
+        stderr=job.stderr,
+        command=job.command,
+        workdir=job.workdir,
+        qos=job.qos,
+        exit_code=job.exit_code,
+        array_job_id=job.array_job_id,
+        array_task=job.array_task,
+        progress=progress,
+        why=why(job),
+        needs=told(waits.needs, now) if waits else "",
+        expected_nodes=compress(waits.nodes) if waits else "",
+        **{name: getattr(job, name) for name in _MORE},
+    )
+
+
+def job_row(job: JobState) -> bytes:
+    """The job as JSON for lists, without what changes while nothing happens: `elapsed_s` of those that run, and progress."""
+    out = job_out(job, float(job.end_time))
+    silent = {name for name in _MORE if not getattr(out, name)}
+    if job.state in RUNNING:
+        silent.add("elapsed_s")
+    return out.model_dump_json(exclude=silent | {"progress", "tasks", "needs", "expected_nodes"}).encode()
+
+
+def row_now(job: JobState, row: bytes, now: float, progress: ProgressOut | None) -> bytes:
+    """The row as it is now."""
+    if job.state not in RUNNING:
+        return row
+    said = b'{"elapsed_s":%d,' % max(0, int(now) - job.start_time if job.start_time else 0)
+    if progress is not None:
+        said += b'"progress":' + progress.model_dump_json().encode() + b","
+    return said + row[1:]
+
+
+def course_out(course: Course) -> CourseOut | None:
+    """None for one that was never started again: all of its time counted."""
+    if not course.restarts or course.ettr is None:
+        return None
+    return CourseOut(
+        restarts=course.restarts,
+        lost_s=round(course.lost_s, 1),
+        down_s=round(course.down_s, 1),
+        ettr=round(course.ettr, 3),
+    )
+
+
+def incident_out(incident: Incident) -> IncidentOut:
+    return IncidentOut(
+        number=incident.number,
+        cluster=incident.cluster,
+        node=incident.node,
+        what=incident.what,
+        action=incident.action.value,
+        state=incident.state.value,
+        opened_at=incident.opened_at,
+        drained=incident.drained,
+        fault_at=incident.fault_at,
+        score=incident.score,
+        times=TimesOut(**asdict(times(incident))),
+        jobs=[
+            MovedJobOut(job=one.job, requeued_at=one.requeued_at, running_at=one.running_at, step_at=one.step_at)
+            for one in incident.jobs
+        ],
+        steps=[
+            IncidentStepOut(
+                at=step.at, state=step.state.value, actor=step.actor, text=step.text, evidence=dict(step.evidence)
+            )
+            for step in incident.steps
+        ],
+    )
+
+
+def check_out(check: Check) -> CheckOut:
+    return CheckOut(name=check.name, ok=check.ok, message=check.message)
+
+
+def fault_out(fault: Fault) -> FaultOut:
+    return FaultOut(path=fault.path, message=fault.message, hint=fault.hint, level=fault.level)
+
+
+def change_out(change: Change) -> ChangeOut:
+    return ChangeOut(
+        kind=change.kind,
+        where=change.where,
+        what=change.what,
+        why=change.why,
+        disturbs=change.disturbs.value,
+        diff=list(change.diff),
+    )
+
+
+def changeset_out(changes: ChangeSet, cluster: Cluster, digest: str, warnings: Iterable[Fault]) -> ChangeSetOut:
+    return ChangeSetOut(
+        cluster=changes.cluster,
+        changes=[change_out(change) for change in changes.changes],
+        why_empty=changes.why_empty,
+        asks=sum(change.disturbs in ASK_FROM for change in changes.changes),
+        digest=digest,
+        warnings=[fault_out(fault) for fault in warnings],
+        price_usd_per_hour=price(cluster),
+        differences=[DifferenceOut(**asdict(one)) for one in changes.differences],
+    )
+
+
+def operation_news(operation: Operation, state: str, at: float, text: str = "") -> NewsOut:
+    return NewsOut(
+        at=at, cluster=operation.cluster, kind="operation", name=operation.id, state=state,
+        before={"queued": "", "running": "queued"}.get(state, "running"), text=text or operation.kind,
+        user=operation.person,
+    )  # fmt: skip
+
+
+def operation_out(operation: Operation) -> OperationOut:
+    return OperationOut.model_validate(
+        {
+            "id": operation.id,
+            "cluster": operation.cluster,
+            "kind": operation.kind,
+            "state": operation.state,
+            "person": operation.person,
+            "created_at": operation.created_at,
+            "started_at": operation.started_at,
+            "finished_at": operation.finished_at,
+            "error": ErrorOut.model_validate(operation.error) if operation.error else None,
+            "kept": list(operation.kept),
+        }
+    )
+
+
+def event_out(event: Event) -> EventOut:
+    return EventOut.model_validate(
+        {
+            "seq": event.seq,
+            "at": event.at,
+            "step": event.step,
+            "text": event.text,
+            "level": event.level,
+            "done": event.done,
+            "seconds": event.seconds,
+        }
+    )

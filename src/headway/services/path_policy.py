@@ -1,0 +1,132 @@
+"""Which places of the server's own machine a request may name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from headway.domain.cluster import Cluster
+from headway.domain.dataset import FOLDER, in_the_way
+from headway.errors import Fault, HeadwayError, NotAllowed, Refused
+from headway.services.cluster_backend import Resolved
+from headway.services.context import AppState
+
+# A dataset is shown to every user of a cluster: never from where a host keeps its own affairs.
+SYSTEM_FOLDERS = tuple(
+    Path(p) for p in ("/boot", "/dev", "/etc", "/proc", "/root/.ssh", "/run", "/sys", "/usr", "/var/lib/headway")
+)
+OWN_FOLDER = Path("/etc/headway")  # the keys of backups and of HTTPS lie there too
+KEY_FOLDERS = (Path("/etc/munge"), OWN_FOLDER)
+
+
+def allowed(state: AppState, path: str, hint: str = "keep backups in a folder, best on a disk, of their own") -> Path:
+    """Where a backup may lie. Raises Refused or NotAllowed."""
+    if not path.startswith("/") or "\0" in path:
+        raise Refused(f"{path!r} is no absolute path", hint="name a folder of the server's machine")
+    real = Path(os.path.realpath(path))
+    if real == Path("/") or any(real.is_relative_to(folder) for folder in _closed(state)):
+        raise NotAllowed(
+            f"{real} belongs to the server's machine itself",
+            hint=hint,
+        )
+    return real
+
+
+async def place_faults(state: AppState, resolved: Resolved) -> list[Fault]:
+    """What a file says of the server's machine that it may not."""
+    names = await state.store.dataset_names(resolved.cluster.name)
+    return [
+        *dataset_faults(state, resolved),
+        *_library_faults(resolved, names),
+        *_backup_faults(state, resolved),
+        *_key_faults(state, resolved),
+    ]
+
+
+def moved_datasets(before: Cluster, cluster: Cluster) -> Iterator[Fault]:
+    """Datasets of local machines that would be other folders: machines, and whatever has files open there, have the first."""
+    if (before.provider, cluster.provider) != ("local", "local"):
+        return
+    known = {one.name: one.source for one in before.storage.datasets if not one.versioned}
+    for number, one in enumerate(cluster.storage.datasets):
+        if not one.versioned and one.source and known.get(one.name, one.source) != one.source:
+            message = (
+                f"the machines have {one.name} from {known[one.name]}, which does not become another folder under them"
+            )
+            yield Fault(
+                f"storage.datasets[{number}].path",
+                message,
+                "take it out and apply, then put it in again; or name it anew",
+            )
+
+
+def _library_faults(resolved: Resolved, names: Iterable[str]) -> Iterator[Fault]:
+    for name in names:
+        field = in_the_way(resolved.cluster.storage, name)
+        if field:
+            message = f"{FOLDER}/{name} holds versions of the dataset {name} already"
+            yield Fault(field, message, f"give it another name and place, or remove those: headway dataset list {name}")
+
+
+def source_of(state: AppState, path: str) -> Path:
+    """A folder that a dataset may be brought from. Raises Refused or NotAllowed."""
+    real, roots = allowed(state, path, "keep the data in a folder of its own"), state.settings.dataset_roots
+    if any(folder.is_relative_to(real) for folder in _closed(state)):
+        raise NotAllowed(f"{real} holds what belongs to the server's machine", hint="name a folder of the data's own")
+    if roots and not any(real.is_relative_to(root) for root in roots):
+        raise NotAllowed(
+            f"{real} is not under a folder this server allows", hint=f"allowed: {', '.join(map(str, roots))}"
+        )
+    return real
+
+
+def _backup_faults(state: AppState, resolved: Resolved) -> Iterator[Fault]:
+    rule = resolved.cluster.backup
+    if rule is None:
+        return
+    try:
+        allowed(state, rule.to)
+    except HeadwayError as error:
+        yield Fault("backup.to", error.message, error.hint)
+
+
+def _key_faults(state: AppState, resolved: Resolved) -> Iterator[Fault]:
+    """The key goes to every machine, where its administrators can read it: no other file of the server's may be one."""
+    source = resolved.cluster.munge_key
+    if source is None or not source.file:
+        return
+    real = Path(os.path.realpath(source.file))
+    inside = any(real.is_relative_to(folder) for folder in KEY_FOLDERS)
+    if not inside and any(real.is_relative_to(folder) for folder in _closed(state)):
+        yield Fault("secrets.munge.file", f"{real} belongs to the server's machine", "keep the key in /etc/munge")
+    elif real.is_relative_to(OWN_FOLDER) and "munge" not in real.name:
+        yield Fault(
+            "secrets.munge.file", f"{real} may be another secret of the server's", f"call it {OWN_FOLDER}/munge.key"
+        )
+
+
+def _closed(state: AppState) -> tuple[Path, ...]:
+    return (*SYSTEM_FOLDERS, state.settings.state_dir.resolve(), state.settings.data.resolve())
+
+
+def dataset_faults(state: AppState, resolved: Resolved) -> list[Fault]:
+    """The one kind of path that is opened on the server's machine must be a folder where its settings allow."""
+    faults = []
+    for index, dataset in enumerate(resolved.cluster.storage.datasets):
+        if not dataset.source or dataset.versioned:
+            continue
+        path = f"storage.datasets[{index}].path"
+        real = Path(os.path.realpath(dataset.source))
+        roots = state.settings.dataset_roots
+        inside = any(real.is_relative_to(root) for root in roots)
+        closed = _closed(state)  # neither in a folder of the host's own, nor around one: /root holds /root/.ssh
+        if any(real.is_relative_to(folder) or folder.is_relative_to(real) for folder in closed):
+            faults.append(Fault(path, f"{real} belongs to the server's machine", "put the data in a folder of its own"))
+        elif roots and not inside:
+            allowed = ", ".join(str(root) for root in roots)
+            faults.append(Fault(path, f"{real} is not under a folder this server allows", f"allowed: {allowed}"))
+        elif resolved.cluster.provider == "local" and not os.path.isdir(real):  # noqa: PTH112 (never raises)
+            what = "is not a folder" if os.path.lexists(real) else "is not there"
+            faults.append(Fault(path, f"{real} {what} on the server's machine", "name a folder that exists"))
+    return faults

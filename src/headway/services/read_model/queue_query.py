@@ -1,0 +1,281 @@
+"""One page of a cluster's queue: filtered, searched, sorted. Pure, over the snapshot's jobs."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headway.domain.slurm.job_states import RUNNING, WAITING
+from headway.domain.slurm.state import JobState
+from headway.errors import Refused
+from headway.jobs.view.columns import BY_KEY, LABEL, label, sort_key
+from headway.services.read_model.snapshot_diff import Turnover
+
+KINDS = ("running", "waiting", "ended")
+MOST = 1000  # jobs of one page
+_RANK = {"running": 0, "waiting": 1, "ended": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAsk:
+    """Which jobs, in which order. Empty words ask for everything; several values of one kind are alternatives."""
+
+    kinds: frozenset[str] = frozenset({"running", "waiting"})
+    states: frozenset[str] = frozenset()
+    users: frozenset[str] = frozenset()
+    accounts: frozenset[str] = frozenset()
+    partitions: frozenset[str] = frozenset()
+    node: str = ""
+    search: str = ""  # in number, name, user, account, partition, reason, nodes
+    sort: str = ""  # a column's key, "-" in front: the other way round; "": running, then waiting by priority
+    limit: int = 100
+    cursor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueList:
+    jobs: tuple[JobState, ...]
+    total: int  # that fit the question
+    before: int  # of them before this page
+    counts: Mapping[str, int]  # of every kind, whatever kinds were asked for
+    next: str = ""  # cursor of the next page; "" at the end
+
+
+def kind_of(state: str) -> str:
+    """running | waiting | ended"""
+    return "running" if state in RUNNING else "waiting" if state in WAITING else "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All that fit a question, in its order; the same for each of its pages."""
+
+    order: Sequence[int]  # their numbers
+    counts: Mapping[str, int]
+    now: float  # which the order was made with
+    of: Mapping[int, JobState]  # the jobs it was found among
+
+
+class Search:
+    """Looks jobs through, all at once or a piece after the other. Raises Refused for an order that does not exist."""
+
+    def __init__(self, ask: QueueAsk, now: float) -> None:
+        self._ask, self._now = ask, now
+        self._key, self._descending = _order(ask.sort, now)
+        self._states: Counter[str] = Counter()
+        self._keys: dict[int, Any] = {}  # of those that fit; no two share one
+
+    def look(self, jobs: Iterable[JobState]) -> None:
+        key, fitting = self._key, _fitting(jobs, self._ask)
+        self._states.update(job.state for job in fitting)
+        wanted = {state for state in self._states if kind_of(state) in self._ask.kinds}
+        self._keys.update((job.id, key(job)) for job in fitting if job.state in wanted)
+
+    def found(self, of: Mapping[int, JobState]) -> Found:
+        """`of`: all of the jobs."""
+        counts = dict.fromkeys(KINDS, 0)
+        for state, count in self._states.items():
+            counts[kind_of(state)] += count
+        order = sorted(self._keys, key=self._keys.__getitem__, reverse=self._descending)
+        return Found(order, counts, self._now, of)
+
+
+def find(jobs: Iterable[JobState], ask: QueueAsk, now: float) -> Found:
+    """All that fit. Raises Refused for an order that does not exist."""
+    of = {job.id: job for job in jobs}
+    search = Search(ask, now)
+    search.look(of.values())
+    return search.found(of)
+
+
+def carry_on(found: Found, news: Turnover, ask: QueueAsk, now: float) -> Found | None:
+    """What `find` says of the jobs of a later reading, out of what it said of an earlier one: to look at ten thousand jobs
+    for each question and reading costs more than all else that a list needs. None where it is not worth that: many jobs
+    are another in what the question looks at, or places change by the clock alone."""
+    column = BY_KEY.get(ask.sort.removeprefix("-"))
+    changed = news.few(looks_at(ask) | sorts_by(ask))
+    if changed is None or (column is not None and column.runs_on):
+        return None
+    key, descending = _order(ask.sort, now)
+    before, after = news.before, news.after
+    left, come, counts = _come_and_gone(found, news, ask, changed)
+    order = list(found.order)
+    if descending:
+        order.reverse()
+    for job in left:
+        del order[bisect_left(order, key(job), key=lambda number: key(before[number]))]
+    for job in come:
+        insort(order, job.id, key=lambda number: key(after[number]))
+    if descending:
+        order.reverse()
+    return Found(order, counts, now, after)
+
+
+def carry_members(found: Found, news: Turnover, ask: QueueAsk, now: float) -> Found | None:
+    """The same in no order: all places may be others, as when priorities change."""
+    changed = news.few(looks_at(ask))
+    if changed is None:
+        return None
+    left, come, counts = _come_and_gone(found, news, ask, changed)
+    out = {job.id for job in left}
+    return Found([*(n for n in found.order if n not in out), *(job.id for job in come)], counts, now, news.after)
+
+
+def _come_and_gone(
+    found: Found, news: Turnover, ask: QueueAsk, changed: Iterable[int]
+) -> tuple[list[JobState], list[JobState], dict[str, int]]:
+    """(as they were, those that leave; as they are, those that come; how many there are of each kind then)"""
+    counts = dict(found.counts)
+    left = _fitting((news.before[number] for number in (*news.gone, *changed)), ask)
+    come = _fitting((news.after[number] for number in (*news.come, *changed)), ask)
+    for one, jobs in ((-1, left), (1, come)):
+        for job in jobs:
+            counts[kind_of(job.state)] += one
+    left, come = ([job for job in jobs if kind_of(job.state) in ask.kinds] for jobs in (left, come))
+    return left, come, counts
+
+
+def in_order(found: Found, keys: Mapping[int, Any], ask: QueueAsk) -> Found:
+    """Put in order; `keys`: what `key_of` says of each of them, or its place among those."""
+    return replace(found, order=sorted(found.order, key=keys.__getitem__, reverse=ask.sort.startswith("-")))
+
+
+def key_of(ask: QueueAsk, now: float) -> Callable[[JobState], Any]:
+    """Of jobs that are put in order, the least first; no two share one. Raises Refused for an order that does not exist."""
+    key: Callable[[JobState], Any] = _order(ask.sort, now)[0]
+    return key
+
+
+def page(jobs: Iterable[JobState], ask: QueueAsk, now: float) -> QueueList:
+    """Raises Refused for an order or a cursor that does not exist. A cursor is the place of the last row of the page
+    before, so a queue that changes in between loses and repeats nothing that stayed."""
+    return page_of(find(jobs, ask, now), ask)
+
+
+def page_of(whole: Found, ask: QueueAsk) -> QueueList:
+    """One page of what `find` found."""
+    order, of = whole.order, whole.of
+    passed, moment = _passed(ask, whole.now)
+    key, descending = _order(ask.sort, moment)
+    if moment != int(whole.now):
+        order = sorted(order, key=lambda number: key(of[number]), reverse=descending)
+    at = _after(order, of, passed, key, descending) if passed else 0
+    shown = tuple(of[number] for number in order[at : at + min(ask.limit, MOST)])
+    more = at + len(shown) < len(order)
+    return QueueList(
+        shown,
+        len(order),
+        at,
+        whole.counts,
+        _cursor(ask.sort, key(shown[-1]), moment) if more and shown else "",
+    )
+
+
+def _fitting(jobs: Iterable[JobState], ask: QueueAsk) -> list[JobState]:
+    """Of every kind."""
+    return list(jobs) if _asks_nothing(ask) else [job for job in jobs if _fits(job, ask)]
+
+
+def _asks_nothing(ask: QueueAsk) -> bool:
+    return not (ask.users or ask.accounts or ask.states or ask.partitions or ask.node or ask.search)
+
+
+def _fits(job: JobState, ask: QueueAsk) -> bool:
+    for wanted, value in (
+        (ask.users, job.user),
+        (ask.accounts, job.account),
+        (ask.states, job.state),
+    ):
+        if wanted and value not in wanted:
+            return False
+    if ask.partitions and ask.partitions.isdisjoint(job.partition.split(",")):
+        return False
+    if ask.node and ask.node not in job.nodes:
+        return False
+    return not ask.search or _said(job, ask.search.casefold())
+
+
+def _said(job: JobState, word: str) -> bool:
+    texts = (job.name, label(job), str(job.id), job.user, job.account, job.partition, job.reason)
+    return any(word in text.casefold() for text in texts) or any(word == node.casefold() for node in job.nodes)
+
+
+def looks_at(ask: QueueAsk) -> frozenset[str]:
+    """Fields of a job that say whether it fits, and of which kind it is."""
+    asked: tuple[tuple[object, tuple[str, ...]], ...] = (
+        (ask.users, ("user",)),
+        (ask.accounts, ("account",)),
+        (ask.partitions, ("partition",)),
+        (ask.node, ("nodes",)),
+        (ask.search, ("name", *LABEL, "user", "account", "partition", "reason", "nodes")),
+    )
+    return frozenset(("state", *(name for wanted, names in asked if wanted for name in names)))
+
+
+def sorts_by(ask: QueueAsk) -> frozenset[str]:
+    """Fields of a job that say where its place is."""
+    column = BY_KEY.get(ask.sort.removeprefix("-"))
+    return frozenset(column.reads if column else ("state", "priority", "submit_time", "start_time", "end_time"))
+
+
+def _order(sort: str, now: float) -> tuple[Any, bool]:
+    if not sort:
+        return (lambda job: (_RANK[kind_of(job.state)], *_turn(job), job.id)), False
+    column = BY_KEY.get(sort.removeprefix("-"))
+    if column is None:
+        raise Refused(f"there is no column {sort[:40]!r} to sort by", hint="the names of squeue's --Format, in small")
+    return sort_key(column, now), sort.startswith("-")
+
+
+def _turn(job: JobState) -> tuple[int, int]:
+    """Those that wait by priority, the longest running first, and of those that ended the latest."""
+    if job.state in WAITING:
+        return -job.priority, job.submit_time
+    return (job.start_time, 0) if job.state in RUNNING else (-job.end_time, 0)
+
+
+def _cursor(sort: str, key: Sequence[Any], moment: int) -> str:
+    return base64.urlsafe_b64encode(json.dumps([sort, list(key), moment]).encode()).decode().rstrip("=")
+
+
+def _passed(ask: QueueAsk, now: float) -> tuple[tuple[Any, ...], int]:
+    """(The key of the row that the page before ended with, () at the top; the moment that the order is of.) By what grows
+    while a job runs or waits that is the first page's moment: of what ended the places would be others a second later."""
+    column = BY_KEY.get(ask.sort.removeprefix("-"))
+    if not ask.cursor:
+        return (), int(now)
+    try:
+        sort, place, moment = json.loads(base64.urlsafe_b64decode(ask.cursor + "=" * (-len(ask.cursor) % 4)))
+        if sort != ask.sort:
+            raise ValueError("of another order")
+        return tuple(place), int(moment) if column is not None and column.runs_on else int(now)
+    except (ValueError, TypeError, OverflowError, binascii.Error, RecursionError):
+        raise _foreign() from None
+
+
+def _after(
+    order: Sequence[int], of: Mapping[int, JobState], passed: tuple[Any, ...], key: Any, descending: bool
+) -> int:
+    """How many of them the cursor has passed."""
+    low, high = 0, len(order)
+    try:
+        while low < high:
+            middle = (low + high) // 2
+            here = key(of[order[middle]])
+            if (here >= passed) if descending else (here <= passed):
+                low = middle + 1
+            else:
+                high = middle
+    except TypeError:  # not made of what this order is made of
+        raise _foreign() from None
+    return low
+
+
+def _foreign() -> Refused:
+    return Refused("the cursor is none of this list's", hint="leave it out to begin at the top")

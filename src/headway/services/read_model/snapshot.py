@@ -1,0 +1,341 @@
+"""What the server knows about its clusters right now, in memory, and who is told when it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import secrets as random
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from headway.domain.incident import Incident, IncidentState
+from headway.domain.machine import Machine
+from headway.domain.slurm.job_states import ENDED, RUNNING, WAITING
+from headway.domain.slurm.state import Check, JobState, NodeState, Reservation
+from headway.schemas.clusters import NewsOut
+from headway.schemas.jobs import ProgressOut
+
+MOST_NEWS = 20_000  # an array of ten thousand tasks starts and ends
+STREAMS_AT_ONCE = 2  # are brought up to date by the same reading: who waits for an answer comes in between
+UNASKED_S = 60.0  # then an order of jobs is forgotten, and the reading that it was made of
+ALL_JOBS = 0  # among the numbers of jobs that something is known of: nobody knows which
+OPERATIONS = "operations"  # topic: some operation has ended
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One line of a cluster's recent history."""
+
+    at: float
+    text: str
+    level: str = "info"  # info | warning | error
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A cluster as last read. `stale` says why the figures are old; "" when they are fresh."""
+
+    cluster: str
+    nodes: tuple[NodeState, ...] = ()
+    jobs: tuple[JobState, ...] = ()  # queued, running, and those that ended within minutes
+    machines: tuple[Machine, ...] = ()
+    checks: tuple[Check, ...] = ()
+    progress: dict[int, ProgressOut] = field(default_factory=dict)
+    as_of: float | None = None  # None: never read
+    stale: str = ""
+    reservations: tuple[Reservation, ...] = ()
+    rows: dict[int, bytes] = field(default_factory=dict, compare=False)  # job id -> its JSON for lists
+    # Question -> what fits and the reading it was found in, this one or one before.
+    orders: dict[Any, tuple[Any, Snapshot]] = field(default_factory=dict, compare=False)
+    kept: dict[Any, Any] = field(default_factory=dict, init=False, compare=False)  # what was made of it
+
+    @cached_property
+    def counts(self) -> tuple[int, int]:
+        """(running, waiting) jobs."""
+        states = Counter(job.state for job in self.jobs)
+        return sum(states[word] for word in RUNNING), sum(states[word] for word in WAITING)
+
+    @cached_property
+    def gpus_used(self) -> int:
+        return sum(node.gpus_used for node in self.nodes)
+
+    @cached_property
+    def ill(self) -> bool:
+        """Whether a node that should be there is out of service."""
+        return any(not (node.usable or node.changes) for node in self.nodes)
+
+    @cached_property
+    def by_id(self) -> dict[int, JobState]:
+        return {job.id: job for job in self.jobs}
+
+    def hand_on(self, now: float) -> dict[Any, tuple[Any, Snapshot]]:
+        """`orders` for the next reading, without those that nobody asks for any more. This one has none from then on, or
+        each reading would keep all before it."""
+        young = {question: one for question, one in self.orders.items() if now - (one[1].as_of or 0.0) < UNASKED_S}
+        self.orders.clear()
+        return young
+
+    def with_ended(self, history: Iterable[JobState]) -> tuple[JobState, ...]:
+        """Its jobs, and those that only accounting remembers."""
+        return tuple(({job.id: job for job in history} | self.by_id).values())
+
+
+class Hub:
+    """Wakes everybody who waits on a topic. A topic's number grows with every change, so none is missed."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        self._watchers: dict[str, int] = {}
+
+    def publish(self, topic: str) -> None:
+        self._numbers[topic] = self._numbers.get(topic, 0) + 1
+        for waiter in self._waiting.pop(topic, ()):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def number(self, topic: str) -> int:
+        return self._numbers.get(topic, 0)
+
+    async def changed(self, topic: str, seen: int, timeout_s: float | None = None) -> int:
+        """Returns the topic's number once it is not `seen`, or after the time."""
+        if self.number(topic) == seen:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(topic, set()).add(waiter)
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await waiter
+            except TimeoutError:
+                pass
+            finally:
+                others = self._waiting.get(topic, set())
+                others.discard(waiter)
+                if not others:
+                    self._waiting.pop(topic, None)
+        return self.number(topic)
+
+    @contextlib.contextmanager
+    def watching(self, topic: str) -> Iterator[None]:
+        """Counts a viewer: what is watched is read more often."""
+        self._watchers[topic] = self._watchers.get(topic, 0) + 1
+        self.publish("watchers")
+        try:
+            yield
+        finally:
+            self._watchers[topic] -= 1
+            if not self._watchers[topic]:
+                del self._watchers[topic]
+
+    def watched(self, topic: str) -> bool:
+        return self._watchers.get(topic, 0) > 0
+
+    def close(self) -> None:
+        """Wakes everybody, for the end."""
+        for topic in list(self._waiting):
+            self.publish(topic)
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """A piece of news under its number, as JSON that is made once for all who follow."""
+
+    number: int
+    cluster: str
+    kind: str
+    text: str
+
+
+class Live:
+    """Snapshots by cluster name. Written by the poller and the operations; read by the API and the page."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.hub = Hub()
+        self._now = clock
+        self._snapshots: dict[str, Snapshot] = {}
+        self._notices: dict[str, deque[Notice]] = {}
+        self.stopping = asyncio.Event()
+        self.streams = asyncio.Semaphore(STREAMS_AT_ONCE)
+        self.epoch = random.token_hex(4)  # numbers of news begin anew with the server
+        self.told = 0
+        self.poked: dict[str, set[int]] = {}  # clusters of which something has changed: the jobs, where that is known
+        self._told: deque[News] = deque(maxlen=MOST_NEWS)
+        self._incidents: dict[str, dict[int, str]] = {}
+
+    def tell(self, *news: NewsOut) -> None:
+        """To everybody who follows the events."""
+        for one in news:
+            self.told += 1
+            text = one.model_dump_json(exclude_defaults=True)
+            self._told.append(News(self.told, one.cluster, one.kind, text))
+        for place in {one.cluster for one in news}:
+            self.hub.publish(news_topic(place))
+        if news:
+            self.hub.publish(news_topic(""))
+
+    def news_after(self, seen: int) -> list[News] | None:
+        """Those behind this number; None when some of them are forgotten."""
+        if seen < self.told - len(self._told):
+            return None
+        return list(itertools.islice(self._told, len(self._told) - (self.told - seen), None))
+
+    def tell_incidents(self, cluster: str, incidents: Iterable[Incident]) -> None:
+        """Of those that are in another state than when this was last asked; at first of none."""
+        now = {one.number: one for one in incidents}
+        known = self._incidents.get(cluster)
+        self._incidents[cluster] = {number: one.state.value for number, one in now.items()}
+        if known is None:
+            return
+        self.tell(
+            *(
+                NewsOut(
+                    at=self._now(), cluster=cluster, kind="incident", name=str(number), state=one.state.value,
+                    before=known.get(number, ""), text=one.what, node=one.node,
+                )
+                for number, one in now.items()
+                if known.get(number) != one.state.value
+            )
+        )  # fmt: skip
+
+    def unfinished(self, cluster: str) -> frozenset[int]:
+        """Incidents that were open when they were last told of."""
+        known = self._incidents.get(cluster, {}).items()
+        return frozenset(number for number, state in known if not IncidentState(state).closed)
+
+    def poke(self, cluster: str, jobs: Iterable[int] = ()) -> None:
+        """Something has changed there, these jobs perhaps: it is read now and not at the next look."""
+        self.poked.setdefault(cluster, set()).update(tuple(jobs) or (ALL_JOBS,))
+        self.hub.publish("watchers")
+
+    def watched(self, cluster: str) -> bool:
+        """Whether anybody looks."""
+        return any(self.hub.watched(place) for place in (topic(cluster), news_topic(cluster), news_topic("")))
+
+    def snapshot(self, cluster: str) -> Snapshot:
+        return self._snapshots.get(cluster) or Snapshot(cluster)
+
+    def put(self, snapshot: Snapshot) -> None:
+        before = self.snapshot(snapshot.cluster)
+        self._snapshots[snapshot.cluster] = snapshot
+        if before.as_of is not None and snapshot.as_of is not None:  # of the first reading of all there is a list
+            moved = _moved(before, snapshot)
+            for notice in _news(before, snapshot, moved, self._now()):
+                self.note(snapshot.cluster, notice.text, level=notice.level, where=notice.where)
+            self.tell(*_changes(before, snapshot, moved, self._now()))
+        self.hub.publish(topic(snapshot.cluster))
+
+    def fail(self, cluster: str, why: str) -> None:
+        """Keeps the last figures and says why they are old."""
+        self.put(replace(self.snapshot(cluster), stale=why))
+
+    def touch(self, cluster: str) -> None:
+        """The cluster's row changed."""
+        self.hub.publish(topic(cluster))
+
+    def forget(self, cluster: str) -> None:
+        self._snapshots.pop(cluster, None)
+        self._notices.pop(cluster, None)
+        self._incidents.pop(cluster, None)
+        self.poked.pop(cluster, None)
+        self.hub.publish(topic(cluster))
+
+    def note(self, cluster: str, text: str, *, level: str = "info", where: str = "") -> None:
+        self._notices.setdefault(cluster, deque(maxlen=50)).appendleft(Notice(self._now(), text, level, where))
+
+    def notices(self, cluster: str) -> tuple[Notice, ...]:
+        """Newest first."""
+        return tuple(self._notices.get(cluster, ()))
+
+    async def subscribe(self, cluster: str) -> AsyncIterator[None]:
+        """Yields whenever the snapshot or the row changed; ends when the server stops."""
+        name = topic(cluster)
+        with self.hub.watching(name):
+            seen = self.hub.number(name)
+            while not self.stopping.is_set():
+                seen = await self.hub.changed(name, seen)
+                yield
+
+
+def topic(cluster: str) -> str:
+    return f"cluster/{cluster}"
+
+
+def news_topic(cluster: str) -> str:
+    """ "" for those of all clusters."""
+    return f"news/{cluster}"
+
+
+def operation_topic(operation: str) -> str:
+    return f"operation/{operation}"
+
+
+def _moved(before: Snapshot, after: Snapshot) -> list[tuple[JobState | None, JobState]]:
+    """(as it was, as it is) of the jobs that are new, in another state or requeued."""
+    if before.jobs is after.jobs:
+        return []
+    was = before.by_id.get
+    return [
+        (past, job)
+        for job in after.jobs
+        if (past := was(job.id)) is not job
+        and (past is None or past.state != job.state or past.restarts != job.restarts)
+    ]
+
+
+def _changes(
+    before: Snapshot, after: Snapshot, moved: Iterable[tuple[JobState | None, JobState]], now: float
+) -> Iterator[NewsOut]:
+    """What is another between two readings."""
+    name = after.cluster
+    was = {node.name: node for node in before.nodes} if before.nodes is not after.nodes else {}
+    for node in after.nodes if was else ():
+        old = was.get(node.name)
+        if old is None or old.states != node.states or old.reason != node.reason:
+            states = "+".join(old.states) if old else ""
+            yield NewsOut(
+                at=now, cluster=name, kind="node", name=node.name, state="+".join(node.states), before=states,
+                text=node.reason,
+            )  # fmt: skip
+    for past, job in moved:
+        yield NewsOut(
+            at=now, cluster=name, kind="job", name=str(job.id), state=job.state, before=past.state if past else "",
+            text=job.name, user=job.user,
+        )  # fmt: skip
+    for job in (before.by_id[number] for number in sorted(before.by_id.keys() - after.by_id.keys())):
+        if job.state not in ENDED:
+            yield NewsOut(
+                at=now, cluster=name, kind="job", name=str(job.id), state="", before=job.state, text=job.name,
+                user=job.user,
+            )  # fmt: skip
+
+
+def _news(
+    before: Snapshot, after: Snapshot, moved: Iterable[tuple[JobState | None, JobState]], now: float
+) -> Iterator[Notice]:
+    """What happened between two readings, in words."""
+    was = {node.name: node for node in before.nodes} if before.nodes is not after.nodes else {}
+    for node in after.nodes if was else ():
+        old = was.get(node.name)
+        if old is None or old is node or old.usable == node.usable:
+            continue
+        if node.usable:
+            yield Notice(now, "back in service", where=node.name)
+        else:
+            state = "+".join(node.states)
+            yield Notice(now, f"{state}: {node.reason}" if node.reason else state, "error", node.name)
+    for past, job in moved:
+        if past is None:
+            continue
+        where = f"job {job.id}"
+        if job.restarts > past.restarts:
+            yield Notice(now, f"{job.name} was requeued", "warning", where)
+        elif job.state == "RUNNING":
+            yield Notice(now, f"{job.name} runs", where=where)
+        elif job.state not in {"PENDING", "COMPLETING"}:
+            level = "info" if job.state == "COMPLETED" else "warning"
+            yield Notice(now, f"{job.name} ended: {job.state}", level, where)

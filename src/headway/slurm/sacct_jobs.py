@@ -1,0 +1,175 @@
+"""Jobs that the controller has forgotten, from accounting (sacct). The fields are declared once, below."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headway.domain.machine import Machine
+from headway.domain.slurm.state import JobState
+from headway.slurm.adapters.base import gpus_of_tres, hosts, number, text
+from headway.transport.ssh import Remote
+
+_BREAK = "\x1f"  # stands between fields: a job's name may hold "|"
+
+
+def _moment(value: str) -> int:
+    return int(value) if value.isdigit() else 0  # "Unknown", "None"
+
+
+def _minutes(value: str) -> int | None:
+    return int(value) * 60 if value.isdigit() else None  # "UNLIMITED", "Partition_Limit"
+
+
+def _number(value: str) -> int:
+    return int(value) if value.isdigit() else 0
+
+
+def _state(value: str) -> str:
+    return value.split(" ")[0]  # "CANCELLED by 20000"
+
+
+def _exit(value: str) -> int:
+    return _number(value.partition(":")[0])
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str  # ours; "_" in front: used below, not a field of JobState
+    source: str  # sacct's
+    parse: Callable[[str], Any]
+    unit: str = ""
+    since: str = ""  # Slurm version that has it first
+
+
+COLUMNS = (
+    Column("id", "JobIDRaw", _number),
+    Column("_shown", "JobID", text),
+    Column("name", "JobName", text),
+    Column("user", "User", text),
+    Column("account", "Account", text),
+    Column("partition", "Partition", text),
+    Column("state", "State", _state),
+    Column("reason", "Reason", text),
+    Column("nodes", "NodeList", lambda value: () if value == "None assigned" else hosts(value)),
+    Column("node_count", "NNodes", _number),
+    Column("gpus", "AllocTRES", gpus_of_tres),
+    Column("submit_time", "Submit", _moment, "unix s"),
+    Column("start_time", "Start", _moment, "unix s"),
+    Column("end_time", "End", _moment, "unix s"),
+    Column("time_limit_s", "TimelimitRaw", _minutes, "min"),
+    Column("workdir", "WorkDir", text),
+    Column("priority", "Priority", _number),
+    Column("exit_code", "ExitCode", _exit),
+    Column("qos", "QOS", text),
+    Column("restarts", "Restarts", _number, since="24.11"),
+    Column("stdout", "StdOut", text, since="24.11"),
+    Column("stderr", "StdErr", text, since="24.11"),
+    Column("_submit_line", "SubmitLine", text),
+)
+
+
+def columns(version: str) -> tuple[Column, ...]:
+    return tuple(c for c in COLUMNS if not c.since or _release(version) >= _release(c.since))
+
+
+def query(job_id: int, version: str) -> list[str]:
+    """The argv that `parse` reads the output of."""
+    return [*_sacct(version), "-j", str(job_id)]
+
+
+def _sacct(version: str) -> list[str]:
+    names = ",".join(column.source for column in columns(version))
+    argv = ["env", "SLURM_TIME_FORMAT=%s", "sacct", "-n", "-X", "-P", f"--delimiter={_BREAK}", f"--format={names}"]
+    if _release(version) >= _release("24.11"):
+        argv.append("--expand-patterns")
+    return argv
+
+
+def parse(output: str, version: str) -> list[JobState]:
+    """Lines of sacct -> jobs; lines that are no record (a name with a line break) are left out."""
+    declared = columns(version)
+    jobs = []
+    for line in output.splitlines():
+        words = line.split(_BREAK)
+        if len(words) != len(declared):
+            continue
+        found = {column.name: column.parse(word) for column, word in zip(declared, words, strict=True)}
+        jobs.append(_job(found))
+    return jobs
+
+
+async def job(connections: Remote, head: Machine, job_id: int, version: str) -> JobState | None:
+    """The latest run of this job, None when accounting never heard of it."""
+    ran = await connections.remote(head, query(job_id, version), timeout_s=30)
+    found = next((one for one in reversed(parse(ran.stdout, version)) if one.id == job_id), None)
+    if found is None or found.state != "FAILED":
+        return found
+    return replace(found, exit_code=await _whole_code(connections, head, job_id) or found.exit_code)
+
+
+async def _whole_code(connections: Remote, head: Machine, job_id: int) -> int:
+    """The exit code; 0 where it isn't told. sacct's table takes 128 from codes that are larger, its JSON does not."""
+    ran = await connections.remote(head, ["sacct", "-X", "--json", "-j", str(job_id)], timeout_s=30, check=False)
+    try:
+        rows = json.loads(ran.stdout)["jobs"]
+    except (ValueError, KeyError):
+        return 0
+    codes = [number(row["exit_code"].get("return_code")) for row in rows if row.get("job_id") == job_id]
+    return codes[-1] if codes else 0
+
+
+async def recent(connections: Remote, head: Machine, version: str, *, days: int = 7) -> tuple[JobState, ...]:
+    """Everybody's jobs that were there within the last days, oldest first, the latest run of each. Exit codes from 128 on
+    are 128 too small here: `job` has them whole, and takes some kilobytes for each."""
+    argv = [*_sacct(version), "--allusers", f"--starttime=now-{int(days)}days"]
+    ran = await connections.remote(head, argv, timeout_s=30)
+    return tuple({one.id: one for one in parse(ran.stdout, version)}.values())
+
+
+async def tasks(connections: Remote, head: Machine, array: int, version: str) -> tuple[JobState, ...]:
+    """The tasks of an array, however long ago they ended, the latest run of each; () for a job that is none."""
+    ran = await connections.remote(head, query(array, version), timeout_s=60)
+    return tuple({one.id: one for one in parse(ran.stdout, version) if one.array_job_id == array}.values())
+
+
+async def runs(connections: Remote, head: Machine, job_id: int, version: str) -> tuple[JobState, ...]:
+    """Every run of a job, the first first: a requeued one has several."""
+    ran = await connections.remote(head, [*query(job_id, version), "--duplicates"], timeout_s=30)
+    found = [one for one in parse(ran.stdout, version) if one.id == job_id]
+    return tuple(sorted(found, key=lambda one: (one.submit_time, one.start_time or float("inf"))))
+
+
+async def array(connections: Remote, head: Machine, job_id: int) -> dict[str, str]:
+    """State of each task of an array, by its number; {} for a job that is none. What the controller knows goes before
+    what accounting has been told so far."""
+    ended = ["sacct", "-n", "-X", "-P", "--array", f"--delimiter={_BREAK}", "--format=JobID,State", "-j", str(job_id)]
+    active = ["squeue", "-h", "-r", "-t", "all", "-o", f"%i{_BREAK}%T", "-j", str(job_id)]
+    known = await connections.remote(head, ended, timeout_s=60)
+    now = await connections.remote(head, active, timeout_s=60, check=False)
+    found: dict[str, str] = {}
+    for line in [*known.stdout.splitlines(), *(now.stdout.splitlines() if now.code == 0 else [])]:
+        shown, _, state = line.partition(_BREAK)
+        job, _, task = shown.partition("_")
+        if job == str(job_id) and task.isdigit():
+            found[task] = _state(state)
+    return found
+
+
+def _job(found: dict[str, Any]) -> JobState:
+    shown = found.pop("_shown")
+    found.pop("_submit_line")
+    array, _, task = shown.partition("_")
+    found["stderr"] = found.get("stderr") or found.get("stdout", "")
+    return JobState(
+        **{"restarts": 0, "stdout": "", **found},
+        command="",
+        array_job_id=_number(array) if task else 0,
+        array_task=task,
+    )
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])

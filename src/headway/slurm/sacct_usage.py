@@ -1,0 +1,189 @@
+"""What accounting (sacct, sacctmgr) has of a stretch of time: every run of every job, and nodes that were down or drained.
+The fields are declared once, below; none holds words of a person's own, so that no line can be broken by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from headway.domain.billing import NodeSpan, Run, SpanKind
+from headway.domain.machine import Machine
+from headway.errors import HeadwayError
+from headway.slurm.adapters.base import gpus_of_tres, hosts, memory_of_tres, text
+from headway.transport.ssh import Remote
+from headway.transport.streams import MAX_OUTPUT
+
+TIMEOUT_S = 120.0
+_TYPE = re.compile(r"\bgres/gpu:([A-Za-z0-9_.-]+)=\d")
+_CPU = re.compile(r"\bcpu=(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
+_ENERGY = re.compile(r"\benergy=(\d+)")
+
+
+def _moment(value: str) -> int:
+    return int(value) if value.isdigit() else 0  # "Unknown", "None"
+
+
+def _minutes(value: str) -> int | None:
+    return int(value) * 60 if value.isdigit() else None
+
+
+def _number(value: str) -> int:
+    return int(value) if value.isdigit() else 0
+
+
+def _nodes(value: str) -> tuple[str, ...]:
+    return () if value == "None assigned" else hosts(value)
+
+
+def _type(value: str) -> str:
+    found = _TYPE.search(value)
+    return found[1] if found else ""
+
+
+def _cpus(value: str) -> int:
+    return next((int(part[4:]) for part in value.split(",") if part.startswith("cpu=") and part[4:].isdigit()), 0)
+
+
+def _array(value: str) -> int:
+    whole, _, task = value.partition("_")
+    return _number(whole) if task else 0
+
+
+@dataclass(frozen=True)
+class Column:
+    """`into`: our field and its parser; several may be read from one of sacct's."""
+
+    source: str
+    into: tuple[tuple[str, Callable[[str], Any]], ...]
+
+
+COLUMNS = (
+    Column("JobIDRaw", (("job", _number),)),
+    Column("JobID", (("array_job", _array),)),
+    Column("User", (("user", text),)),
+    Column("Account", (("team", text),)),
+    Column("Partition", (("partition", text),)),
+    Column("QOS", (("qos", text),)),
+    Column("State", (("state", lambda value: value.split(" ")[0]),)),  # "CANCELLED by 20000"
+    Column("NodeList", (("nodes", _nodes),)),
+    Column(
+        "AllocTRES",
+        (("gpus", gpus_of_tres), ("gpu_type", _type), ("cpus", _cpus), ("memory_mib", memory_of_tres)),
+    ),
+    Column("Submit", (("submit", _moment),)),
+    Column("Eligible", (("eligible", _moment),)),
+    Column("Start", (("start", _moment),)),
+    Column("End", (("end", _moment),)),
+    Column("TimelimitRaw", (("time_limit_s", _minutes),)),
+    Column("TRESUsageInTot", ()),  # of steps: below
+)
+
+
+@dataclass
+class _Steps:
+    """What the steps of a run have used, which is all that accounting knows of it."""
+
+    cpu_s: int = 0
+    memory_mib: int = 0  # of the largest step
+    energy_j: int = 0
+
+    def add(self, used: str) -> None:
+        if cpu := _CPU.search(used):
+            days, hours, minutes, seconds = (int(part or 0) for part in cpu.groups())
+            self.cpu_s += days * 86400 + hours * 3600 + minutes * 60 + seconds
+        self.memory_mib = max(self.memory_mib, memory_of_tres(used))
+        if energy := _ENERGY.search(used):
+            self.energy_j += int(energy[1])
+
+
+@dataclass
+class _Read:
+    values: dict[str, Any]
+    steps: _Steps = field(default_factory=_Steps)
+
+
+def runs_query(since: int, until: int) -> list[str]:
+    """The argv that `parse_runs` reads the output of: all that ran at some time from `since` to `until`."""
+    names = ",".join(column.source for column in COLUMNS)
+    return [
+        *_env(), "sacct", "-n", "-P", "--allusers", "--duplicates",
+        f"--starttime={_time(since)}", f"--endtime={_time(until)}", f"--format={names}",
+    ]  # fmt: skip
+
+
+def parse_runs(output: str) -> list[Run]:
+    """Those that have started, each followed in sacct's output by its steps."""
+    found: list[_Read] = []
+    for words in _rows(output, len(COLUMNS)):
+        job, _, step = words[0].partition(".")
+        if step:
+            if found and str(found[-1].values["job"]) == job:
+                found[-1].steps.add(words[-1])
+            continue
+        values = {name: parse(word) for column, word in zip(COLUMNS, words, strict=True) for name, parse in column.into}
+        found.append(_Read(values))
+    return [_run(one) for one in found if one.values["start"] and one.values["nodes"]]
+
+
+def events_query(since: int) -> list[str]:
+    """The argv that `parse_events` reads the output of: states of nodes that lasted into the time from `since` on."""
+    return [
+        *_env(), "sacctmgr", "-n", "-P", "show", "event", "event=node", f"start={_time(since)}",
+        "format=NodeName,TimeStart,TimeEnd,State,Reason",
+    ]  # fmt: skip
+
+
+def parse_events(output: str) -> list[NodeSpan]:
+    """The last field, the reason, is a person's words and may hold anything but a line's end."""
+    found = []
+    for line in output.splitlines():
+        words = line.split("|", 4)
+        if len(words) != 5 or not words[0] or not words[1].isdigit():
+            continue
+        kind = SpanKind.DOWN if "DOWN" in words[3] or "FAIL" in words[3] else SpanKind.DRAINED
+        found.append(NodeSpan(words[0], kind, int(words[1]), _moment(words[2]), words[4]))
+    return found
+
+
+async def runs(connections: Remote, head: Machine, since: int, until: int) -> tuple[Run, ...]:
+    """Raises CommandFailed or Unreachable when accounting or the head does not answer; an answer that is too long to be
+    whole is asked for in halves."""
+    ran = await connections.remote(head, runs_query(since, until), timeout_s=TIMEOUT_S)
+    if len(ran.stdout) < MAX_OUTPUT // 2:
+        return tuple(parse_runs(ran.stdout))
+    if until - since < 2:
+        raise HeadwayError(f"accounting on {head.name} says more of one second than can be read")
+    middle = (since + until) // 2
+    return (
+        *await runs(connections, head, since, middle),
+        *await runs(connections, head, middle, until),
+    )
+
+
+async def events(connections: Remote, head: Machine, since: int) -> tuple[NodeSpan, ...]:
+    """Raises as `runs`."""
+    return tuple(parse_events((await connections.remote(head, events_query(since), timeout_s=TIMEOUT_S)).stdout))
+
+
+def _run(read: _Read) -> Run:
+    used = read.steps
+    return Run(**read.values, used_cpu_s=used.cpu_s, used_memory_mib=used.memory_mib, energy_j=used.energy_j)
+
+
+def _rows(output: str, width: int) -> Iterator[list[str]]:
+    for line in output.splitlines():
+        words = line.split("|")
+        if len(words) == width:
+            yield words
+
+
+def _env() -> list[str]:
+    """Times as unix seconds; and those that are said in UTC, whose clock is never set back."""
+    return ["env", "TZ=UTC", "SLURM_TIME_FORMAT=%s"]
+
+
+def _time(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")

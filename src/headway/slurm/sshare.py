@@ -1,0 +1,55 @@
+"""What accounts have used against their share, as sshare says it."""
+
+from __future__ import annotations
+
+from headway.domain.machine import Machine
+from headway.domain.slurm.accounts import Share
+from headway.transport.ssh import Remote
+
+_TIMEOUT_S = 15.0
+_FIELDS = ("Account", "User", "NormShares", "EffectvUsage", "FairShare", "GrpTRESRaw")
+_MINUTES_PER_HOUR = 60.0  # sshare says what it calls raw in minutes
+
+
+def question() -> list[str]:
+    return ["sshare", "--all", "--noheader", "--parsable2", f"--format={','.join(_FIELDS)}"]
+
+
+async def read(connections: Remote, head: Machine) -> tuple[Share, ...]:
+    """Raises CommandFailed or Unreachable when the controller or the head does not answer."""
+    return parse((await connections.remote(head, question(), timeout_s=_TIMEOUT_S)).stdout)
+
+
+def parse(answer: str) -> tuple[Share, ...]:
+    """The accounts below the root, sorted. Their fair share is their users' (Fair Tree gives it to users alone): the same
+    for all of them as long as none has used more than another, else the highest."""
+    found: dict[str, Share] = {}
+    factors: dict[str, float] = {}
+    for line in answer.splitlines():
+        cells = line.split("|")
+        if len(cells) != len(_FIELDS):
+            continue
+        row = dict(zip(_FIELDS, (cell.strip() for cell in cells), strict=True))
+        account = row["Account"]
+        if row["User"]:
+            factors[account] = max(factors.get(account, 0.0), _number(row["FairShare"]))
+        elif account not in ("", "root"):
+            hours = _tres(row["GrpTRESRaw"]).get("gres/gpu", 0.0) / _MINUTES_PER_HOUR
+            found[account] = Share(account, _number(row["NormShares"]), _number(row["EffectvUsage"]), None, hours)
+    return tuple(
+        Share(one.account, one.norm_shares, one.effective_usage, factors.get(name), one.gpu_hours)
+        for name, one in sorted(found.items())
+    )
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def _tres(text: str) -> dict[str, float]:
+    """ "cpu=12,gres/gpu=3" by name."""
+    pairs = (part.partition("=") for part in text.split(","))
+    return {name: _number(value) for name, _, value in pairs if name}

@@ -1,0 +1,128 @@
+"""Which days of a ledger are summed. Reports read sums of days that are over instead of each run; a write that changes what a
+day's sums are made of says in its own transaction that they hold no more, and they are made again by and by. So a sum is right
+or not there, and reports tell the same with and without them. Days are those of UTC."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+from sqlalchemy import and_, delete, func, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from headway.domain.billing import DAY_S
+from headway.store.db import billing_schema as t
+from headway.store.db.transactions import Base, insert_into
+
+RUNS = "runs"  # sums of the runs that began in the day and have ended
+HOURS = "hours"  # what was held in each half hour of the day
+_EVER = 2**40  # later than any moment
+_BATCH = 500
+_HOLDS = ("nodes", "kind", "gpus", "units")
+_ADDS = ("first", "eligible", "cpus", "lost_s", "idle_s", "measured_s", "energy_j", "cpu_measured_s")
+Part = tuple[int, int, str]  # job, start, group: a row of runs
+Facts = dict[Part, tuple[int, tuple[object, ...], tuple[object, ...]]]  # its end (or _EVER), _HOLDS, _ADDS
+SUMS = (t.summed_days, t.run_days, t.held_days, t.touched_days)
+
+
+async def forget_sums(db: AsyncConnection, cluster: str) -> None:
+    """All that are kept of a cluster."""
+    kinds = select(t.run_kinds.c.id).where(t.run_kinds.c.cluster == cluster)
+    for table in SUMS:
+        mine = table.c.kind.in_(kinds) if table is t.run_days else table.c.cluster == cluster
+        await db.execute(delete(table).where(mine))
+
+
+def between(days: Sequence[int], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """What is left of the time from `start` to `end` without these days, of which each is wholly in it."""
+    edges = [start, *(edge for day in sorted(days) for edge in (day, day + DAY_S)), end]
+    return ((low, high) for low, high in list(pairwise(edges))[::2] if low < high)
+
+
+class DayStore(Base):
+    async def unsummed(self, cluster: str, what: str, until: int) -> list[int]:
+        """Days that ended by `until` and have no sums, from the first run on, the latest first."""
+        r, s = t.runs, t.summed_days
+        async with self._read() as db:
+            first = (await db.execute(select(func.min(r.c.start)).where(r.c.cluster == cluster))).scalar()
+            known = select(s.c.day).where(s.c.cluster == cluster, s.c.what == what, s.c.last_end >= 0)
+            there = {day for (day,) in await db.execute(known)}
+        days = range(until, until) if first is None else range(first // DAY_S * DAY_S, until - DAY_S + 1, DAY_S)
+        return [day for day in reversed(days) if day not in there]
+
+    async def _summed(
+        self, db: AsyncConnection, cluster: str, what: str, start: int, end: int, ended_by: int = _EVER
+    ) -> list[int]:
+        """Days from `start` to `end` whose sums are kept, of runs that had ended by that moment."""
+        s = t.summed_days
+        mine = (s.c.cluster == cluster, s.c.what == what, s.c.day >= start, s.c.day <= end - DAY_S)
+        query = select(s.c.day).where(*mine, s.c.last_end.between(0, ended_by)).order_by(s.c.day)
+        return [day for (day,) in await db.execute(query)]
+
+    async def _note_summed(self, db: AsyncConnection, cluster: str, what: str, day: int, last_end: int) -> None:
+        """`last_end`: -1 while the sums are being made."""
+        values = {"cluster": cluster, "what": what, "day": day, "last_end": last_end}
+        made = insert_into(db, t.summed_days).values(**values)
+        await db.execute(
+            made.on_conflict_do_update(index_elements=["cluster", "what", "day"], set_={"last_end": last_end})
+        )
+
+    async def _finish(self, db: AsyncConnection, cluster: str, what: str, day: int) -> bool:
+        """Whether the day's sums hold: nothing that they are made of was written since they were begun."""
+        s = t.summed_days
+        mine = (s.c.cluster == cluster, s.c.what == what, s.c.day == day, s.c.last_end == -1)
+        return bool((await db.execute(update(s).where(*mine).values(last_end=0))).rowcount)
+
+    @asynccontextmanager
+    async def _changing(
+        self, db: AsyncConnection, cluster: str, jobs: Iterable[int], *, ended: bool = False
+    ) -> AsyncIterator[None]:
+        """Whatever is written of runs of these jobs is written in here: sums of days that it changes hold no more. `ended`: only
+        rows of runs that have ended are looked at, for nothing is changed that sums have of others."""
+        numbers = sorted(set(jobs))
+        before = await self._facts(db, cluster, numbers, ended)
+        yield
+        after = await self._facts(db, cluster, numbers, ended)
+        began: set[int] = set()
+        held: list[tuple[int, int]] = []
+        for part in before.keys() | after.keys():
+            was, is_ = before.get(part), after.get(part)
+            if was != is_:
+                start, ends = part[1], [one[0] for one in (was, is_) if one]
+                if min(ends) < _EVER:
+                    began.add(start // DAY_S * DAY_S)
+                if was is None or is_ is None or was[1] != is_[1]:
+                    held.append((start, max(ends)))
+                elif ends[0] != ends[1]:
+                    held.append((min(ends), max(ends)))
+        await self._drop(db, cluster, RUNS, began, _EVER)
+        days = {
+            day
+            for start, end in held
+            if end < _EVER
+            for day in range(start // DAY_S * DAY_S, max(end, start + 1), DAY_S)
+        }
+        still = min((start for start, end in held if end >= _EVER), default=_EVER)
+        await self._drop(db, cluster, HOURS, days, still)
+
+    async def _drop(self, db: AsyncConnection, cluster: str, what: str, days: Iterable[int], since: int) -> None:
+        """These days, and every one that was not over by that moment."""
+        s, wanted = t.summed_days, sorted(days)
+        if not wanted and since >= _EVER:
+            return
+        mine = and_(s.c.cluster == cluster, s.c.what == what)
+        await db.execute(delete(s).where(mine, or_(s.c.day > since - DAY_S, s.c.day.in_(wanted[:_BATCH]))))
+        for at in range(_BATCH, len(wanted), _BATCH):
+            await db.execute(delete(s).where(mine, s.c.day.in_(wanted[at : at + _BATCH])))
+
+    async def _facts(self, db: AsyncConnection, cluster: str, jobs: Sequence[int], ended: bool) -> Facts:
+        r, found = t.runs, Facts()
+        columns = [r.c[name] for name in ("job", "start", "group", "end", *_HOLDS, *_ADDS)]
+        query, held = select(*columns).where(r.c.cluster == cluster), 4 + len(_HOLDS)
+        if ended:
+            query = query.where(r.c.end > 0)
+        for at in range(0, len(jobs), _BATCH):
+            for row in await db.execute(query.where(r.c.job.in_(jobs[at : at + _BATCH]))):
+                found[row[0], row[1], row[2]] = (row[3] or _EVER, tuple(row[4:held]), tuple(row[held:]))
+        return found

@@ -1,0 +1,409 @@
+"""Runs of jobs as accounting tells them, each exactly once, and what Headway itself measured of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    Insert,
+    Table,
+    Update,
+    bindparam,
+    case,
+    delete,
+    func,
+    literal_column,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from headway.domain.billing import Held, Hold, Run
+from headway.domain.slurm.hostlist import compress, expand
+from headway.store.billing.daily_rollups import DayStore, Part
+from headway.store.db import billing_schema as t
+from headway.store.db.transactions import insert_into
+
+Kind = tuple[str, str, str, str, str, int]  # the values of KIND
+Sample = tuple[int, int, int, int, int | None]  # job, at, seconds, idle seconds, joules (None: power was not said)
+KIND = ("team", "user", "partition", "gpu_type", "group", "per_node")
+OPEN = t.runs.c.end == literal_column("0")  # in words that the index of open runs has, too
+_MEASURED = frozenset(
+    {"measured_s", "idle_s", "energy_j", "cpu_measured_s", "saved_at"}
+)  # by Headway, not by accounting
+_KEY = ("cluster", "job", "start", "group")
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far the ledger has come, in unix seconds."""
+
+    collected_to: int = 0
+    measured_to: int = 0
+    swept_at: int = 0
+    longest_s: int = 0
+    error: str = ""
+
+
+class RunStore(DayStore):
+    async def mark(self, cluster: str) -> Mark:
+        m = t.ledger_marks
+        async with self._read() as db:
+            row = (await db.execute(select(m).where(m.c.cluster == cluster))).first()
+        return Mark(row.collected_to, row.measured_to, row.swept_at, row.longest_s, row.error) if row else Mark()
+
+    async def set_mark(self, cluster: str, **values: Any) -> None:
+        async with self._write() as db:
+            await self._mark(db, cluster, values)
+
+    async def put_runs(self, cluster: str, runs: Iterable[tuple[Run, Sequence[Held], int]], **mark: int) -> None:
+        """(run, what it holds by the file of now, seconds lost at its end as far as its state says) each: all of them and the
+        new mark, or nothing. A run that is known (its job and start) takes what accounting says now; what Headway measured
+        stays, and so do its groups while its nodes are the same: another file changes nothing of what was held. A run whose
+        start was moved, as Slurm does when the nodes that it waited for are up, is still the one run that it was."""
+        told = {(one[0].job, one[0].start): one for one in runs}.values()  # halves of an answer may both have a run
+        rows, nodes, kinds, longest, others = [], [], [], 0, []
+        async with self._write() as db:
+            were = await self._parts(db, cluster, {run.job for run, _, _ in told})
+            for run, held, lost_s in told:
+                longest = max(longest, (run.end or run.start) - run.start)
+                before = were.get((run.job, run.start), [])
+                parts = as_known(held, before)
+                if before and parts is not before:
+                    others.append((run, run.start, {part.group for part in parts}))
+                for number, part in enumerate(parts):
+                    rows.append(_row(cluster, run, part, lost_s, first=number == 0))
+                    kinds.append((run.team, run.user, run.partition, part.gpu_type, part.group, part.per_node))
+                    nodes += [_node(cluster, run, part, node) for node in part.nodes]
+            ids = await self._kinds(db, cluster, kinds)
+            for row, kind in zip(rows, kinds, strict=True):
+                row["kind"] = ids[kind]
+            others += [
+                (run, start, set[str]())
+                for run, start in await self._moved(db, cluster, [run for run, _, _ in told], were)
+            ]
+            async with self._changing(db, cluster, {run.job for run, _, _ in told}):
+                drawn = [
+                    (run, await self._take_out(db, cluster, run.job, start, groups)) for run, start, groups in others
+                ]
+                for table, found, key in (
+                    (t.runs, rows, _KEY),
+                    (t.run_nodes, nodes, ("cluster", "node", "start", "job")),
+                ):
+                    for at in range(0, len(found), _BATCH):
+                        await db.execute(upsert(db, table, key), found[at : at + _BATCH])
+                for run, measured in drawn:
+                    await self._put_in(db, cluster, run, measured)
+            await self._mark(db, cluster, {**mark, "longest_s": await self._longest(db, cluster, longest)})
+
+    async def _longest(self, db: AsyncConnection, cluster: str, seconds: int) -> int:
+        """Of a run of so many seconds, and all that are known."""
+        m = t.ledger_marks
+        known = (await db.execute(select(m.c.longest_s).where(m.c.cluster == cluster))).scalar()
+        return max(seconds, known or 0)
+
+    async def _parts(self, db: AsyncConnection, cluster: str, jobs: Iterable[int]) -> dict[tuple[int, int], list[Held]]:
+        """What each known run of these jobs holds, as it was put down; the part that is counted once first."""
+        k, r, numbers = t.run_kinds, t.runs, sorted(jobs)
+        columns = (r.c.job, r.c.start, r.c.group, r.c.nodes, k.c.gpu_type, r.c.gpus, r.c.cpus, r.c.units, k.c.per_node)
+        query = select(*columns).select_from(r.join(k, r.c.kind == k.c.id)).order_by(r.c.first.desc(), r.c.group)
+        found: dict[tuple[int, int], list[Held]] = {}
+        for at in range(0, len(numbers), _BATCH):
+            mine = (r.c.cluster == cluster, r.c.job.in_(numbers[at : at + _BATCH]))
+            for job, start, group, nodes, *rest in await db.execute(query.where(*mine)):
+                found.setdefault((job, start), []).append(Held(group, tuple(expand(nodes)), *rest))
+        return found
+
+    async def _moved(
+        self, db: AsyncConnection, cluster: str, told: Iterable[Run], were: Mapping[tuple[int, int], Sequence[Held]]
+    ) -> list[tuple[Run, int]]:
+        """Those of these runs that are known to run on the same nodes from an earlier start, and that start. Accounting has one
+        record of a job and the moment it was submitted at, which a requeue changes; after a restore that record may be
+        another run's, and what ran before was held."""
+        r, of = t.runs, {(run.job, run.submit): run for run in told}
+        jobs, found = sorted({job for job, _ in of}), []
+        known = select(r.c.job, r.c.submit, r.c.start).where(r.c.cluster == cluster, OPEN, r.c.first == 1)
+        for at in range(0, len(jobs), _BATCH):
+            for job, submit, start in await db.execute(known.where(r.c.job.in_(jobs[at : at + _BATCH]))):
+                run = of.get((job, submit))
+                on = {node for part in were.get((job, start), ()) for node in part.nodes}
+                if run is not None and start < run.start and on == set(run.nodes):
+                    found.append((run, int(start)))
+        return found
+
+    async def _take_out(
+        self, db: AsyncConnection, cluster: str, job: int, start: int, groups: Collection[str]
+    ) -> dict[str, Any]:
+        """Removes what a run was known to hold but for its parts of these groups; returns what was measured of it."""
+        r, n = t.runs, t.run_nodes
+        mine = (r.c.cluster == cluster, r.c.job == job, r.c.start == start)
+        gone = (*mine, r.c.group.not_in(groups))
+        of_all = select(func.max(r.c.measured_s), func.max(r.c.idle_s), func.max(r.c.saved_at), func.max(r.c.lost_s))
+        measured_s, idle_s, saved_at, lost_s = (await db.execute(of_all.where(*mine))).one()
+        of_gone = select(func.sum(r.c.energy_j), func.sum(r.c.cpu_measured_s)).where(*gone)
+        energy_j, cpu_s = (await db.execute(of_gone)).one()
+        await db.execute(delete(r).where(*gone))
+        await db.execute(delete(n).where(n.c.cluster == cluster, n.c.job == job, n.c.start == start))
+        said = {} if saved_at is None else {"saved_at": saved_at, "lost_s": lost_s}
+        return {
+            "measured_s": measured_s,
+            "idle_s": idle_s,
+            **said,
+            "energy_j": int(energy_j or 0),
+            "cpu_s": int(cpu_s or 0),
+        }
+
+    async def _put_in(self, db: AsyncConnection, cluster: str, run: Run, measured: Mapping[str, Any]) -> None:
+        """What `_take_out` returned, for the parts that there are now."""
+        r = t.runs
+        mine = (r.c.cluster == cluster, r.c.job == run.job, r.c.start == run.start)
+        of_all = {name: value for name, value in measured.items() if name not in ("energy_j", "cpu_s")}
+        await db.execute(update(r).where(*mine).values(**of_all))
+        drawn = {
+            "energy_j": r.c.energy_j + measured["energy_j"],
+            "cpu_measured_s": r.c.cpu_measured_s + measured["cpu_s"],
+        }
+        await db.execute(update(r).where(*mine, r.c.first == 1).values(**drawn))
+
+    async def _kinds(self, db: AsyncConnection, cluster: str, wanted: Iterable[Kind]) -> dict[Kind, int]:
+        """The number of each; new ones are made."""
+        k = t.run_kinds
+        names = [k.c[name] for name in KIND]
+
+        async def known() -> dict[Kind, int]:
+            rows = await db.execute(select(k.c.id, *names).where(k.c.cluster == cluster))
+            return {(row[1], row[2], row[3], row[4], row[5], row[6]): int(row[0]) for row in rows}
+
+        found = await known()
+        new = [kind for kind in dict.fromkeys(wanted) if kind not in found]
+        if not new:
+            return found
+        rows = [{"cluster": cluster, **dict(zip(KIND, kind, strict=True))} for kind in new]
+        await db.execute(insert_into(db, k).on_conflict_do_nothing(), rows)
+        return await known()
+
+    async def forget_runs(self, cluster: str) -> None:
+        """What accounting said is forgotten and read again from its beginning; what was measured, and money, stay. Rows are
+        left where they are: accounting's own words come over them, and what it no longer has is kept."""
+        await self.set_mark(cluster, collected_to=0, swept_at=0)
+
+    async def measure(
+        self,
+        cluster: str,
+        found: Iterable[Sample],
+        measured_to: int,
+        hosts: Mapping[Part, tuple[int, int]] = MappingProxyType({}),
+    ) -> None:
+        """Each of so many seconds before its moment, of which every run of the job has its part: of what its GPUs drew each of
+        its groups by their number. `hosts`: (joules, CPU-seconds) of what runs held of nodes whose counters were read. With the
+        mark, so that nothing is added twice. Nobody else writes until all of it is there: each run is told its sums once, and who
+        has much hands it over in pieces."""
+        r, by_job = t.runs, dict[int, list[Sample]]()
+        for sample in found:
+            by_job.setdefault(sample[0], []).append(sample)
+        of_run = (r.c.cluster == cluster, r.c.job == bindparam("its_job"), r.c.start == bindparam("its_start"))
+        of_part = (*of_run, r.c.group == bindparam("its_group"))
+        gpus = {
+            "idle_s": r.c.idle_s + _added("idle"),
+            "measured_s": r.c.measured_s + _added("measured"),
+            "energy_j": r.c.energy_j + _added("joules"),
+        }
+        nodes = {
+            "energy_j": r.c.energy_j + _added("joules"),
+            "cpu_measured_s": r.c.cpu_measured_s + _added("cpu"),
+        }
+        parts = [
+            {"its_job": job, "its_start": start, "its_group": group, "joules": joules, "cpu": cpu_s}
+            for (job, start, group), (joules, cpu_s) in hosts.items()
+        ]
+        async with self._write() as db:
+            sums = await self._of_runs(db, cluster, by_job)
+            async with self._changing(db, cluster, [*by_job, *(job for job, _, _ in hosts)], ended=True):
+                await in_batches(db, update(r).where(*of_part).values(**gpus), sums)
+                await in_batches(db, update(r).where(*of_part).values(**nodes), parts)
+            await self._mark(db, cluster, {"measured_to": measured_to})
+
+    async def _of_runs(
+        self, db: AsyncConnection, cluster: str, by_job: Mapping[int, Sequence[Sample]]
+    ) -> list[dict[str, int | str]]:
+        """What each run of these jobs has of their samples, by group; those that have nothing of them are left out."""
+        r, jobs, sums = t.runs, sorted(by_job), list[dict[str, int | str]]()
+        runs: dict[tuple[int, int, int], dict[str, int]] = {}
+        since = min((at - seconds for samples in by_job.values() for _, at, seconds, _, _ in samples), default=0)
+        query = select(r.c.job, r.c.start, r.c.end, r.c.group, r.c.gpus).where(r.c.cluster == cluster)
+        for i in range(0, len(jobs), _BATCH):
+            theirs = (r.c.job.in_(jobs[i : i + _BATCH]), or_(OPEN, r.c.end > since))
+            for job, start, end, group, gpus in await db.execute(query.where(*theirs).order_by(r.c.first.desc())):
+                runs.setdefault((job, start, end), {})[group] = gpus
+        for (job, start, end), parts in runs.items():
+            measured = idle = 0
+            drawn = dict.fromkeys(parts, 0)
+            for _, at, seconds, idle_s, joules in by_job[job]:
+                lasted = min(end or at, at) - max(start, at - seconds)
+                if lasted <= 0:
+                    continue
+                idle += idle_s * lasted // seconds
+                if joules is not None:
+                    measured += lasted
+                    for group, share in _shared(round(joules * lasted / seconds), parts).items():
+                        drawn[group] += share
+            if measured or idle or any(drawn.values()):
+                run = {"its_job": job, "its_start": start, "idle": idle, "measured": measured}
+                sums += [{**run, "its_group": group, "joules": share} for group, share in drawn.items()]
+        return sums
+
+    async def lose(self, cluster: str, job: int, start: int, lost_s: int, saved_at: float | None = None) -> None:
+        r = t.runs
+        values: dict[str, Any] = {"lost_s": lost_s} | ({} if saved_at is None else {"saved_at": saved_at})
+        async with self._write() as db, self._changing(db, cluster, [job], ended=True):
+            await db.execute(
+                update(r).where(r.c.cluster == cluster, r.c.job == job, r.c.start == start).values(**values)
+            )
+
+    async def _mark(self, db: AsyncConnection, cluster: str, values: Mapping[str, Any]) -> None:
+        m = t.ledger_marks
+        if not (await db.execute(update(m).where(m.c.cluster == cluster).values(**values))).rowcount:
+            blank = {"collected_to": 0, "measured_to": 0, "swept_at": 0, "longest_s": 0, "error": ""}
+            await db.execute(insert_into(db, m).values(**{**blank, **values, "cluster": cluster}))
+
+    async def end_runs(self, cluster: str, runs: Iterable[tuple[int, int]], at: int) -> None:
+        """(job, start) each, of which accounting knows no more: they were seen running at that moment last. Some at a time,
+        for nobody else writes meanwhile; those that are left when it is cut off still run, and are asked about again."""
+        r, n, wanted = t.runs, t.run_nodes, sorted(runs)
+        of_run = (r.c.cluster == cluster, r.c.job == bindparam("its_job"), r.c.start == bindparam("its_start"))
+        of_node = (n.c.cluster == cluster, n.c.job == bindparam("its_job"), n.c.start == bindparam("its_start"))
+        for i in range(0, len(wanted), _BATCH):
+            some = wanted[i : i + _BATCH]
+            ends = [{"its_job": job, "its_start": start, "its_end": max(at, start)} for job, start in some]
+            async with self._write() as db:
+                parts = await self._parts(db, cluster, {job for job, _ in some})
+                on = [  # by name: only so does the database find them without a look at all that ever ran
+                    {**one, "its_node": node}
+                    for one in ends
+                    for part in parts.get((one["its_job"], one["its_start"]), ())
+                    for node in part.nodes
+                ]
+                async with self._changing(db, cluster, [job for job, _ in some]):
+                    await in_batches(db, update(r).where(*of_run).values(end=_added("its_end"), state="UNKNOWN"), ends)
+                there = (*of_node, n.c.node == bindparam("its_node"))
+                await in_batches(db, update(n).where(*there).values(end=_added("its_end")), on)
+                longest = max(one["its_end"] - one["its_start"] for one in ends)
+                if longest:
+                    await self._mark(db, cluster, {"longest_s": await self._longest(db, cluster, longest)})
+
+    async def holds(self, cluster: str, since: int, until: int) -> list[Hold]:
+        """What runs held of nodes at some time from `since` until `until`, which is not long ago."""
+        k, r = t.run_kinds, t.runs
+        columns = (r.c.job, r.c.start, r.c.end, r.c.group, r.c.nodes, r.c.cpus)
+        running = select(*columns).where(r.c.cluster == cluster, OPEN, r.c.start < until)
+        ended = (
+            select(*columns)
+            .select_from(k.join(r, r.c.kind == k.c.id))
+            .where(k.c.cluster == cluster, r.c.end > since, r.c.start < until)
+        )
+        async with self._read() as db:
+            return [
+                Hold(row.job, row.start, row.end, row.group, tuple(expand(row.nodes)), row.cpus)
+                for query in (running, ended)
+                for row in await db.execute(query)
+            ]
+
+    async def open_runs(self, cluster: str) -> list[tuple[int, int]]:
+        """(job, start) of those that have no end yet."""
+        r = t.runs
+        query = select(r.c.job, r.c.start).where(r.c.cluster == cluster, OPEN, r.c.first == 1)
+        async with self._read() as db:
+            return [(int(job), int(start)) for job, start in await db.execute(query)]
+
+
+async def in_batches(db: AsyncConnection, statement: Update, rows: Sequence[Mapping[str, Any]]) -> None:
+    """The same for each of these rows, many at once."""
+    for at in range(0, len(rows), _BATCH):
+        await db.execute(statement, rows[at : at + _BATCH])
+
+
+def _shared(joules: int, gpus: Mapping[str, int]) -> dict[str, int]:
+    """By the GPUs of each group, to the joule; the first has all where none has any."""
+    whole, before, found = sum(gpus.values()), 0, dict[str, int]()
+    for group, count in gpus.items():
+        found[group] = joules * (before + count) // whole - joules * before // whole if whole else joules * (not found)
+        before += count
+    return found
+
+
+def _added(name: str) -> BindParameter[int]:
+    """A number of a row of `in_batches`."""
+    return bindparam(name, type_=BigInteger)
+
+
+def as_known(now: Sequence[Held], before: list[Held]) -> Sequence[Held]:
+    """`before` itself where it is of the same nodes and holds as much of them: groups and plans are those of the run's start.
+    Else what the run holds `now`, and also where a node had no group that has one now."""
+    if not before or _nodes_and_all(before) != _nodes_and_all(now):
+        return now
+    nameless = {node for part in before if not part.group for node in part.nodes}
+    return now if any(part.group and not nameless.isdisjoint(part.nodes) for part in now) else before
+
+
+def _nodes_and_all(parts: Iterable[Held]) -> tuple[list[str], int, int]:
+    nodes = sorted(node for part in parts for node in part.nodes)
+    return nodes, sum(part.gpus for part in parts), sum(part.cpus for part in parts)
+
+
+def _row(cluster: str, run: Run, part: Held, lost_s: int, *, first: bool) -> dict[str, Any]:
+    return {
+        "cluster": cluster,
+        "job": run.job,
+        "start": run.start,
+        "group": part.group,
+        "first": int(first),
+        "end": run.end,
+        "submit": run.submit,
+        "eligible": min(run.eligible or run.submit, run.start),
+        "qos": run.qos,
+        "state": run.state,
+        "nodes": compress(part.nodes),
+        "node_count": len(part.nodes),
+        "gpus": part.gpus,
+        "cpus": part.cpus,
+        "units": part.units,
+        "memory_mib": run.memory_mib,
+        "time_limit_s": run.time_limit_s,
+        "used_cpu_s": run.used_cpu_s,
+        "used_memory_mib": run.used_memory_mib,
+        "array_job": run.array_job,
+        "lost_s": lost_s,
+    }
+
+
+def _node(cluster: str, run: Run, part: Held, node: str) -> dict[str, Any]:
+    """A job's nodes hold the same of it, as far as accounting says."""
+    return {
+        "cluster": cluster,
+        "node": node,
+        "start": run.start,
+        "job": run.job,
+        "end": run.end,
+        "units": part.units,
+        "per_node": part.per_node * len(part.nodes),
+    }
+
+
+def upsert(db: AsyncConnection, table: Table, key: Sequence[str]) -> Insert:
+    made = insert_into(db, table)
+    fresh = {
+        column.name: made.excluded[column.name]
+        for column in table.columns
+        if column.name not in key and column.name not in _MEASURED
+    }
+    if table is t.runs:  # what the training itself said of its last checkpoint goes before what its state lets guess
+        fresh["lost_s"] = case((table.c.saved_at.is_(None), made.excluded.lost_s), else_=table.c.lost_s)
+    found: Insert = made.on_conflict_do_update(index_elements=list(key), set_=fresh)
+    return found

@@ -1,0 +1,109 @@
+"""What happened on a cluster, from all that is stored about it: operations, incidents, and what people did to its nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Select, func, or_, select, tuple_
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from headway.store.db import schema as t
+from headway.store.db.rows import HappeningPlace, HappeningRow
+from headway.store.db.transactions import Base
+
+KINDS = ("operation", "incident", "deed")
+# Of an incident's many states those that people ask about afterwards; its own page has all.
+_STATES = ("seen", "jobs moved", "returned", "out of service", "false alarm")
+_DEEDS = ("node.drain", "node.return", "node.reboot", "node.test", "fault")
+
+
+class HappeningStore(Base):
+    async def happenings(
+        self, cluster: str, *, kind: str = "", after: HappeningPlace | None = None, limit: int = 100
+    ) -> tuple[HappeningRow, ...]:
+        """The latest first, those behind the place `after`."""
+        found: list[HappeningRow] = []
+        async with self._read() as db:
+            for read in (_operations, _incidents, _deeds) if not kind else (_OF[kind],):
+                found += await read(db, cluster, after, limit)
+        return tuple(sorted(found, key=lambda row: row.place, reverse=True)[:limit])
+
+
+async def _rows(
+    db: AsyncConnection,
+    query: Select[Any],
+    kind: str,
+    columns: tuple[Any, ...],
+    after: HappeningPlace | None,
+    limit: int,
+) -> list[Any]:
+    """`columns`: by which those of one kind are in order, the moment first. No two rows share them."""
+    if after is not None:
+        at, moment = columns[0], after[0]
+        if kind == after[1]:
+            query = query.where(tuple_(*columns) < tuple_(moment, *after[2:][: len(columns) - 1]))
+        else:
+            query = query.where(at <= moment if kind < after[1] else at < moment)
+    return list(await db.execute(query.order_by(*(column.desc() for column in columns)).limit(limit)))
+
+
+async def _operations(
+    db: AsyncConnection, cluster: str, after: HappeningPlace | None, limit: int
+) -> list[HappeningRow]:
+    """Each once: where it stands, or when it ended."""
+    o = t.operations.c
+    at = func.coalesce(o.finished_at, o.started_at, o.created_at)
+    columns = (o.number, o.id, o.state, o.person, o.kind, o.error, o.started_at, o.finished_at)
+    query = select(*columns, at.label("moment")).where(o.cluster == cluster)
+    return [
+        HappeningRow(
+            row.moment, "operation", row.id, row.state, row.person, "",
+            {"kind": row.kind, "error": row.error or {}, "took_s": _took(row)}, row.number,
+        )
+        for row in await _rows(db, query, "operation", (at, o.number), after, limit)
+    ]  # fmt: skip
+
+
+def _took(row: Any) -> float | None:
+    return row.finished_at - row.started_at if row.finished_at and row.started_at else None
+
+
+async def _incidents(db: AsyncConnection, cluster: str, after: HappeningPlace | None, limit: int) -> list[HappeningRow]:
+    i, s = t.incidents.c, t.incident_steps.c
+    query = (
+        select(s.at, s.incident, s.seq, s.state, s.actor, s.text, i.node)
+        .join(t.incidents, i.number == s.incident)
+        .where(i.cluster == cluster, s.state.in_(_STATES))
+    )
+    return [
+        HappeningRow(
+            row.at,
+            "incident",
+            str(row.incident),
+            row.state,
+            row.actor,
+            row.node,
+            {"text": row.text},
+            row.incident,
+            row.seq,
+        )
+        for row in await _rows(db, query, "incident", (s.at, s.incident, s.seq), after, limit)
+    ]
+
+
+async def _deeds(db: AsyncConnection, cluster: str, after: HappeningPlace | None, limit: int) -> list[HappeningRow]:
+    a = t.audit.c
+    query = select(t.audit).where(
+        or_(a.target == cluster, a.target.startswith(f"{cluster}/", autoescape=True)),
+        a.action.in_(_DEEDS),
+        a.result == "ok",  # nothing happened by what was refused or failed
+    )
+    return [
+        HappeningRow(
+            row.at, "deed", row.action, row.result, row.person, row.target.partition("/")[2], dict(row.detail), row.number
+        )
+        for row in await _rows(db, query, "deed", (a.at, a.number), after, limit)
+    ]  # fmt: skip
+
+
+_OF = dict(zip(KINDS, (_operations, _incidents, _deeds), strict=True))

@@ -1,0 +1,94 @@
+"""The audit trail. It is only ever added to: there is no method that changes or removes a line, and the database refuses
+whoever tries (migration 0005)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Insert, insert, select
+
+from headway.store.db import schema as t
+from headway.store.db.rows import AuditRow
+from headway.store.db.transactions import Base
+
+
+@dataclass(frozen=True, slots=True)
+class AuditAsk:
+    """Which lines are wanted; "" and 0 narrow nothing."""
+
+    person: str = ""
+    action: str = ""  # its beginning
+    target: str = ""  # its beginning: a cluster's name finds all that was done there
+    result: str = ""
+    since: float = 0.0
+    until: float = 0.0
+
+
+def audit_line(
+    at: float,
+    person: str,
+    action: str,
+    target: str,
+    detail: Mapping[str, Any],
+    *,
+    address: str = "",
+    result: str = "ok",
+) -> Insert:
+    """Without NUL bytes, which PostgreSQL's texts can't have: a line that can't be written is a deed without one."""
+    return insert(t.audit).values(
+        at=at,
+        person=_text(person, 64),
+        action=_text(action, 64),
+        target=_text(target, 200),
+        detail={name: value.replace("\0", "") if isinstance(value, str) else value for name, value in detail.items()},
+        address=_text(address, 64),
+        result=result,
+    )
+
+
+def _text(text: str, most: int) -> str:
+    return text.replace("\0", "")[:most]
+
+
+class AuditStore(Base):
+    async def note(
+        self,
+        person: str,
+        action: str,
+        target: str,
+        detail: Mapping[str, Any] | None = None,
+        *,
+        address: str = "",
+        result: str = "ok",
+    ) -> None:
+        """One line. `result`: ok | refused | failed. Never pass a secret."""
+        line = audit_line(self._now(), person, action, target, detail or {}, address=address, result=result)
+        async with self._write() as db:
+            await db.execute(line)
+
+    async def audit_trail(
+        self, ask: AuditAsk | None = None, *, limit: int = 100, before: int = 0, after: int = -1
+    ) -> tuple[AuditRow, ...]:
+        """The latest first, those with a number below `before`; or with `after`, the oldest first, those above it."""
+        a, ask = t.audit.c, ask or AuditAsk()
+        query = select(t.audit).limit(limit)
+        for column, value in ((a.person, ask.person), (a.result, ask.result)):
+            if value:
+                query = query.where(column == value)
+        for column, value in ((a.action, ask.action), (a.target, ask.target)):
+            if value:
+                query = query.where(column.startswith(value, autoescape=True))
+        if ask.since:
+            query = query.where(a.at >= ask.since)
+        if ask.until:
+            query = query.where(a.at < ask.until)
+        if before:
+            query = query.where(a.number < before)
+        if after >= 0:
+            query = query.where(a.number > after)
+        order = a.number.desc() if after < 0 else a.number
+        async with self._read() as db:
+            rows = await db.execute(query.order_by(order))
+            return tuple(AuditRow(**row._mapping) for row in rows)

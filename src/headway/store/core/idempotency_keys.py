@@ -1,0 +1,64 @@
+"""Answers to requests that carry a key of their own, kept for a day: who sends one again gets the answer, not the deed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from headway.store.db import schema as t
+from headway.store.db.transactions import Base
+
+KEPT_S = 86400.0
+
+
+class Answer(NamedTuple):
+    """`status` is 0 while the request is under way, or was cut off with its `server`."""
+
+    request: str
+    status: int
+    answer: str
+    at: float
+    server: int
+
+
+class AnswerStore(Base):
+    async def begin_answer(self, name: str, request: str) -> Answer | None:
+        """None when this is the first of that name, which is now under way; else what there is of the one before."""
+        a, now = t.answers, self._now()
+        begun = {"id": name, "request": request, "at": now, "status": 0, "answer": "", "server": self.presence.number}
+        try:
+            async with self._write() as db:
+                await db.execute(delete(a).where(a.c.at <= now - KEPT_S))
+                await db.execute(insert(a).values(begun))
+        except IntegrityError:
+            return await self.answer(name)
+        return None
+
+    async def answer(self, name: str) -> Answer | None:
+        a = t.answers
+        query = select(a.c.request, a.c.status, a.c.answer, a.c.at, a.c.server).where(a.c.id == name)
+        async with self._read() as db:
+            row = (await db.execute(query)).first()
+        return Answer(*row) if row else None
+
+    async def inherit_answer(self, name: str, server: int) -> bool:
+        """Whether the request that was cut off with that server is now this one's to answer."""
+        a = t.answers
+        async with self._write() as db:
+            taken = await db.execute(
+                update(a)
+                .where(a.c.id == name, a.c.server == server, a.c.status == 0)
+                .values(server=self.presence.number)
+            )
+        return bool(taken.rowcount)
+
+    async def end_answer(self, name: str, status: int, answer: str) -> None:
+        async with self._write() as db:
+            await db.execute(update(t.answers).where(t.answers.c.id == name).values(status=status, answer=answer))
+
+    async def drop_answer(self, name: str) -> None:
+        """It was not done, and may be asked for again."""
+        async with self._write() as db:
+            await db.execute(delete(t.answers).where(t.answers.c.id == name))

@@ -1,0 +1,23 @@
+"""Which node image a cluster's machines are made from, where that is not the present one."""
+
+from __future__ import annotations
+
+from sqlalchemy import delete, insert, select
+
+from headway.store.db import schema as t
+from headway.store.db.rows import NodeImage
+from headway.store.db.transactions import Base
+
+
+class ImageStore(Base):
+    async def node_image(self, cluster: str) -> NodeImage:
+        i = t.node_images
+        async with self._read() as db:
+            row = (await db.execute(select(i.c.pinned, i.c.before).where(i.c.cluster == cluster))).first()
+        return NodeImage(**row._mapping) if row else NodeImage()
+
+    async def set_node_image(self, cluster: str, image: NodeImage) -> None:
+        i = t.node_images
+        async with self._write() as db:
+            await db.execute(delete(i).where(i.c.cluster == cluster))
+            await db.execute(insert(i).values(cluster=cluster, pinned=image.pinned, before=image.before))

@@ -1,0 +1,16 @@
+"""Alembic's entry point: runs on the connection that store.db.engine hands over."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from headway.store.db.schema import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    render_as_batch=True,
+    transaction_per_migration=False,
+)
+with context.begin_transaction():
+    context.run_migrations()

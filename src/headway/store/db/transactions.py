@@ -1,0 +1,96 @@
+"""What the store's parts share: an engine, a clock and two kinds of transaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from sqlalchemy import Table, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from headway.errors import Unanswered, Unreachable
+from headway.store.db.advisory_locks import Presence
+from headway.store.db.engine import WRITE
+
+WRITER = 7240182
+# What SQLite says of a disk, and PostgreSQL's classes: connections, no room for another, an operator's shutdown or a start.
+_DISK = ("disk I/O error", "database or disk is full", "unable to open database file")
+_STATES = ("08", "53", "57P")
+AWAY_HINT = "see that it runs and has room on its disk; what was under way goes on when it is back"
+SLOW_HINT = "try again in a minute; if it stays so, see what keeps the database busy (pg_stat_activity)"
+
+
+class StoreAway(Unreachable):
+    """The server's own database does not answer. Nothing follows of it for any machine: see health.incidents.tools.fault_of."""
+
+
+class Locked(StoreAway):
+    """Another program holds the database's lock for longer than anybody waits."""
+
+
+class Late(StoreAway, Unanswered):
+    """The database was asked and did not answer in time: it may have written all the same."""
+
+
+class Base:
+    def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.time) -> None:
+        self._engine = engine
+        self._now = clock
+        self.presence = Presence(engine)
+
+    @asynccontextmanager
+    async def _read(self) -> AsyncIterator[AsyncConnection]:
+        with said_where_away():
+            async with self._engine.connect() as db:
+                yield db
+
+    @asynccontextmanager
+    async def _write(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that may write; committed at the end, rolled back on an exception. No network inside. One at a time, of
+        all servers on the database: SQLite's lock says so, and PostgreSQL is asked for one, so that what is read here holds
+        until it is written."""
+        with said_where_away():
+            async with self._engine.connect() as raw:
+                db = await raw.execution_options(**{WRITE: True})
+                async with db.begin():
+                    if self.presence.shared:
+                        await db.execute(text(f"SELECT pg_advisory_xact_lock({WRITER})"))
+                    yield db
+
+
+@contextmanager
+def said_where_away() -> Iterator[None]:
+    """Raises StoreAway for what drivers raise of a database that is away."""
+    try:
+        yield
+    except PoolTimeout as error:
+        raise StoreAway("all connections to the server's database are taken", hint=SLOW_HINT) from error
+    except TimeoutError as error:
+        raise Late("the server's database did not answer in time", hint=SLOW_HINT) from error
+    except OSError as error:  # PostgreSQL's, before there is a connection
+        raise StoreAway(f"the server's database can't be reached: {error.strerror or error}", hint=AWAY_HINT) from error
+    except DBAPIError as error:
+        told = str(error.orig).strip().partition("\n")[0]
+        if "database is locked" not in told:
+            if _away(error, told):
+                raise StoreAway(f"the server's database does not answer: {told[:200]}", hint=AWAY_HINT) from error
+            raise
+        raise Locked(
+            "the server's database is locked by another program, so nothing can be written",
+            hint="a backup or a shell of sqlite3 may hold headway.db in the server's state folder; try again once it is done",
+        ) from error
+
+
+def _away(error: DBAPIError, told: str) -> bool:
+    state = str(getattr(error.orig, "sqlstate", None) or "")
+    return error.connection_invalidated or state.startswith(_STATES) or told.startswith(_DISK)
+
+
+def insert_into(db: AsyncConnection, table: Table) -> Any:
+    """An INSERT that may say what happens where the row is there already."""
+    return (postgresql if db.dialect.name == "postgresql" else sqlite).insert(table)

@@ -1,0 +1,184 @@
+"""The only place that starts processes: `run` to their end, `lines` for as long as somebody listens, `spawn` for good.
+
+Commands are argv lists, and `run` always has a time limit. A failure carries argv, code and stderr (`CommandFailed`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headway.errors import CommandFailed, HeadwayError
+from headway.transport.streams import MAX_OUTPUT, OnLine, Sink, pump, write_all
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A finished command. `stdout` and `stderr` are text (undecodable bytes replaced), `out` stdout's raw bytes."""
+
+    argv: tuple[str, ...]
+    code: int
+    stdout: str
+    stderr: str
+    seconds: float
+    out: bytes = b""
+
+
+def ended(argv: Sequence[str], code: int, out: bytes, err: bytes, *, began: float, check: bool, where: str = "") -> Ran:
+    """A command's end, `began` on the monotonic clock. Raises CommandFailed when it ended badly and `check` says so."""
+    ran = Ran(
+        tuple(argv), code, out.decode(errors="replace"), err.decode(errors="replace"), time.monotonic() - began, out
+    )
+    if check and code != 0:
+        raise CommandFailed(argv, code, ran.stderr or ran.stdout, where=where)
+    return ran
+
+
+async def _start(argv: Sequence[str], **options: Any) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(*argv, start_new_session=True, **options)
+    except FileNotFoundError as error:
+        if options.get("cwd") and not Path(options["cwd"]).is_dir():
+            raise HeadwayError(f"there is no folder {options['cwd']} to run {argv[0]} in") from error
+        raise CommandFailed(
+            argv, 127, "there is no such program here", hint=f"install {argv[0]} (`make setup`)"
+        ) from error
+    except PermissionError as error:
+        raise CommandFailed(argv, 126, str(error)) from error
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Ends a process and everything it started: politely, then surely."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, sign)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), 2)
+            if sign is signal.SIGTERM:  # children may have stayed behind
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            return
+
+
+async def run(
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    input: bytes | None = None,  # noqa: A002
+    check: bool = True,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    on_line: OnLine | None = None,
+    max_output: int = MAX_OUTPUT,
+    stdin: int | None = None,
+    stdout: int | None = None,
+) -> Ran:
+    """Runs a program here. `env` is added to ours; `on_line` hears each line of stdout and stderr.
+    `stdin` and `stdout` join programs by a pipe: file descriptors, closed here once the program has them.
+
+    Raises CommandFailed when it can't start, runs past `timeout_s` (it is then ended with all it started), or, with
+    `check`, ends with anything but 0.
+    """
+    started = time.monotonic()
+    none = asyncio.subprocess.DEVNULL if input is None else asyncio.subprocess.PIPE
+    try:
+        process = await _start(
+            argv,
+            stdin=none if stdin is None else stdin,
+            stdout=asyncio.subprocess.PIPE if stdout is None else stdout,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **env} if env else None,
+            cwd=cwd,
+        )
+    finally:
+        for handle in (stdin, stdout):
+            if handle is not None:
+                os.close(handle)
+    out, err = Sink(max_output, on_line), Sink(max_output, on_line)
+    jobs = [pump(process.stderr, err)]
+    if process.stdout is not None:
+        jobs.append(pump(process.stdout, out))
+    if process.stdin is not None:
+        jobs.append(write_all(process.stdin, input))
+    try:
+        async with asyncio.timeout(timeout_s):
+            await asyncio.gather(*jobs)
+            code = await process.wait()
+    except TimeoutError:
+        await _end(process)
+        raise CommandFailed(argv, None, err.text or f"no end after {timeout_s:g} s") from None
+    except BaseException:
+        await _end(process)
+        raise
+    return ended(argv, code, bytes(out.data), bytes(err.data), began=started, check=check)
+
+
+async def to_the_end(work: Awaitable[T]) -> T:
+    """`work`, which half-way can't be undone: a cancellation comes through when it has ended. It must end by itself."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # looked at, so that nobody is told that it was not
+        raise
+
+
+async def lines(argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> AsyncIterator[str]:
+    """Lines of a program that runs until the caller has heard enough (`aclose` or cancel ends it)."""
+    process = await _start(
+        argv,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={**os.environ, **env} if env else None,
+        limit=4 * 1024 * 1024,
+    )
+    assert process.stdout is not None
+    try:
+        while line := await process.stdout.readline():
+            yield line.decode(errors="replace").rstrip("\n")
+    finally:
+        await asyncio.shield(_end(process))
+
+
+async def hold(argv: Sequence[str], *, stderr: int | None = None) -> asyncio.subprocess.Process:
+    """A program of ours that stays and is talked to by its standard input and output. Whoever has it calls `let_go`."""
+    pipe = asyncio.subprocess.PIPE
+    return await _start(argv, stdin=pipe, stdout=pipe, stderr=stderr, limit=1024 * 1024)
+
+
+async def let_go(process: asyncio.subprocess.Process) -> None:
+    """Ends what `hold` gave."""
+    if process.returncode is None:
+        await asyncio.shield(_end(process))
+
+
+def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> int:
+    """Starts a program that outlives us (own session, output appended to `log`, mode 600); returns its pid."""
+    import subprocess
+
+    log.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        return subprocess.Popen(  # noqa: S603
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=handle,
+            stderr=handle,
+            env={**os.environ, **env} if env else None,
+            start_new_session=True,
+            cwd="/",
+        ).pid
+    finally:
+        os.close(handle)

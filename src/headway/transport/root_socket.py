@@ -1,0 +1,57 @@
+"""A unix socket here that leads to one on a machine which only root may open there: each connection is a small program
+that root runs there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from headway.errors import HeadwayError
+from headway.transport.streams import CHUNK
+
+_PROGRAM = """
+import os, socket, sys, threading
+there = socket.socket(socket.AF_UNIX)
+there.connect(sys.argv[1])
+def back():
+    while data := there.recv(65536):
+        os.write(1, data)
+    os._exit(0)
+threading.Thread(target=back, daemon=True).start()
+while data := os.read(0, 65536):
+    there.sendall(data)
+there.shutdown(socket.SHUT_WR)
+threading.Event().wait()
+"""
+
+Start = Callable[[Sequence[str]], AbstractAsyncContextManager[Any]]
+
+
+async def bridge(path: str, goal: str, start: Start) -> asyncio.Server:
+    """Listens at `path`; `start` runs a command there and gives its process."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with start(["python3", "-I", "-S", "-c", _PROGRAM, goal]) as process:
+                out = asyncio.ensure_future(_copy(reader, process.stdin))
+                try:
+                    while chunk := await process.stdout.read(CHUNK):
+                        writer.write(chunk)
+                        await writer.drain()
+                finally:
+                    out.cancel()
+        except (HeadwayError, OSError):
+            pass  # whoever asked sees the connection end
+        finally:
+            writer.close()
+
+    return await asyncio.start_unix_server(serve, path)
+
+
+async def _copy(reader: asyncio.StreamReader, stdin: Any) -> None:
+    while chunk := await reader.read(CHUNK):
+        stdin.write(chunk)
+        await stdin.drain()
+    stdin.write_eof()

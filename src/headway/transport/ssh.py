@@ -1,0 +1,428 @@
+"""The only place that opens SSH: commands on machines (`Connections.remote`, `stream`), forwarded sockets, host keys.
+
+Commands are argv lists and have a time limit. A failure is `CommandFailed`, as in `run`, and names the machine; a
+machine that can't be reached is `Unreachable`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import shlex
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from headway.domain.machine import Machine
+from headway.errors import CommandFailed, Refused, Unanswered, Unreachable
+from headway.transport.connect import Dialer, HostKeyChanged, Root, SudoRefused
+from headway.transport.process import Ran, ended
+from headway.transport.root_socket import bridge
+from headway.transport.streams import CHUNK, MAX_OUTPUT, OnLine, Sink, pump, write_all, write_pieces
+
+_SESSIONS_PER_LINK = 8  # sshd allows 10 sessions a connection unless told otherwise
+_END_S = 5.0  # between the end of what a command writes and the word that it has ended
+_FAN_OUT = 48  # remote commands at once, over all machines of a cluster
+# Bytes of a command. A machine's shell takes no word of 128 KiB, and sshd ends a connection, with all that runs over it, for a
+# packet of 256 KiB: a quote becomes five characters on its way.
+_LONGEST = 128 * 1024 - 1
+_LONG_S = 600.0  # packages that are installed on many machines keep nobody's question waiting
+
+
+@dataclass(eq=False)
+class _Link:
+    """One SSH connection to a machine, and how many sessions use it."""
+
+    machine: Machine
+    connection: Any
+    root: Root  # how one becomes root over it
+    busy: int = 0
+    over: bool = False  # takes no more; what runs over it may end
+
+    @property
+    def alive(self) -> bool:
+        return not self.over and not self.connection.is_closed()
+
+    def give_back(self) -> None:
+        self.busy -= 1
+        self._end()
+
+    def retire(self) -> None:
+        self.over = True
+        self._end()
+
+    def _end(self) -> None:
+        if self.over and not self.busy:
+            self.connection.abort()
+
+
+@dataclass(eq=False)
+class _Peer:
+    """All links to one machine."""
+
+    links: list[_Link] = field(default_factory=list)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass(eq=False)
+class _Forward:
+    path: str
+    link: _Link
+    listener: Any
+
+
+class Held:
+    """A command that stays, to be asked again and again (`Connections.hold`). Whoever has it closes it."""
+
+    def __init__(self, machine: Machine, process: Any, ends: contextlib.AsyncExitStack) -> None:
+        self._machine = machine
+        self._process = process
+        self._ends = ends
+
+    @property
+    def over(self) -> bool:
+        """It has ended, or its connection has."""
+        return bool(self._process.stdout.at_eof() or self._process.channel.is_closing())
+
+    async def write(self, data: bytes) -> None:
+        """Raises Unreachable when nobody is there to take it."""
+        import asyncssh
+
+        try:
+            for start in range(0, len(data), CHUNK):
+                self._process.stdin.write(data[start : start + CHUNK])
+                await self._process.stdin.drain()
+        except (asyncssh.Error, OSError) as error:
+            raise Unreachable(f"{self._machine.name} takes nothing more: {error}") from error
+
+    async def read(self) -> bytes:
+        """What came since, at least a byte; b"" when nothing more will."""
+        import asyncssh
+
+        try:
+            return bytes(await self._process.stdout.read(CHUNK))
+        except (asyncssh.Error, OSError):
+            return b""
+
+    async def ended(self) -> bool:
+        """Whether the machine says that the command itself has ended; of one whose connection broke, nobody knows.
+
+        To be asked when nothing more will be read: all that the command had written has come by then."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_S):
+                await self._process.wait_closed()
+        return self._process.returncode is not None
+
+    async def close(self) -> None:
+        """Ends it where it has not ended."""
+        await self._ends.aclose()
+
+
+class Remote(Protocol):
+    """The part of Connections that most of its users need."""
+
+    async def remote(
+        self,
+        machine: Machine,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        input: bytes | None = None,  # noqa: A002
+        check: bool = True,
+    ) -> Ran: ...
+
+
+class Connections:
+    """Pinned SSH connections to the machines of one cluster: made at first use, shared, made again when they broke.
+
+    `bootstrap_key` is the private key's text. The only host key accepted is the machine's own (`Machine.host_key`);
+    neither the user's SSH settings nor an agent is asked.
+    """
+
+    def __init__(self, bootstrap_key: str, *, connect_timeout_s: float = 5.0, keepalive_s: float = 5.0) -> None:
+        self._dialer = Dialer(bootstrap_key, connect_timeout_s, keepalive_s)
+        self._peers: dict[str, _Peer] = {}
+        self._forwards: dict[tuple[str, str | int], _Forward] = {}
+        self._forward_lock = asyncio.Lock()
+        self._gate = asyncio.Semaphore(_FAN_OUT)
+        self._long = asyncio.Semaphore(_FAN_OUT)
+        self._folder: str | None = None
+
+    def use_key(self, bootstrap_key: str) -> None:
+        """The key to sign in with from now on: a cluster gets its own when it is first applied."""
+        self._dialer.use_key(bootstrap_key)
+
+    @property
+    def keyless(self) -> bool:
+        """Opened before the cluster had a key."""
+        return self._dialer.keyless
+
+    async def __aenter__(self) -> Connections:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def remote(
+        self,
+        machine: Machine,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        input: bytes | None = None,  # noqa: A002
+        check: bool = True,
+        on_line: OnLine | None = None,
+        max_output: int = MAX_OUTPUT,
+    ) -> Ran:
+        """Runs argv on a machine. Raises CommandFailed as `run` does, and Unreachable when there is no connection or it
+        broke under the command. A command ended by a signal has code 128 + its number, as in a shell."""
+        started = time.monotonic()
+        # No signal of ours reaches what sudo started.
+        bounded = ["timeout", "-k", "5", str(math.ceil(timeout_s) + 2)] if machine.user != "root" else []
+        out, err = Sink(max_output, on_line), Sink(max_output, on_line)
+        async with self._long if timeout_s > _LONG_S else self._gate:
+            try:
+                async with asyncio.timeout(timeout_s), self._process(machine, [*bounded, *argv]) as process:
+                    await asyncio.gather(
+                        pump(process.stdout, out), pump(process.stderr, err), write_all(process.stdin, input)
+                    )
+                    await process.wait_closed()
+                    code = _code(process)
+            except TimeoutError:
+                text = err.text or f"no end after {timeout_s:g} s"
+                raise CommandFailed(argv, None, text, where=machine.name) from None
+        if code is None:
+            raise Unanswered(f"the connection to {machine.name} broke while it ran {argv[0]}")
+        return ended(argv, code, bytes(out.data), bytes(err.data), began=started, check=check, where=machine.name)
+
+    async def stream(
+        self, machine: Machine, argv: Sequence[str], *, timeout_s: float | None = None
+    ) -> AsyncIterator[bytes]:
+        """Bytes of a command's stdout as they come. Ends with the command; closing the iterator ends the command.
+        Raises CommandFailed when it ended badly, Unreachable when the connection broke."""
+        async with asyncio.timeout(timeout_s), self._process(machine, argv) as process:
+            err = Sink(CHUNK, None)
+            process.stdin.write_eof()
+            errors = asyncio.ensure_future(pump(process.stderr, err))
+            try:
+                while chunk := await process.stdout.read(CHUNK):
+                    yield chunk
+                await errors
+            finally:
+                errors.cancel()
+            await process.wait_closed()
+            code = _code(process)
+        if code is None:
+            raise Unanswered(f"the connection to {machine.name} broke while it ran {argv[0]}")
+        if code != 0:
+            raise CommandFailed(argv, code, err.text, where=machine.name)
+
+    async def converse(
+        self, machine: Machine, argv: Sequence[str], feed: AsyncIterator[bytes]
+    ) -> AsyncIterator[tuple[str, bytes]]:
+        """("out" | "err", bytes) as they come and, last, ("code", its digits); `feed` is the command's standard input.
+        Closing the iterator sends the command SIGTERM. Raises Unreachable when the connection broke."""
+        said: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(1)
+
+        async def read(kind: str, reader: Any) -> None:
+            while chunk := await reader.read(CHUNK):
+                await said.put((kind, chunk))
+            await said.put((kind, b""))
+
+        async with self._process(machine, argv, end="TERM") as process:
+            tasks = [
+                asyncio.ensure_future(work)
+                for work in (
+                    read("out", process.stdout),
+                    read("err", process.stderr),
+                    write_pieces(process.stdin, feed),
+                )
+            ]
+            try:
+                open_ends = 2
+                while open_ends:
+                    kind, chunk = await said.get()
+                    if chunk:
+                        yield kind, chunk
+                    else:
+                        open_ends -= 1
+                await process.wait_closed()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            code = _code(process)
+        if code is None:
+            raise Unanswered(f"the connection to {machine.name} broke while it ran {argv[0]}")
+        yield "code", b"%d" % code
+
+    async def hold(self, machine: Machine, argv: Sequence[str]) -> Held:
+        """Starts a command that stays. Raises Unreachable when it can't be started."""
+        ends = contextlib.AsyncExitStack()
+        process = await ends.enter_async_context(self._process(machine, argv))
+        return Held(machine, process, ends)
+
+    async def wait_ready(self, machine: Machine, *, timeout_s: float) -> None:
+        """Returns once the machine's SSH server has let us in. Raises Unreachable after `timeout_s`, and at once when
+        it answers with another host key than the pinned one."""
+        deadline = time.monotonic() + timeout_s
+        pause_s = 0.05
+        while True:
+            try:
+                (await self._take(machine)).give_back()
+                return
+            except (HostKeyChanged, SudoRefused):
+                raise
+            except Unreachable as error:
+                if time.monotonic() + pause_s > deadline:
+                    raise Unreachable(
+                        f"{machine.name} did not answer SSH within {timeout_s:g} s: {error.message}",
+                        hint=error.hint,
+                    ) from error
+            await asyncio.sleep(pause_s)
+            pause_s = min(0.2, pause_s * 1.3)
+
+    async def knock(self, machine: Machine) -> None:
+        """Opens a connection beside those that are open, and closes it. Raises Unreachable."""
+        connection = await self._dialer.connect(machine)
+        connection.close()
+
+    async def forward_socket(self, machine: Machine, remote_path: str) -> str:
+        """Path of a unix socket here (mode 600, folder 700) that leads to `remote_path` on the machine. The path stays
+        the same for the life of this pool; call again before use, so that a broken connection is made anew."""
+        return await self._forward(machine, remote_path)
+
+    async def forward_port(self, machine: Machine, port: int) -> str:
+        """The same, to a port that listens on the machine's own loopback."""
+        return await self._forward(machine, port)
+
+    async def _forward(self, machine: Machine, goal: str | int) -> str:
+        async with self._forward_lock:
+            known = self._forwards.get((machine.name, goal))
+            if known is not None and known.link.alive and known.link.machine == machine:
+                return known.path
+            if known is not None:
+                known.link.give_back()
+                known.listener.close()
+            if self._folder is None:
+                self._folder = tempfile.mkdtemp(prefix="headway-ssh-")
+            path = known.path if known else str(Path(self._folder) / f"{len(self._forwards)}.sock")
+            Path(path).unlink(missing_ok=True)
+            link = await self._take(machine)
+            try:
+                if isinstance(goal, int):
+                    listener = await link.connection.forward_local_path_to_port(path, "127.0.0.1", goal)
+                elif link.root.argv:  # the socket is root's, and the SSH server would open it as the user
+                    listener = await bridge(path, goal, lambda argv: self._process(machine, argv))
+                else:
+                    listener = await link.connection.forward_local_path(path, goal)
+                Path(path).chmod(0o600)
+            except BaseException:
+                link.give_back()
+                raise
+            self._forwards[machine.name, goal] = _Forward(path, link, listener)
+            return path
+
+    async def drop(self, name: str) -> None:
+        """Forgets the connections to a machine that is gone or was made again."""
+        peer = self._peers.pop(name, None)
+        for link in peer.links if peer else ():
+            link.connection.abort()
+
+    async def close(self) -> None:
+        """Closes every connection and forwarded socket."""
+        connections = [link.connection for peer in self._peers.values() for link in peer.links]
+        for forward in self._forwards.values():
+            forward.listener.close()
+        self._peers.clear()
+        self._forwards.clear()
+        for connection in connections:
+            connection.close()
+        for connection in connections:
+            try:
+                async with asyncio.timeout(1):
+                    await connection.wait_closed()
+            except (TimeoutError, OSError):
+                connection.abort()
+        await self._dialer.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    @contextlib.asynccontextmanager
+    async def _process(self, machine: Machine, argv: Sequence[str], *, end: str = "KILL") -> AsyncIterator[Any]:
+        """A started command; one that still runs at the end gets the signal `end`. A link that turns out dead before
+        the command started is replaced, once. Raises Refused for a command that is too long."""
+        import asyncssh
+
+        if (size := len(shlex.join(argv).encode())) > _LONGEST:
+            raise Refused(
+                f"the command has {size} bytes with its arguments quoted, more than the {_LONGEST} that {machine.name} takes",
+                hint="put them in a file that it reads",
+            )
+        for attempt in (1, 2):
+            link = await self._take(machine)
+            try:
+                process = await link.connection.create_process(shlex.join([*link.root.argv, *argv]), encoding=None)
+                if link.root.first:
+                    with contextlib.suppress(BrokenPipeError):  # it has ended already, and says itself how
+                        process.stdin.write(link.root.first)
+                break
+            except (asyncssh.Error, OSError) as error:
+                if not isinstance(error, asyncssh.ChannelOpenError):
+                    link.connection.abort()
+                link.retire()  # an aborted connection calls itself open until the loop has come round
+                link.give_back()
+                if attempt == 2:
+                    raise Unreachable(f"{machine.name} did not start {argv[0]}: {error}") from error
+            except BaseException:
+                link.give_back()
+                raise
+        try:
+            yield process
+        except (asyncssh.Error, ConnectionError, BrokenPipeError) as error:
+            raise Unanswered(f"the connection to {machine.name} broke while it ran {argv[0]}: {error}") from error
+        finally:
+            if process.exit_status is None:
+                with contextlib.suppress(OSError, asyncssh.Error):
+                    process.send_signal(end)
+            process.close()
+            link.give_back()
+
+    async def _take(self, machine: Machine) -> _Link:
+        """A live link with room for one session more."""
+        peer = self._peers.setdefault(machine.name, _Peer())
+        async with peer.lock:
+            for link in list(peer.links):
+                if replace(link.machine, state=machine.state, image=machine.image) != machine:
+                    link.retire()
+                if not link.alive:
+                    if not link.busy or link.connection.is_closed():
+                        peer.links.remove(link)
+                elif link.busy < _SESSIONS_PER_LINK:
+                    link.busy += 1
+                    return link
+            connection = await self._dialer.connect(machine)
+            try:
+                root = await self._dialer.root(connection, machine)
+            except BaseException:
+                connection.abort()
+                raise
+            link = _Link(machine, connection, root, busy=1)
+            peer.links.append(link)
+            return link
+
+
+def _code(process: Any) -> int | None:
+    """Exit code; None when the connection went away before one came."""
+    if process.exit_signal is not None:
+        name = f"SIG{process.exit_signal[0]}"
+        return 128 + (signal.Signals[name].value if name in signal.Signals.__members__ else 0)
+    status = process.exit_status
+    return None if status is None else int(status)

@@ -1,0 +1,153 @@
+"""What the fields of a cluster file are made of: checked words, times, keys, and the strict `Part` under all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
+
+from headway.validation import ssh_keys, syntax_rules
+
+MOST_NODES = 20_000
+
+
+def fault(text: str, hint: str = "") -> PydanticCustomError:
+    """An error whose message is shown as it is."""
+    return PydanticCustomError("headway", "{text}", {"text": text, "hint": hint})
+
+
+def rule(check: Callable[[str], str], hint: str = "") -> AfterValidator:
+    def validate(value: str) -> str:
+        problem = check(value)
+        if problem:
+            raise fault(problem, hint)
+        return value
+
+    return AfterValidator(validate)
+
+
+def _reserved(check: Callable[[str], str], reserved: frozenset[str]) -> Callable[[str], str]:
+    return lambda name: check(name) or (f"{name} is a word of Slurm's own" if name in reserved else "")
+
+
+def _time(value: Any) -> int | None:
+    """Slurm's time -> seconds; -1 stands for unlimited, so that "not said" stays different."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise fault("must be a time", 'for example "2-00:00:00" (days-hours:minutes:seconds), or minutes')
+    try:
+        seconds = syntax_rules.parse_time(value)
+    except ValueError as error:
+        raise fault(str(error), 'for example "7-00:00:00", "02:00:00", 90 (minutes) or infinite') from None
+    return UNLIMITED if seconds is None else seconds
+
+
+def _grace(value: Any) -> Any:
+    """Seconds as a number, as Slurm's GraceTime, or a text with colons."""
+    return _time(value) if isinstance(value, str) and ":" in value else value
+
+
+def _slurm_value(value: Any) -> str:
+    # The value's own rule depends on the key and the version: headway.clusterfile.rules.
+    if isinstance(value, bool):
+        return "YES" if value else "NO"
+    if not isinstance(value, str | int):
+        raise fault("must be text or a whole number")
+    return str(value)
+
+
+def host(value: Any) -> Any:
+    return {"address": value} if isinstance(value, str) else value
+
+
+def one_or_two(value: Any) -> Any:
+    """To Python yes is 1, and 2.0 is 2."""
+    if type(value) is not int:
+        raise fault("must be 1 or 2")
+    return value
+
+
+def _public_key(value: str) -> str:
+    problem, hint = ssh_keys.key_fault(value)
+    if problem:
+        raise fault(problem, hint)
+    return ssh_keys.one_line(value)
+
+
+def _xid(value: Any) -> Any:
+    """A code is a number in YAML, and a word once the document has been JSON."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def mount_line(value: str) -> str:
+    problem, hint = syntax_rules.mount_line_fault(value)
+    if problem:
+        raise fault(problem, hint)
+    return value
+
+
+UNLIMITED = -1
+_TIME_SCHEMA = {
+    "anyOf": [{"type": "string"}, {"type": "integer", "minimum": 1}],
+    "examples": ["7-00:00:00", "02:00:00", 90, "infinite"],
+}
+
+ClusterName = Annotated[
+    str,
+    rule(syntax_rules.cluster_name_fault),
+    WithJsonSchema({"type": "string", "pattern": f"^{syntax_rules.CLUSTER_NAME}$"}),
+]
+Name = Annotated[
+    str, rule(syntax_rules.name_fault), WithJsonSchema({"type": "string", "pattern": f"^{syntax_rules.NAME}$"})
+]
+PartitionName = Annotated[
+    str,
+    rule(_reserved(syntax_rules.name_fault, syntax_rules.RESERVED_PARTITIONS)),
+    WithJsonSchema({"type": "string", "pattern": f"^{syntax_rules.NAME}$"}),
+]
+TeamName = Annotated[
+    str,
+    rule(_reserved(syntax_rules.name_fault, syntax_rules.RESERVED_TEAMS)),
+    WithJsonSchema({"type": "string", "pattern": f"^{syntax_rules.NAME}$"}),
+]
+GroupName = Annotated[
+    str,
+    rule(syntax_rules.group_name_fault),
+    WithJsonSchema({"type": "string", "pattern": f"^{syntax_rules.GROUP_NAME}$"}),
+]
+UserName = Annotated[
+    str,
+    rule(syntax_rules.user_name_fault),
+    WithJsonSchema({"type": "string", "pattern": f"^{syntax_rules.USER_NAME}$"}),
+]
+Seconds = Annotated[int, BeforeValidator(_time), WithJsonSchema(_TIME_SCHEMA)]
+GraceSeconds = Annotated[int, Field(ge=0, le=86400), BeforeValidator(_grace)]
+PublicKey = Annotated[str, AfterValidator(_public_key)]
+XidCode = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}$"), BeforeValidator(_xid)]
+XidClass = Literal[
+    "app", "consequence", "log", "watch", "restart_job", "reset", "drain", "reboot", "rma", "hands_on", "verdict"
+]
+SharedBy = Annotated[
+    str,
+    rule(syntax_rules.shared_by_fault),
+    WithJsonSchema({"type": "string", "pattern": f"^(?:use|share|centre:{syntax_rules.NAME})$"}),
+]
+SHARED_BY = "use (teams, as what they used), share (teams, as their shares) or centre:NAME (nobody; that cost centre)."
+SlurmKeys = dict[str, Annotated[str, BeforeValidator(_slurm_value), WithJsonSchema({"type": ["string", "integer"]})]]
+
+
+class Part(BaseModel):
+    """Strict, closed, and lenient in one thing: an empty field is one that was left out. Not so one that is none of ours: in
+    `{mount: nfs4 filer:/x hard,ro}` the comma ends the value, and `ro` would be a field that is empty."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _left_empty(cls, value: Any) -> Any:
+        if value is None:
+            return {}
+        if isinstance(value, dict) and None in value.values():
+            return {key: item for key, item in value.items() if item is not None or key not in cls.model_fields}
+        return value

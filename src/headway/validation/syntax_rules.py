@@ -1,0 +1,268 @@
+"""Rules for the words of a cluster file: characters, names, times, sizes. Pure functions that say what is wrong, or "".
+
+Everything a user writes ends up in configuration files and argument lists: what is allowed is listed, all else refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+NAME = r"[a-z][a-z0-9_-]{0,30}"
+CLUSTER_NAME = r"[a-z][a-z0-9-]{0,20}"
+GROUP_NAME = r"[a-z][a-z0-9]{0,11}"
+USER_NAME = r"[a-z][a-z0-9_-]{0,31}"
+PLAIN_TEXT = re.compile(r"[A-Za-z0-9 _@%+=:,./~-]*")
+URL_TEXT = re.compile(r"[A-Za-z0-9_@%+=:,./~?&-]*")  # of addresses that end up in one file alone, as JSON
+
+MOUNT_TEXT = re.compile(r"[A-Za-z0-9 _@%+=:,./~\[\]-]*")  # an IPv6 address stands in brackets
+
+_ABSOLUTE = re.compile(r"/|(/[A-Za-z0-9._@+-]+)+/?")
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,62})(\.[A-Za-z0-9]([A-Za-z0-9-]{0,62}))*\.?|[A-Za-z0-9]")
+_TIME = re.compile(r"(?:(\d{1,5})-)?(\d{1,7})(?::(\d{1,4}))?(?::(\d{1,4}))?")
+
+# fmt: off
+# Users and groups that a node image has, or that Headway makes: each user also gets a group of the same name.
+SYSTEM_USERS = frozenset((
+    "default",  # the team that a user's own group would stand beside
+    "root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy", "www-data",
+    "backup", "list", "irc", "gnats", "nobody", "nogroup", "sshd", "messagebus", "polkitd", "tss", "uuidd",
+    "dnsmasq", "avahi", "chrony", "ntp", "statd", "rpc", "sssd", "nslcd", "postfix", "munge", "slurm",
+    "slurmrestd", "mysql", "mariadb", "prometheus", "alertmanager", "headway", "adm", "tty", "disk", "dialout",
+    "fax", "voice", "cdrom", "floppy", "tape", "sudo", "audio", "dip", "operator", "src", "shadow", "utmp",
+    "video", "sasl", "plugdev", "staff", "users", "kmem", "input", "sgx", "kvm", "render", "crontab", "netdev",
+    "ssl-cert", "docker", "podman", "wheel", "lpadmin", "ssh", "systemd-network", "systemd-resolve",
+    "systemd-timesync", "systemd-journal", "systemd-coredump", "systemd-oom",
+))
+# Words that Slurm reads as something else where an account or a QOS is named ("normal" is the QOS it makes itself).
+RESERVED_TEAMS = frozenset({"root", "all", "none", "normal", "default_qos"})
+RESERVED_PARTITIONS = frozenset({"default", "all", "none"})
+
+SYSTEM_PATHS = (
+    "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/lost+found", "/proc",
+    "/root", "/run", "/sbin", "/scratch", "/srv", "/sys", "/tmp", "/usr", "/var",
+    "/opt/modulefiles",  # render.system.shell_env.MODULES
+)
+# fmt: on
+
+LONGEST_TIME_S = 3650 * 86400
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """ "did you mean X?" for the nearest known word, or "" when none is near."""
+    folded = {name.lower(): name for name in known if not text_fault(name)}
+    near = difflib.get_close_matches(word.lower()[:80], list(folded), n=1, cutoff=0.6)
+    return f"did you mean {folded[near[0]]}?" if near else ""
+
+
+def listed(words: Iterable[str], last: str = "or") -> str:
+    """["a", "b", "c"] -> "a, b or c"."""
+    items = list(words)
+    return f"{', '.join(items[:-1])} {last} {items[-1]}" if len(items) > 1 else "".join(items)
+
+
+def shown(text: object, limit: int = 60) -> str:
+    """A user's word made safe to print: ASCII only, no control characters, bounded."""
+    plain = ascii(str(text)[: limit + 1])[1:-1]
+    return plain if len(plain) <= limit else f"{plain[:limit]}..."
+
+
+def text_fault(text: str, allowed: re.Pattern[str] = PLAIN_TEXT) -> str:
+    """What makes this text unfit for any configuration file or argument list, or ""."""
+    if allowed.fullmatch(text):
+        return ""
+    if any(ord(char) < 32 or 127 <= ord(char) < 160 or char in "\u2028\u2029" for char in text):
+        return "has a line break or another control character"
+    bad = next(char for char in text if not allowed.fullmatch(char))
+    return f"has the character {bad!a}, which is not allowed in a cluster file"
+
+
+def cluster_name_fault(name: str) -> str:
+    if re.fullmatch(CLUSTER_NAME, name):
+        return ""
+    return "a cluster's name is 1 to 21 lower-case letters, digits and dashes, and starts with a letter"
+
+
+def group_name_fault(name: str) -> str:
+    """For node groups: part of their nodes' names."""
+    if not re.fullmatch(GROUP_NAME, name):
+        return "a group's name is 1 to 12 lower-case letters and digits, and starts with a letter"
+    if name in ("main", "head"):
+        return f"{name} is a word of Headway's own"
+    return ""
+
+
+def name_fault(name: str) -> str:
+    """For partitions, teams, switches and datasets."""
+    if re.fullmatch(NAME, name):
+        return ""
+    return "a name is 1 to 31 lower-case letters, digits, dashes and underscores, and starts with a letter"
+
+
+def user_name_fault(name: str) -> str:
+    """For Linux users on the cluster."""
+    if not re.fullmatch(USER_NAME, name):
+        return "a user name is 1 to 32 lower-case letters, digits, dashes and underscores, and starts with a letter"
+    if name in SYSTEM_USERS or name.startswith("systemd-"):
+        return f"{name} is a system user or group on the machines"
+    return ""
+
+
+def user_name_from(login: str) -> str:
+    """A valid user name for a person known by this login elsewhere: "root" -> "admin", "Ann.Lee" -> "ann-lee"."""
+    name = re.sub(r"[^a-z0-9_-]+", "-", login.lower()).strip("-_0123456789")[:32]
+    if login == "root" or not name:
+        return "admin"
+    return name if not user_name_fault(name) else f"{name[:27]}-user"
+
+
+def path_fault(path: str) -> str:
+    """For absolute paths: no "..", no spaces, nothing a mount unit or a shell reads otherwise."""
+    if not _ABSOLUTE.fullmatch(path):
+        if not path.startswith("/"):
+            return "must be an absolute path"
+        return "may have only letters, digits and . _ @ + - between its slashes"
+    if any(part in (".", "..") for part in path.split("/")):
+        return 'may not contain "." or ".." as a folder'
+    return "is too long" if len(path) > 255 else ""
+
+
+def mount_fault(path: str) -> str:
+    """For places inside the machines where a dataset appears."""
+    fault = path_fault(path)
+    if fault:
+        return fault
+    if path == "/":
+        return "can't be the root folder of the machines"
+    for system in SYSTEM_PATHS:
+        if path == system or path.startswith(f"{system}/"):
+            return f"is in {system}, which belongs to the machines"
+        if system.startswith(f"{path.rstrip('/')}/"):
+            return f"covers {system}, which belongs to the machines"
+    return ""
+
+
+_FS_TYPE = re.compile(r"[a-z][a-z0-9_]{0,31}(\.[a-z][a-z0-9_-]{0,31})?")
+_BRACKETED = r"([A-Za-z0-9._-]+@)?\[[0-9a-fA-F:.]{2,45}\]:"
+_MOUNT_WORD = re.compile(rf"({_BRACKETED})?[A-Za-z0-9._@:/,=+-]{{1,1024}}")  # no shell or unit reads it otherwise
+
+
+def mount_line_fault(line: str) -> tuple[str, str]:
+    """(what is wrong with "TYPE SOURCE [OPTIONS]", what to do), "" for nothing."""
+    parts = line.split()
+    example = "for example: nfs4 filer:/export/data rw,hard"
+    if not 2 <= len(parts) <= 3:
+        return "must be a type, a source and, if need be, options", example
+    if not _FS_TYPE.fullmatch(parts[0]):
+        return f"{parts[0]!r} is no type of file system", example
+    for part in parts[1:]:
+        if not _MOUNT_WORD.fullmatch(part) or part.startswith("-"):
+            return f"{part!r} may have only letters, digits and . _ @ : / , = + -", example
+    if parts[0] == "none" and not (len(parts) == 3 and {"bind", "rbind"} & set(parts[2].split(","))):
+        return "type none needs the option bind", "for example: none /scratch/models bind"
+    address = parts[1].partition("[")[2].partition("]")[0] if "[" in parts[1] else ""
+    if address and host_fault(address):
+        return f"{address} is no IPv6 address", example
+    if parts[0].startswith("nfs") and not address and parts[1].partition(":/")[0].count(":"):
+        return f"{parts[1]!r} has a colon within its server", "put an IPv6 address in brackets, as in [fd00::1]:/export"
+    return "", ""
+
+
+def host_fault(address: str) -> str:
+    """For an IPv4 or IPv6 address or a host name."""
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        # A last label that is a number makes an address; a host name may end in a digit within a label.
+        last = address.rstrip(".").rsplit(".", 1)[-1]
+        named = len(address) <= 253 and _HOST_NAME.fullmatch(address) and not last.isdigit()
+        return "" if named else "is neither an address nor a host name"
+    return "" if "%" not in address else "has an interface, which an address here may not"
+
+
+def network_fault(network: str) -> str:
+    """For an IPv4 network or address."""
+    try:
+        ipaddress.IPv4Network(network)
+    except ValueError as error:
+        return f"is not an IPv4 network: {error}" if "host bits" in str(error) else "is not an IPv4 network"
+    return ""
+
+
+def relay_fault(relay: str) -> str:
+    """For "host:port"."""
+    host, colon, port = relay.rpartition(":")
+    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
+        return "must be host:port, for example mail.example.org:25"
+    if ":" in host:
+        return "can't be an IPv6 address: name the host, for example mail.example.org:25"
+    return host_fault(host)
+
+
+def url_fault(url: str) -> str:
+    """For an http(s) URL with a host."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "is no URL"
+    if parts.scheme not in ("http", "https") or not parts.hostname or not url.isprintable() or " " in url:
+        return "must be a URL, for example https://example.org/alerts"
+    return host_fault(parts.hostname) if port != 0 else "must be a URL with a port that can be called"
+
+
+def zone_fault(name: str) -> str:
+    """For a time zone's name."""
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return f"{shown(name)} is no time zone, for example Europe/Berlin or UTC"
+    return ""
+
+
+def shared_by_fault(rule: str) -> str:
+    """For who pays for capacity: use, share or centre:NAME."""
+    if rule in ("use", "share"):
+        return ""
+    if not rule.startswith("centre:"):
+        return "must be use, share or centre:NAME"
+    return name_fault(rule.removeprefix("centre:"))
+
+
+def mail_fault(address: str) -> str:
+    """For NAME@HOST."""
+    name, at, host = address.rpartition("@")
+    if not at or not re.fullmatch(r"[A-Za-z0-9._%+-]{1,64}", name):
+        return "must be a mail address, for example oncall@example.org"
+    return host_fault(host)
+
+
+def parse_time(value: str | int) -> int | None:
+    """A time in Slurm's forms -> seconds; None = unlimited. A whole number is minutes.
+
+    Forms: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, infinite. Raises ValueError that says what is wrong.
+    """
+    text = str(value).strip()
+    if text.lower() in ("infinite", "unlimited"):
+        return None
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ValueError("is not a time")
+    days, first, second, third = match.groups()
+    if days is not None:
+        seconds = int(days) * 86400 + int(first) * 3600 + int(second or 0) * 60 + int(third or 0)
+    elif third is not None:
+        seconds = int(first) * 3600 + int(second) * 60 + int(third)
+    elif second is not None:
+        seconds = int(first) * 60 + int(second)
+    else:
+        seconds = int(first) * 60
+    if seconds <= 0:
+        raise ValueError("must be longer than nothing")
+    if seconds > LONGEST_TIME_S:
+        raise ValueError('is longer than ten years; write "infinite" for no limit')
+    return seconds

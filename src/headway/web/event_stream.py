@@ -1,0 +1,162 @@
+"""Server-sent events of a page: what changed on it, a pulse, and `leave` when the page must be loaded again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any
+
+from fastapi import Request
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from headway.api.auth.dependencies import Principal, principal_of
+from headway.errors import HeadwayError, NotFound, NotSignedIn
+from headway.services.context import AppState
+from headway.services.mappers import cluster_out
+from headway.web.rendering import dump, part, templates
+from headway.web.view_models import StateView
+from headway.web.views.banners import standing
+
+PULSE_S = 10.0  # a pulse at least this often; the browser warns after three without
+TURN_S = 0.1  # after which the next stream's turn comes too
+GATHER_S = 0.15  # changes this close together go out as one
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+LEAVE = ServerSentEvent("now", event="leave")  # the page itself says why, when it is loaded again
+
+# The parts of a page, by name: values in which nothing changes by the clock alone.
+Parts = Mapping[str, object]
+Make = Callable[[Principal], Awaitable[Parts]]
+
+
+def stream(request: Request, state: AppState, name: str, make: Make, *, prefix: str = "") -> EventSourceResponse:
+    """Everything once, then what changed: event NAME with parts/{prefix}NAME.html, or the value itself where it is a dict
+    (as JSON); and of the cluster `state` and `notice`, what is wrong with it. A session that ended and a cluster or job that is
+    gone send the browser away."""
+    return EventSourceResponse(_events(request, state, name, make, prefix), headers=HEADERS)
+
+
+async def _events(
+    request: Request, state: AppState, name: str, make: Make, prefix: str
+) -> AsyncIterator[ServerSentEvent]:
+    before: dict[str, object] = {}
+    try:
+        async for _ in ticks(state.live.subscribe(name)):
+            news = partial(_news, request, state, name, make, prefix, before)
+            for event in await in_turn(state.live.streams, news):
+                yield event
+            if state.live.stopping.is_set():
+                return
+    except (NotSignedIn, NotFound):
+        yield LEAVE
+    except HeadwayError:
+        return
+
+
+async def in_turn(
+    streams: asyncio.Semaphore, news: Callable[[], Coroutine[Any, Any, list[ServerSentEvent]]]
+) -> list[ServerSentEvent]:
+    """A few streams at a time, as long as they compute: one that waits for a machine keeps no other one waiting."""
+    async with streams:
+        making = asyncio.create_task(news())
+        try:
+            await asyncio.wait({making}, timeout=TURN_S)
+        except asyncio.CancelledError:
+            making.cancel()
+            raise
+    try:
+        return await making
+    finally:
+        making.cancel()
+
+
+async def _news(
+    request: Request, state: AppState, name: str, make: Make, prefix: str, before: dict[str, object]
+) -> list[ServerSentEvent]:
+    """What is another than `before`, which is brought up to date, and a pulse."""
+    who = await principal_of(request)
+    if who is None:
+        raise NotSignedIn("nobody is signed in")
+    events = []
+    row = await state.row_shown(name)
+    out = cluster_out(row, state.live.snapshot(name))
+    for word, shown in (("state", StateView(out.state, out.simulated_gpus)), ("notice", standing(out))):
+        if before.get(f"/{word}", before) != shown:
+            before[f"/{word}"] = shown
+            events.append(ServerSentEvent(part(word, shown), event=word))
+    for key, value in (await _made(make, who)).items():
+        last = before.get(key, before)
+        if _another(state, name, last, value):
+            before[key] = value
+            events.append(ServerSentEvent(_text(state, name, f"{prefix}{key}", value), event=key))
+    events.append(ServerSentEvent(pulse_of(state, name), event="pulse"))
+    return events
+
+
+def _another(state: AppState, name: str, last: object, value: object) -> bool:
+    """Compared once for all viewers who were shown the very same."""
+    if last is value:
+        return False
+    compared = state.live.snapshot(name).kept.setdefault("compared", {})
+    key = (id(last), id(value))
+    if key not in compared:
+        compared[key] = (last, value, last != value)  # held, so that nothing else has their numbers meanwhile
+    return bool(compared[key][2])
+
+
+def _text(state: AppState, name: str, template: str, value: object) -> str:
+    """The event's text. A part that many viewers share (the very same object) is rendered once a reading."""
+    if isinstance(value, dict):
+        return dump(value)
+    kept = state.live.snapshot(name).kept
+    key = (template, id(value))
+    if key not in kept or kept[key][0] is not value:
+        kept[key] = (value, part(template, value))
+    return str(kept[key][1])
+
+
+async def _made(make: Make, who: Principal) -> Parts:
+    """None where something does not answer: what was shown stays, and `notice` says why."""
+    try:
+        return await make(who)
+    except (NotSignedIn, NotFound):
+        raise
+    except HeadwayError:
+        return {}
+
+
+def pulse_of(state: AppState, name: str) -> str:
+    """The time of the figures."""
+    snapshot = state.live.snapshot(name)
+    values = {"as_of": snapshot.as_of, "stale": snapshot.stale, "now": state.clock()}
+    return templates().get_template("parts/pulse.html").render(**values)
+
+
+async def ticks(wakes: AsyncIterator[None]) -> AsyncIterator[None]:
+    """At once, then after each wake, and every PULSE_S without one. Ends with `wakes`."""
+    pending = asyncio.ensure_future(_woken(wakes))
+    try:
+        await asyncio.sleep(0)  # let it subscribe before the first reading, or a change in between would be missed
+        yield
+        while True:
+            done, _ = await asyncio.wait({pending}, timeout=PULSE_S)
+            if done:
+                if not pending.result():
+                    return
+                pending = asyncio.ensure_future(_woken(wakes))
+                await asyncio.sleep(GATHER_S)
+            yield
+    finally:
+        pending.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await pending
+        close = getattr(wakes, "aclose", None)
+        if close:
+            await close()
+
+
+async def _woken(wakes: AsyncIterator[None]) -> bool:
+    """Waits for the next wake; False when there will be none."""
+    end = object()
+    return await anext(wakes, end) is not end

@@ -1,0 +1,106 @@
+"""How a page's routes differ from the API's: errors become pages, and they are in no schema."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, Response
+
+from headway.api.auth.dependencies import note_failure
+from headway.api.http.error_handlers import error_out
+from headway.errors import HeadwayError, NotSignedIn, Refused
+from headway.services.context import AppState, Oidc
+from headway.web import event_stream, page_context
+from headway.web.live_data import Viewer
+from headway.web.rendering import HEADERS, part, render
+
+log = structlog.get_logger("headway.web")
+
+
+class _Bug(HeadwayError):
+    """An error that nobody foresaw, in the words that may be shown of it."""
+
+    http_status = 500
+    kind = "bug"
+
+    @staticmethod
+    def of(error: Exception) -> _Bug:
+        out = error_out(error)
+        return _Bug(out.message, hint=out.hint)
+
+
+class PageRoute(APIRoute):
+    """Errors become pages, or a message on the page that asked for a piece of itself."""
+
+    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+        handle = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            try:
+                await page_context.arrive(request)
+                made = await handle(request)
+            except NotSignedIn:
+                made = _door(request)
+            except HeadwayError as error:
+                await note_failure(request, error)
+                made = _error(request, error)
+            except RequestValidationError as error:
+                made = _error(request, Refused(_words(error)))
+            except HTTPException:
+                raise
+            except Exception as error:
+                log.error("bug", path=request.url.path, exc_info=error)
+                made = _error(request, _Bug.of(error))
+            page_context.forget_said(request, made)
+            return made
+
+        return answer
+
+
+def _door(request: Request) -> Response:
+    """Where one signs in; for a page that asked by itself a message, as there may be more on it than the server knows. A stream
+    sends its page there: a browser does not tell the page what its answer was."""
+    if "text/event-stream" in request.headers.get("accept", ""):
+        return Response(event_stream.LEAVE.encode(), media_type="text/event-stream", headers=event_stream.HEADERS)
+    if request.headers.get("hx-request") == "true":
+        return _toast(NotSignedIn("your session has ended", hint="sign in in another tab: what is typed here stays"))
+    return render("signin.html", status=401, fault=None, person="", code="", provider=_provider(request))
+
+
+def _provider(request: Request) -> Oidc | None:
+    """Who else may say who somebody is."""
+    state: AppState | None = getattr(request.app.state, "headway", None)
+    return state.settings.oidc if state else None
+
+
+def _error(request: Request, error: HeadwayError) -> Response:
+    """A whole page; for htmx a message in the corner, and for what it asks by itself nothing but the status."""
+    if request.headers.get("hx-request") != "true":
+        viewer: Viewer | None = getattr(request.state, "principal", None)
+        return render("error.html", status=error.http_status, viewer=viewer, error=error)
+    if request.method == "GET":
+        return HTMLResponse("", status_code=error.http_status, headers={**HEADERS, "HX-Reswap": "none"})
+    return _toast(error)
+
+
+def _toast(error: HeadwayError) -> Response:
+    page_context.said.set(page_context.Said(error.message, bad=True, hint=error.hint))
+    headers = {**HEADERS, "HX-Retarget": "#toasts", "HX-Reselect": ".toast", "HX-Reswap": "innerHTML"}
+    return HTMLResponse(part("toast", None), status_code=error.http_status, headers=headers)
+
+
+def _words(error: RequestValidationError) -> str:
+    found = error.errors()
+    where = ".".join(str(word) for word in found[0]["loc"][1:]) if found else ""
+    return f"{where}: {found[0]['msg']}" if where else "the request can't be read"
+
+
+def page_router() -> APIRouter:
+    """For a module of pages/: its endpoints take `state: State` and `who: Anyone` as the API's do, call the API's own
+    functions, and answer with `render(...)`."""
+    return APIRouter(route_class=PageRoute, include_in_schema=False)

@@ -1,0 +1,1 @@
+"""Pages of the server: sign-in, people, tokens, audit trail, settings."""

@@ -1,0 +1,63 @@
+"""The audit trail, to be narrowed by the address alone so that a view can be kept and sent on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import Query
+from starlette.responses import Response
+
+from headway.api.auth.dependencies import Admin, State
+from headway.api.routers.access import audit
+from headway.web.page_routes import page_router
+from headway.web.rendering import render
+
+router = page_router()
+Text = Annotated[str, Query(max_length=200)]
+_DAY_S = 86_400.0
+
+
+@router.get("/audit")
+async def page(
+    state: State,
+    who: Admin,
+    person: Text = "",
+    action: Text = "",
+    target: Text = "",
+    result: audit.Result = "",
+    since: Annotated[str, Query(max_length=10)] = "",
+    until: Annotated[str, Query(max_length=10)] = "",
+    cursor: Annotated[str, Query(max_length=20)] = "",
+) -> Response:
+    """`since` and `until` are days, both included, in UTC."""
+    ask = {"person": person.strip(), "action": action.strip(), "target": target.strip(), "result": result}
+    after, before = _day(since), _day(until)
+    before = before + _DAY_S if before else 0.0
+    found = await audit.trail(
+        state, who, ask["person"], ask["action"], ask["target"], result, after, before, limit=100, cursor=cursor
+    )
+    narrowed = {key: value for key, value in {**ask, "since": since, "until": until}.items() if value}
+    export = urlencode({k: v for k, v in {**ask, "since": after, "until": before}.items() if v})
+    return render(
+        "audit.html",
+        viewer=who,
+        here="audit",
+        found=found,
+        ask={**ask, "since": since, "until": until},
+        narrowed=bool(narrowed),
+        first=not cursor,
+        further=f"/audit?{urlencode({**narrowed, 'cursor': found.next})}" if found.next else "",
+        newest=f"/audit?{urlencode(narrowed)}" if cursor else "",
+        export=export,
+        results=("ok", "refused", "failed"),
+    )
+
+
+def _day(text: str) -> float:
+    """Its first moment; 0 for no day."""
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp() if text else 0.0
+    except ValueError:
+        return 0.0

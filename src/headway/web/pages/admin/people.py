@@ -1,0 +1,82 @@
+"""Who may sign in, and with which role."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Form, Request
+from starlette.responses import Response
+
+from headway.api.auth.dependencies import Admin, State, note_failure
+from headway.api.routers.access import people
+from headway.errors import HeadwayError, NotAllowed
+from headway.schemas.people import PersonIn, Role
+from headway.web.page_context import see_other
+from headway.web.page_routes import page_router
+from headway.web.rendering import render
+
+router = page_router()
+ROLES: dict[Role, str] = {
+    "viewer": "looks at clusters, nodes and the queue",
+    "member": "runs jobs; acts on their own",
+    "lead": "also acts on jobs of the teams whose leads name them",
+    "operator": "a member who also acts on nodes and incidents",
+    "admin": "may do everything",
+}
+
+
+@router.get("/people")
+async def page(state: State, who: Admin) -> Response:
+    found = await people.everybody(state)
+    return render("people.html", viewer=who, here="people", people=found, roles=ROLES, oidc=state.settings.oidc)
+
+
+@router.post("/people")
+async def add(
+    request: Request,
+    state: State,
+    who: Admin,
+    person: Annotated[str, Form(max_length=64)] = "",
+    role: Annotated[Role, Form()] = "member",
+) -> Response:
+    name = person.strip()
+    if await state.store.person(name) is not None:
+        return see_other("/people", f"{name} is there already", bad=True)
+    return await _said(
+        request, state, who, name, PersonIn(role=role), f"{name} is added as {role}; give them a token or a link"
+    )
+
+
+@router.post("/people/{person}")
+async def change(
+    person: str,
+    request: Request,
+    state: State,
+    who: Admin,
+    role: Annotated[Role, Form()],
+    user: Annotated[str, Form(max_length=32)] = "",
+) -> Response:
+    return await _said(request, state, who, person, PersonIn(role=role, user=user.strip()), f"{person} is {role} now")
+
+
+@router.post("/people/{person}/remove")
+async def remove(person: str, request: Request, state: State, who: Admin) -> Response:
+    try:
+        await people.delete_person(person, state, who)
+    except NotAllowed:
+        raise
+    except HeadwayError as error:
+        await note_failure(request, error)
+        return see_other("/people", error.message, bad=True)
+    return see_other("/people", f"{person} is removed: their tokens and sessions have ended")
+
+
+async def _said(request: Request, state: State, who: Admin, person: str, ask: PersonIn, told: str) -> Response:
+    try:
+        await people.put_person(person, ask, state, who)
+    except NotAllowed:
+        raise
+    except HeadwayError as error:
+        await note_failure(request, error)
+        return see_other("/people", error.message, bad=True)
+    return see_other("/people", told)

@@ -1,0 +1,105 @@
+"""Signing in and out.
+
+GET  /signin                 the page, or with ?code= a sign-in link
+POST /signin/link            the same, where another site's page had led there and the person agreed
+POST /signin                 a name and a token
+GET  /signin/oidc            off to the OpenID provider
+GET  /signin/oidc/back       back from it
+POST /signout
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Form, Request
+from starlette.responses import RedirectResponse, Response
+
+from headway.api.auth import sessions
+from headway.api.auth.dependencies import State, own_page
+from headway.errors import HeadwayError, NotAllowed, NotSignedIn, TooManyTries
+from headway.web.page_routes import page_router
+from headway.web.rendering import HEADERS, render
+
+router = page_router()
+
+
+@router.get("/signin")
+async def page(request: Request, state: State, code: str = "") -> Response:
+    if not code:
+        return _door(state)
+    if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        return _door(state, code=code)  # another site's link: it may be of somebody else's account
+    return await _by_code(request, state, code)
+
+
+@router.post("/signin/link")
+async def by_code(request: Request, state: State, code: Annotated[str, Form(max_length=200)] = "") -> Response:
+    own_page(request)
+    return await _by_code(request, state, code)
+
+
+async def _by_code(request: Request, state: State, code: str) -> Response:
+    try:
+        person, cookie, expires = await sessions.by_code(state, request, code)
+    except (NotSignedIn, TooManyTries) as error:
+        return _door(state, error)
+    answer = RedirectResponse("/", status_code=303)
+    await sessions.keep_session(state, request, person, answer, "link", cookie, expires)
+    return answer
+
+
+@router.post("/signin")
+async def by_token(
+    request: Request,
+    state: State,
+    person: Annotated[str, Form(max_length=64)] = "",
+    token: Annotated[str, Form(max_length=200)] = "",
+) -> Response:
+    """Only from our own page: another site must not sign a browser in as somebody it isn't."""
+    own_page(request)
+    try:
+        known = await sessions.by_token(state, request, person.strip(), token.strip())
+    except (NotSignedIn, NotAllowed, TooManyTries) as error:
+        return _door(state, error, person)
+    answer = RedirectResponse("/", status_code=303)
+    await sessions.open_session(state, request, known, answer, "token")
+    return answer
+
+
+@router.get("/signin/oidc")
+async def leave(request: Request, state: State) -> Response:
+    try:
+        url, secret = await sessions.leave(state, request)
+    except HeadwayError as error:
+        return _door(state, error)
+    answer = RedirectResponse(url, status_code=303, headers={"Cache-Control": "no-store"})
+    sessions.keep_flow(state, answer, secret)
+    return answer
+
+
+@router.get("/signin/oidc/back")
+async def back(request: Request, state: State) -> Response:
+    """Answers a page that goes on to the first one by itself: a redirect would still be the provider's, and browsers send a
+    strict cookie only with our own."""
+    try:
+        person = await sessions.by_provider(state, request, request.query_params)
+    except HeadwayError as error:
+        answer = _door(state, error)
+    else:
+        answer = render("signedin.html", person=person.name)
+        await sessions.open_session(state, request, person, answer, "provider")
+    sessions.forget_flow(state, answer)
+    return answer
+
+
+@router.post("/signout")
+async def signout(request: Request, state: State) -> Response:
+    answer = RedirectResponse("/", status_code=303, headers=HEADERS)
+    await sessions.close_session(state, request, answer)
+    return answer
+
+
+def _door(state: State, error: HeadwayError | None = None, person: str = "", code: str = "") -> Response:
+    status = error.http_status if error else 200
+    return render("signin.html", status=status, fault=error, person=person, code=code, provider=state.settings.oidc)

@@ -1,0 +1,1 @@
+"""Pages of costs and teams."""

@@ -1,0 +1,1 @@
+"""Pages of a cluster: overview, nodes, incidents, storage, scaling, operations."""

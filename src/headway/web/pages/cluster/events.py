@@ -1,0 +1,41 @@
+"""What happened on a cluster, page by page into the past."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from headway.api.auth.dependencies import Anyone, State
+from headway.api.http.pagination import Cursor
+from headway.api.routers.cluster import activity
+from headway.web.page_routes import page_router
+from headway.web.rendering import render
+
+router = page_router()
+ROWS = 50
+KINDS = {"": "all", "operation": "applies", "incident": "incidents", "deed": "by people"}
+
+
+@router.get("/clusters/{name}/events")
+async def page(
+    name: str,
+    state: State,
+    who: Anyone,
+    show: activity.Kind = "",
+    cursor: Cursor = "",
+) -> Response:
+    found = await activity.happenings(name, state, who, show, ROWS, cursor)
+    here = {"show": show} if show else {}
+    return render(
+        "events.html",
+        viewer=who,
+        name=name,
+        tab="events",
+        rows=found.happenings,
+        kinds=KINDS,
+        show=show,
+        shown=len(found.happenings),
+        newest=f"?{urlencode(here)}" if cursor else "",
+        further=f"?{urlencode({**here, 'cursor': found.next})}" if found.next else "",
+    )

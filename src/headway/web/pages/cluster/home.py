@@ -1,0 +1,119 @@
+"""Home: every cluster in one line, and what needs somebody now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from starlette.responses import RedirectResponse, Response
+
+from headway.api.auth.dependencies import Everywhere, Right, State
+from headway.domain.incident import Incident
+from headway.errors import HeadwayError
+from headway.schemas.clusters import ClusterOut, NodeOut
+from headway.services.context import AppState
+from headway.services.mappers import cluster_out, incident_out, node_outs
+from headway.store import ClusterRow
+from headway.web.page_routes import page_router
+from headway.web.rendering import render
+from headway.web.views.cluster import price
+from headway.web.views.wording import node_kind
+
+router = page_router()
+LATEST = 6
+NODES = ("in use", "idle", "spare", "starting", "draining", "down")
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One cluster. `gpus`: used, free, spare, broken; `nodes`: how many are in each state of NODES."""
+
+    out: ClusterOut
+    gpus: dict[str, int]
+    nodes: dict[str, int]
+    open: int  # incidents
+    price: str
+
+
+@router.get("/")
+async def home(state: State, who: Everywhere) -> Response:
+    rows = [row for row in await state.store.clusters() if who.reaches(row.name)]
+    cards: list[Card] = []
+    faults: list[Incident] = []
+    for row in rows:
+        found = await state.store.incidents_shown(row.name, LATEST)
+        faults += found
+        cards.append(await _card(state, row, found))
+    faults.sort(key=lambda one: (one.state.closed, -one.opened_at))
+    return render(
+        "home.html",
+        viewer=who,
+        here="home",
+        cards=cards,
+        total=_total(cards),
+        faults=[incident_out(one) for one in await state.store.with_steps(faults[:LATEST])],
+        may_create=who.may(Right.ADMIN),
+    )
+
+
+@router.get("/clusters")
+async def clusters() -> Response:
+    """The list is home."""
+    return RedirectResponse("/", status_code=303)
+
+
+async def _card(state: AppState, row: ClusterRow, faults: Iterable[Incident]) -> Card:
+    snapshot = state.live.snapshot(row.name)
+    out = cluster_out(row, snapshot)
+    try:
+        nodes = node_outs(await state.resolved(row), snapshot)[1:] if snapshot.as_of is not None else []
+    except HeadwayError:  # a file of another version: what its row says is still shown
+        nodes = []
+    open_now = sum(not one.state.closed for one in faults)
+    return Card(out, gpu_counts(nodes), node_counts(nodes), open_now, price(out.price_usd_per_hour))
+
+
+def gpu_counts(nodes: Iterable[NodeOut]) -> dict[str, int]:
+    """used, free, spare (ready to take over) and broken (on nodes that take no job, and idle there)."""
+    counts = Counter[str]()
+    for node in nodes:
+        used = sum(gpu.job_id is not None for gpu in node.gpus)
+        rest = "broken" if not node.usable else "spare" if node.role == "spare" else "free"
+        counts["used"] += used
+        counts[rest] += len(node.gpus) - used
+    return {key: counts[key] for key in ("used", "free", "spare", "broken")}
+
+
+def node_counts(nodes: Iterable[NodeOut]) -> dict[str, int]:
+    words = {"up": "in use", "idle": "idle", "start": "starting", "drain": "draining", "down": "down"}
+    counts = Counter[str]()
+    for node in nodes:
+        kind = node_kind(node)[0]
+        counts["spare" if kind == "idle" and node.role == "spare" else words[kind]] += 1
+    return {key: counts[key] for key in NODES}
+
+
+def _total(cards: list[Card]) -> dict[str, Any]:
+    gpus, nodes = Counter[str](), Counter[str]()
+    cost = Decimal(0)
+    for card in cards:
+        gpus.update(card.gpus)
+        nodes.update(card.nodes)
+        try:
+            cost += Decimal(card.out.price_usd_per_hour) if card.out.state != "down" else 0
+        except InvalidOperation:
+            continue
+    return {
+        "gpus": gpus,
+        "all_gpus": sum(gpus.values()),
+        "nodes": nodes,
+        "all_nodes": sum(nodes.values()),
+        "running": sum(card.out.jobs_running for card in cards),
+        "pending": sum(card.out.jobs_pending for card in cards),
+        "open": sum(card.open for card in cards),
+        "price": price(f"{cost:.2f}") if cost else "",
+        "simulated": any(card.out.simulated_gpus for card in cards),
+    }

@@ -1,0 +1,127 @@
+"""Faults of nodes: of one cluster, of all, and one with all it went through."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Form
+from starlette.responses import Response
+
+from headway.api.auth.dependencies import Anyone, Everywhere, Number, Operator, Right, State
+from headway.api.routers.cluster import incidents as api
+from headway.domain.incident import Incident, IncidentState
+from headway.schemas.incidents import IncidentOut, IncidentStepOut, ReturnIn
+from headway.services.context import AppState
+from headway.services.mappers import incident_out
+from headway.web.page_context import see_other
+from headway.web.page_routes import page_router
+from headway.web.rendering import render
+from headway.web.views.wording import incident_kind
+
+router = page_router()
+MOST = 500
+SHOWN = ("open", "all")
+_OVER = (IncidentState.RETURNED, IncidentState.FALSE_ALARM)
+_HIDDEN = frozenset({"tests", "try", "signal", "at", "drains", "asked", "done_at", "stay"})
+_WORDS = {
+    "text": "the driver says", "xid": "XID", "gpu": "GPU", "job": "job", "requeued": "jobs requeued",
+    "passed": "tests passed", "silent_s": "silent for, s", "dead": "dead", "fence": "fenced", "had": "its jobs",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A step as the page shows it."""
+
+    step: IncidentStepOut
+    after_s: float
+    kind: str
+    evidence: tuple[tuple[str, str], ...]
+
+
+@router.get("/incidents")
+async def everywhere(state: State, who: Everywhere, show: str = "all") -> Response:
+    """Of all clusters, the open ones first."""
+    names = [row.name for row in await state.store.clusters() if who.reaches(row.name)]
+    return render("incidents.html", viewer=who, here="incidents", **await _listed(state, names, show))
+
+
+@router.get("/clusters/{name}/incidents")
+async def of_cluster(name: str, state: State, who: Anyone, show: str = "all") -> Response:
+    await state.row(name)
+    found = await _listed(state, [name], show)
+    return render("cluster_incidents.html", viewer=who, name=name, tab="incidents", **found)
+
+
+@router.get("/clusters/{name}/incidents/{number}")
+async def one(name: str, number: Number, state: State, who: Anyone) -> Response:
+    found = await api.incident(name, number, state, who)
+    cluster = (await state.cluster(name))[1]
+    return render(
+        "incident.html",
+        viewer=who,
+        name=name,
+        tab="incidents",
+        one=found,
+        kind=incident_kind(found.state),
+        over=found.state in _OVER,
+        steps=steps_of(found),
+        may=who.may(Right.NODES),
+        testing=found.state == IncidentState.TESTING.value,
+        simulated=cluster.simulated_gpus,
+    )
+
+
+@router.post("/clusters/{name}/incidents/{number}/return")
+async def bring_back(
+    name: str, number: Number, state: State, who: Operator, false_alarm: bool = Form(False)
+) -> Response:
+    done = await api.bring_back(name, number, ReturnIn(false_alarm=false_alarm), state, who)
+    return see_other(f"/clusters/{name}/incidents/{number}", f"{done.node}: {done.steps[-1].text}")
+
+
+async def _listed(state: AppState, clusters: Iterable[str], show: str) -> dict[str, Any]:
+    """The open ones first. All are counted; of those that are over the latest are listed."""
+    found: list[Incident] = []
+    every = still = 0
+    for name in clusters:
+        found += await state.store.incidents_shown(name)
+        counts = await state.store.incident_counts(name)
+        every, still = every + counts[0], still + counts[1]
+    found.sort(key=lambda one: (one.state.closed, -one.opened_at))
+    rows = [one for one in found if show != "open" or not one.state.closed][:MOST]
+    return {
+        "rows": [incident_out(one) for one in await state.store.with_steps(rows)],
+        "all": every,
+        "open": still,
+        "show": "open" if show == "open" else "all",
+    }
+
+
+def steps_of(found: IncidentOut) -> list[Shown]:
+    """The newest is last; what it is in now is marked."""
+    began = found.fault_at or found.opened_at
+    shown = []
+    for i, step in enumerate(found.steps):
+        last = i == len(found.steps) - 1
+        kind = (
+            incident_kind(step.state) if last and step.state in (*_OVER, "out of service") else "now" if last else "ok"
+        )
+        shown.append(Shown(step, max(0.0, step.at - began), kind, tuple(_evidence(step.evidence.items()))))
+    return shown
+
+
+def _evidence(pairs: Iterable[tuple[str, object]]) -> Iterable[tuple[str, str]]:
+    for key, value in pairs:
+        if key in _HIDDEN or value is None or value == [] or value is False:
+            continue
+        yield _WORDS.get(key, key.replace("_", " ")), _text(value)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value)

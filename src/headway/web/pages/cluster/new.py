@@ -1,0 +1,310 @@
+"""A new cluster, or another shape for one that is there: form, YAML, faults, changes, apply.
+
+GET  /new              the form; ?cluster=NAME begins with that cluster's document
+POST /new/check        what is typed, looked at: the parts of the page that follow from it (htmx)
+POST /new              the same for a browser without scripts; with do=plan the changes too
+POST /new/apply        queues the apply that was shown, and goes to its progress
+
+The YAML is what counts. Of form and YAML, the one that was touched since the page was made leads the other.
+
+The YAML reader is imported where it is used: a server that nobody asks for this page does not hold it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import Request
+from starlette.responses import RedirectResponse, Response
+
+from headway.api.auth.dependencies import Admin, Planner, Principal, State, note_failure
+from headway.api.routers.cluster import clusters
+from headway.clusterfile import form as forms
+from headway.domain.cluster import Plan
+from headway.errors import Fault, HeadwayError, InvalidSpec
+from headway.schemas.clusters import ApplyIn, Document
+from headway.services import planning
+from headway.services.context import AppState
+from headway.services.mappers import HIDDEN, price
+from headway.web.page_routes import page_router
+from headway.web.rendering import render
+from headway.web.views.changes import grouped
+from headway.web.views.deadline_field import asks_minutes, deadline_s
+
+router = page_router()
+SPARE_ROWS = 1  # empty rows below those that are filled
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFault:
+    """A fault with its line in the text (0 = none) and the field of the form that it is shown at ("" = none)."""
+
+    message: str
+    hint: str
+    path: str
+    level: str
+    line: int
+    at: str
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Everything the page shows of one text."""
+
+    text: str
+    form: forms.Form
+    faults: tuple[ShownFault, ...] = ()
+    plans: Mapping[str, Plan] = field(default_factory=dict)
+    price: str = ""  # USD an hour; "" while the file has faults
+    sentence: str = ""
+    readable: bool = True  # the form follows the text
+    editing: str = ""  # name of a cluster that is there
+
+    @property
+    def was(self) -> str:
+        return digest(self.text)
+
+    @property
+    def lines(self) -> int:
+        return self.text.count("\n") + 1
+
+    @property
+    def sound(self) -> bool:
+        return all(fault.level != "error" for fault in self.faults)
+
+    @property
+    def marks(self) -> dict[int, str]:
+        """Line -> the worst level there."""
+        found: dict[int, str] = {}
+        for fault in self.faults:
+            if fault.line and found.get(fault.line) != "error":
+                found[fault.line] = fault.level
+        return found
+
+    def at(self, name: str) -> list[ShownFault]:
+        return [fault for fault in self.faults if fault.at == name]
+
+    @property
+    def teams(self) -> tuple[forms.TeamRow, ...]:
+        return (*self.form.teams, *(forms.TeamRow() for _ in range(SPARE_ROWS)))
+
+    @property
+    def datasets(self) -> tuple[forms.DatasetRow, ...]:
+        return (*self.form.datasets, *(forms.DatasetRow() for _ in range(SPARE_ROWS)))
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@router.get("/new")
+async def new(state: State, who: Planner, cluster: str = "") -> Response:
+    from headway.validation.yaml_parser import dump_yaml
+
+    if cluster:
+        stored = await clusters.document(cluster, state, who)
+        text = stored.text if _self_contained(stored) else dump_yaml(stored.spec)
+    else:
+        text = dump_yaml(forms.write(forms.start(await _free_name(state)), {}))
+    return _page(who, await look(state, who, text))
+
+
+@router.post("/new/check")
+async def check(request: Request, state: State, who: Planner) -> Response:
+    sent = await _sent(request)
+    flow, leads = await _follow(state, who, sent)
+    return render("new_parts.html", viewer=who, flow=flow, leads=leads)
+
+
+@router.post("/new")
+async def post(request: Request, state: State, who: Planner) -> Response:
+    sent = await _sent(request)
+    flow, _ = await _follow(state, who, sent)
+    if _one(sent, "do") != "plan" or not flow.sound:
+        return _page(who, flow)
+    return await _with_changes(state, who, flow)
+
+
+@router.post("/new/apply")
+async def apply(request: Request, state: State, who: Admin) -> Response:
+    sent = await _sent(request)
+    flow = await look(state, who, _one(sent, "text"))
+    if not flow.sound:
+        return _page(who, flow)
+    document = await _document(state, flow.text)
+    try:
+        ask = ApplyIn(
+            document=document,
+            digest=_one(sent, "digest"),
+            confirmed=bool(_one(sent, "confirmed")),
+            deadline_s=deadline_s(_one(sent, "deadline")),
+        )
+        operation = await clusters.apply(str(document.spec.get("name")), ask, state, who)
+    except HeadwayError as error:
+        await note_failure(request, error)
+        return await _with_changes(state, who, flow, error, deadline=_one(sent, "deadline"))
+    return RedirectResponse(f"/operations/{operation.id}", status_code=303)
+
+
+async def look(state: AppState, who: Principal, text: str) -> Flow:
+    """The text read and checked as an apply would; reaches no machine."""
+    from headway.catalog.plans import load_catalogue
+    from headway.clusterfile.field_lines import lines_of
+    from headway.validation.yaml_parser import parse_yaml
+
+    try:
+        spec = parse_yaml(text)
+    except InvalidSpec as error:
+        faults = tuple(_shown(fault, {}) for fault in error.faults)
+        return Flow(text, forms.Form(plan="", nodes=""), faults, load_catalogue(), readable=False)
+    form, lines = forms.read(spec), lines_of(text)
+    document = await _document(state, text)
+    resolved, found = await planning.look(state, who, document)
+    row = await _row(state, spec)
+    return Flow(
+        text,
+        form,
+        tuple(_shown(fault, lines) for fault in found),
+        _plans(document),
+        price(resolved) if resolved else "",
+        _sentence(form),
+        editing=row.name if row else "",
+    )
+
+
+async def _follow(state: AppState, who: Principal, sent: Mapping[str, list[str]]) -> tuple[Flow, str]:
+    """What was typed, and who led: "text", "form", or "" when neither was touched."""
+    from headway.validation.yaml_parser import dump_yaml, parse_yaml
+
+    text = _one(sent, "text").replace("\r\n", "\n")
+    if digest(text) != _one(sent, "was"):
+        return await look(state, who, text), "text"
+    typed = forms.from_fields(sent)
+    flow = await look(state, who, text)
+    if not flow.readable or typed == _normal(flow.form):
+        return flow, ""
+    led = await look(state, who, dump_yaml(forms.write(typed, parse_yaml(text))))
+    return led, "form"
+
+
+def _normal(form: forms.Form) -> forms.Form:
+    """As a browser would send it back: without what a form drops."""
+    sent: dict[str, list[str]] = {}
+    for name in forms.PLAIN:
+        sent[name] = [getattr(form, name)]
+    for number, team in enumerate(form.teams):
+        sent |= {f"team-{number}-{key}": [getattr(team, key)] for key in ("name", "users", "share")}
+    for number, one in enumerate(form.datasets):
+        sent |= {f"dataset-{number}-name": [one.name], f"dataset-{number}-path": [one.path]}
+        sent[f"dataset-{number}-writable"] = ["on" if one.writable else ""]
+    return forms.from_fields(sent)
+
+
+async def _with_changes(
+    state: AppState, who: Principal, flow: Flow, error: HeadwayError | None = None, deadline: str = ""
+) -> Response:
+    """The page with what apply would change, looked at now. `error` is why the last try was refused, `deadline` what was typed
+    as one then."""
+    try:
+        changes = await clusters.plan(await _document(state, flow.text), state, who)
+    except HeadwayError as failed:
+        return _page(who, flow, error=failed, status=failed.http_status)
+    return _page(
+        who,
+        flow,
+        changes=changes,
+        groups=grouped(changes),
+        goes=asks_minutes(changes.changes),
+        deadline=deadline,
+        error=error,
+        status=error.http_status if error else 200,
+    )
+
+
+def _page(who: Principal, flow: Flow, **more: Any) -> Response:
+    values = {"changes": None, "groups": [], "goes": False, "deadline": "", "error": None, "status": 200, **more}
+    status = values.pop("status")
+    return render("new.html", status=status, viewer=who, flow=flow, leads="", **values)
+
+
+async def _document(state: AppState, text: str) -> Document:
+    """What is sent for this text: with the cluster's own catalogue, and the addresses that were hidden."""
+    from headway.validation.yaml_parser import parse_yaml
+
+    spec = parse_yaml(text)
+    row = await _row(state, spec)
+    if row is None:
+        return Document(text=text, spec=spec)
+    known = Document.model_validate(row.document)
+    alerts, old = spec.get("alerts"), known.spec.get("alerts")
+    if isinstance(alerts, dict) and isinstance(old, dict):
+        spec["alerts"] = {key: old.get(key, value) if value == HIDDEN else value for key, value in alerts.items()}
+    return Document(text=text, spec=spec, catalogue=known.catalogue)
+
+
+async def _row(state: AppState, spec: Mapping[str, Any]) -> Any:
+    name = spec.get("name")
+    return await state.store.cluster(name) if isinstance(name, str) else None
+
+
+def _plans(document: Document) -> Mapping[str, Plan]:
+    from headway.catalog.plans import load_catalogue
+
+    try:
+        return load_catalogue(document.catalogue)
+    except InvalidSpec:
+        return load_catalogue()
+
+
+def _self_contained(stored: Document) -> bool:
+    """Whether the text says what was applied, without files on the machine of whoever applied it."""
+    from headway.validation.yaml_parser import parse_yaml
+
+    try:
+        return parse_yaml(stored.text) == stored.spec
+    except InvalidSpec:
+        return False
+
+
+async def _free_name(state: AppState) -> str:
+    taken = {row.name for row in await state.store.clusters()}
+    return next(name for name in ("lab", *(f"lab{n}" for n in range(2, 1000))) if name not in taken)
+
+
+def _sentence(form: forms.Form) -> str:
+    nodes, spares = form.nodes, form.spares
+    if not nodes.isdigit() or (spares and not spares.isdigit()):
+        return ""
+    more = f" and {spares} spare{'s' * (spares != '1')}" if spares and spares != "0" else ""
+    return f"{nodes} node{'s' * (nodes != '1')}{more}"
+
+
+def _shown(fault: Fault, lines: Mapping[str, int]) -> ShownFault:
+    from headway.clusterfile.field_lines import line_of
+
+    return ShownFault(
+        fault.message, fault.hint, fault.path, fault.level, line_of(fault.path, lines), _place(fault.path)
+    )
+
+
+def _place(path: str) -> str:
+    """The form's field that a fault belongs to."""
+    first = path.partition(".")[0].partition("[")[0]
+    places = {"users": "user_keys", "fabric": "leaf_size", "storage": "storage", "teams": "teams"}
+    shown = ("name", "provider", "hosts", "image", "plan", "nodes", "spares", "ssh_keys")
+    return places.get(first, first if first in shown else "")
+
+
+async def _sent(request: Request) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    async with request.form(max_files=0, max_fields=1000) as form:
+        for name, value in form.multi_items():
+            if isinstance(value, str):
+                found.setdefault(name, []).append(value)
+    return found
+
+
+def _one(sent: Mapping[str, list[str]], name: str) -> str:
+    return (sent.get(name) or [""])[0]

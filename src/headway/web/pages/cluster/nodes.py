@@ -1,0 +1,99 @@
+"""One node: what it does, what was wrong with it, and what operators do with it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import Form
+from starlette.responses import Response
+
+from headway.api.auth.dependencies import Anyone, Operator, Right, State
+from headway.api.routers.cluster import incidents as incidents_api
+from headway.api.routers.cluster import nodes as api
+from headway.errors import Refused
+from headway.schemas.jobs import JobOut
+from headway.schemas.nodes import DrainIn, NodeTestIn, RebootIn
+from headway.services.mappers import job_out
+from headway.web.page_context import see_other
+from headway.web.page_routes import page_router
+from headway.web.rendering import render
+from headway.web.views.wording import job_word, node_kind
+
+router = page_router()
+_GPU = (
+    "gpu_utilisation", "gpu_memory", "gpu_power", "gpu_temperature", "gpu_ecc_corrected", "gpu_ecc_uncorrected",
+    "gpu_nvlinks", "gpu_nvlink_errors",
+)  # fmt: skip
+_BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+_OUT = frozenset({"DRAIN", "DOWN", "FAIL"})
+_LOOKS = {"up": "ok", "idle": "info", "down": "bad", "drain": "warn", "start": "info"}
+Word = Annotated[str, Form(max_length=400)]
+
+
+@router.get("/clusters/{name}/nodes/{node}")
+async def page(name: str, node: str, state: State, who: Anyone) -> Response:
+    told = await api.node(name, node, state, who)
+    past = await incidents_api.history(name, node, state, who)
+    jobs = [job_out(job, state.clock()) for job in state.live.snapshot(name).jobs if node in job.nodes]
+    kind, word = node_kind(told.node)
+    states = set(told.node.states)
+    return render(
+        "node.html",
+        viewer=who,
+        name=name,
+        tab="nodes",
+        node=told.node,
+        simulated=told.simulated_gpus,
+        word=word,
+        looks=_LOOKS[kind],
+        incident=told.incident,
+        deed=told.deed,
+        past=past,
+        jobs=[(job, *_looks(job)) for job in jobs],
+        names={job.id: job.name for job in jobs},
+        charts_url=_charts(name, node, bool(told.node.gpus)),
+        may=who.may(Right.NODES),
+        out=bool(states & _OUT),
+        busy=bool(states & _BUSY),
+        under_way=told.deed is not None and told.deed.ended_at is None,
+    )
+
+
+@router.post("/clusters/{name}/nodes/{node}/drain")
+async def drain(name: str, node: str, state: State, who: Operator, reason: Word = "") -> Response:
+    words = " ".join(reason.split())
+    if not words:
+        raise Refused("why is it drained? the reason is empty", hint="everybody who looks at the node sees it")
+    done = await api.drain(name, node, DrainIn(reason=words[:200]), state, who)
+    return _back(name, node, done.done)
+
+
+@router.post("/clusters/{name}/nodes/{node}/return")
+async def bring_back(name: str, node: str, state: State, who: Operator) -> Response:
+    return _back(name, node, (await api.bring_back(name, node, state, who)).done)
+
+
+@router.post("/clusters/{name}/nodes/{node}/reboot")
+async def reboot(name: str, node: str, state: State, who: Operator, busy: bool = Form(False)) -> Response:
+    await api.reboot(name, node, RebootIn(busy=busy), state, who)
+    return _back(name, node, "its machine restarts")
+
+
+@router.post("/clusters/{name}/nodes/{node}/test")
+async def run_tests(name: str, node: str, state: State, who: Operator, hard: bool = Form(False)) -> Response:
+    await api.test(name, node, NodeTestIn(hard=hard), state, who)
+    return _back(name, node, "its tests run")
+
+
+def _back(name: str, node: str, words: str) -> Response:
+    return see_other(f"/clusters/{quote(name)}/nodes/{quote(node)}", f"{node}: {words}")
+
+
+def _looks(job: JobOut) -> tuple[str, str]:
+    return job_word(job.state, job.reason)
+
+
+def _charts(name: str, node: str, gpus: bool) -> str:
+    series = "&".join(f"series={key}" for key in (*(_GPU if gpus else ()), "load"))
+    return f"/api/v1/clusters/{quote(name)}/metrics?node={quote(node)}&{series}"

@@ -1,0 +1,128 @@
+"""What an operation does, live: its steps with their seconds, its error with what to do next.
+
+GET /operations/ID        the page; it stands by itself, and is loaded again where no scripts run
+GET /operations/ID/live   its progress as server-sent events: `progress` (the whole part as HTML), `pulse` (the server's
+                          clock) and `leave`"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from fastapi import Request
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.responses import Response
+
+from headway.api.auth.dependencies import Everywhere, Right, State
+from headway.api.http.revalidated_stream import while_allowed
+from headway.errors import NotFound
+from headway.services.context import AppState
+from headway.services.mappers import operation_out
+from headway.services.read_model.snapshot import operation_topic
+from headway.web.event_stream import HEADERS, LEAVE, PULSE_S, in_turn
+from headway.web.page_routes import page_router
+from headway.web.rendering import render, templates
+from headway.web.views.operation import Progress, Steps
+
+router = page_router()
+LOOK_S = 1.0  # another server may write the events: look at least this often
+GATHER_S = 0.25  # between two looks; more when there is much to send
+MOST_PER_S = 1_000_000  # characters: an apply of a thousand nodes has a part of 300,000
+BATCH = 5000
+OTHERS = 8
+
+
+@dataclass(eq=False)
+class _Looked:
+    """An operation for all who look at it: its events are read once, each from where the last reading ended, and what they
+    make is drawn once."""
+
+    operation_id: str
+    number: int = -1  # of its topic when it was last read
+    _steps: Steps = field(default_factory=Steps)
+    _progress: Progress | None = None
+    _drawn: str = ""
+    _at: float = float("-inf")
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def pause_s(self) -> float:
+        return GATHER_S + len(self._drawn) / MOST_PER_S
+
+    async def progress(self, state: AppState) -> Progress:
+        """The very same value until something is another. Raises NotFound."""
+        async with self._lock:
+            number, at = state.live.hub.number(operation_topic(self.operation_id)), time.monotonic()
+            age = at - self._at
+            if self._progress is None or (age >= self.pause_s and (number != self.number or age >= LOOK_S)):
+                found = await self._read(state)
+                if found != self._progress:
+                    self._progress, self._drawn = found, ""
+                self.number, self._at = number, at
+            assert self._progress is not None
+            return self._progress
+
+    async def _read(self, state: AppState) -> Progress:
+        operation = operation_out(await state.store.operation(self.operation_id))  # none is written after its end
+        while rows := await state.store.events_after(self.operation_id, self._steps.seq, limit=BATCH):
+            self._steps.tell(rows)
+        return self._steps.of(operation)
+
+    def drawn(self, state: AppState) -> str:
+        if not self._drawn:
+            part = templates().get_template("parts/operation.html")
+            self._drawn = part.render(v=self._progress, now=state.clock())
+        return self._drawn
+
+
+@router.get("/operations/{operation_id}")
+async def operation(operation_id: str, state: State, who: Everywhere) -> Response:
+    progress = await _looked(state, operation_id).progress(state)
+    who.must_reach(progress.operation.cluster)
+    known = await state.store.operations(progress.operation.cluster, limit=OTHERS + 1)
+    others = [operation_out(one) for one in known if one.id != operation_id and who.reaches(one.cluster)]
+    there = await state.store.cluster(progress.operation.cluster) is not None
+    return render("operation.html", viewer=who, v=progress, others=others[:OTHERS], there=there)
+
+
+@router.get("/operations/{operation_id}/live")
+async def live(operation_id: str, request: Request, state: State, who: Everywhere) -> Response:
+    who.must_reach((await state.store.operation(operation_id)).cluster)
+    return EventSourceResponse(while_allowed(request, events(state, operation_id), Right.READ), headers=HEADERS)
+
+
+def _looked(state: AppState, operation_id: str) -> _Looked:
+    found: _Looked = state.looked.setdefault(operation_id, _Looked(operation_id))
+    return found
+
+
+async def events(state: AppState, operation_id: str) -> AsyncIterator[ServerSentEvent]:
+    """The part whenever it is another, and a pulse; `leave` at the end, for the page says then where to go on."""
+    looked, shown, seen, pulse_at = _looked(state, operation_id), None, 0, time.monotonic()
+    pulse = templates().get_template("parts/now.html")
+
+    async def news() -> list[ServerSentEvent]:
+        nonlocal shown, seen, pulse_at
+        before, shown = shown, await looked.progress(state)
+        seen = looked.number
+        found = [] if shown is before else [ServerSentEvent(looked.drawn(state), event="progress")]
+        if time.monotonic() - pulse_at >= PULSE_S:
+            pulse_at = time.monotonic()
+            found.append(ServerSentEvent(pulse.render(now=state.clock()), event="pulse"))
+        return found if shown.open else [*found, LEAVE]
+
+    while not state.live.stopping.is_set():
+        try:
+            for event in await in_turn(state.live.streams, news):
+                yield event
+        except NotFound:
+            return
+        if shown is not None and not shown.open:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(looked.pause_s):
+                await state.live.stopping.wait()
+        await state.live.hub.changed(operation_topic(operation_id), seen, LOOK_S)

@@ -1,0 +1,111 @@
+"""Another number of nodes: the groups, a form, what it would change, and the word to do it.
+
+GET  /clusters/NAME/scale          the groups and the form
+POST /clusters/NAME/scale          what these numbers would change
+POST /clusters/NAME/scale/apply    does exactly that"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fastapi import Request
+from starlette.responses import RedirectResponse, Response
+
+from headway.api.auth.dependencies import Admin, Anyone, Planner, Principal, Right, State, note_failure
+from headway.api.routers.cluster import clusters
+from headway.errors import HeadwayError, Refused
+from headway.schemas.clusters import ChangeSetOut, ScaleIn
+from headway.services.context import AppState
+from headway.services.mappers import cluster_out
+from headway.web.page_routes import page_router
+from headway.web.rendering import render
+from headway.web.views.changes import grouped
+from headway.web.views.cluster import groups_view
+from headway.web.views.deadline_field import deadline_s
+
+router = page_router()
+_NODES = "nodes-"  # a field a group
+
+
+@router.get("/clusters/{name}/scale")
+async def page(name: str, state: State, who: Anyone) -> Response:
+    return await _page(name, state, who, {})
+
+
+@router.post("/clusters/{name}/scale")
+async def plan(name: str, request: Request, state: State, who: Planner) -> Response:
+    sent = await _sent(request)
+    try:
+        asked = await _asked(name, state, sent)
+        changes = await clusters.plan_scale(name, ScaleIn(groups=asked), state, who)
+    except HeadwayError as error:
+        return await _page(name, state, who, sent, error=error)
+    return await _page(name, state, who, sent, changes=changes)
+
+
+@router.post("/clusters/{name}/scale/apply")
+async def apply(name: str, request: Request, state: State, who: Admin) -> Response:
+    sent = await _sent(request)
+    try:
+        asked, minutes_s = await _asked(name, state, sent), deadline_s(sent.get("deadline", ""))
+        ask = ScaleIn(
+            groups=asked,
+            digest=sent.get("digest", ""),
+            confirmed=bool(sent.get("confirmed")),
+            deadline_s=minutes_s,
+        )
+        operation = await clusters.scale(name, ask, state, who)
+    except HeadwayError as error:
+        await note_failure(request, error)
+        return await _page(name, state, who, sent, error=error)
+    return RedirectResponse(f"/operations/{operation.id}", status_code=303)
+
+
+async def _page(
+    name: str,
+    state: AppState,
+    who: Principal,
+    sent: Mapping[str, str],
+    *,
+    changes: ChangeSetOut | None = None,
+    error: HeadwayError | None = None,
+) -> Response:
+    view = groups_view(cluster_out(await state.row(name), state.live.snapshot(name)))
+    typed = {group.name: sent.get(_NODES + group.name, str(group.nodes)) for group in view.rows}
+    return render(
+        "scale.html",
+        status=error.http_status if error else 200,
+        viewer=who,
+        name=name,
+        tab="nodes",
+        v=view,
+        typed=typed,
+        deadline=sent.get("deadline", ""),
+        changes=changes,
+        groups=grouped(changes) if changes else [],
+        error=error,
+        may_plan=who.may(Right.PLAN),
+        may=who.may(Right.ADMIN),
+    )
+
+
+async def _asked(name: str, state: AppState, sent: Mapping[str, str]) -> dict[str, int]:
+    """Groups whose number is another one than the file's. Raises Refused."""
+    view = groups_view(cluster_out(await state.row(name), state.live.snapshot(name)))
+    found: dict[str, int] = {}
+    for group in view.rows:
+        text = sent.get(_NODES + group.name, "").strip()
+        if group.idle_s is not None or not text:
+            continue
+        if not (text.isascii() and text.isdigit()) or int(text) > 20_000:
+            raise Refused(f"{text[:20]!r} is no number of nodes for {group.name}", hint="a number from 0 to 20000")
+        if int(text) != group.nodes:
+            found[group.name] = int(text)
+    if not found:
+        raise Refused("every group has that many nodes already", hint="say another number")
+    return found
+
+
+async def _sent(request: Request) -> dict[str, str]:
+    async with request.form(max_files=0, max_fields=200) as form:
+        return {key: value for key, value in form.multi_items() if isinstance(value, str)}

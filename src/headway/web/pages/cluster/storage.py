@@ -1,0 +1,33 @@
+"""A cluster's volumes and datasets."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from headway.api.auth.dependencies import Anyone, Right, State
+from headway.api.routers.cluster import datasets
+from headway.api.routers.cluster import storage as api
+from headway.domain.dataset import size
+from headway.web.page_routes import page_router
+from headway.web.rendering import render
+
+router = page_router()
+FULL = 0.9  # of a volume: it is time to make room
+
+
+@router.get("/clusters/{name}/storage")
+async def page(name: str, state: State, who: Anyone) -> Response:
+    found = await api.storage(name, state, who)
+    versions = sorted(await datasets.datasets_of(name, state), key=lambda one: (one.name, -one.version))
+    return render(
+        "storage.html",
+        viewer=who,
+        name=name,
+        tab="storage",
+        found=found,
+        versions=versions,
+        size=size,
+        full=FULL,
+        may_measure=who.may(Right.NODES),
+        may_add=who.may(Right.ADMIN),
+    )

@@ -1,0 +1,1 @@
+"""Pages of jobs: queue, one job, submission, notebooks."""

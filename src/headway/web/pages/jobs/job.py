@@ -1,0 +1,162 @@
+"""One job: how it stands, its course, its log, what it was made of, and what can be done with it."""
+
+from __future__ import annotations
+
+import contextlib
+
+from fastapi import Request
+from starlette.responses import Response
+
+from headway.api.auth.dependencies import Anyone, Member, Number, Principal, State, may_touch, note_failure
+from headway.api.routers.jobs import job_actions, jobs
+from headway.api.routers.jobs.jobs import Task
+from headway.domain.cluster import Cluster
+from headway.domain.slurm.hostlist import compress
+from headway.domain.slurm.state import JobState
+from headway.errors import HeadwayError, NotAllowed, NotFound
+from headway.jobs.view.array_tasks import array_out
+from headway.schemas.base import API_PREFIX
+from headway.schemas.jobs import JobRunOut, JobRunsOut, ScriptOut
+from headway.schemas.submissions import LineageOut
+from headway.services import job_clone
+from headway.services.context import AppState
+from headway.services.read_model.pending_reasons import why_of
+from headway.web.event_stream import Parts, pulse_of, stream
+from headway.web.page_context import see_other
+from headway.web.page_routes import page_router
+from headway.web.rendering import render
+from headway.web.views import job as view
+
+router = page_router()
+_SAID = {"cancel": "{} is cancelled", "requeue": "{} goes back to the queue", "hold": "{} is held",
+         "release": "{} is released"}  # fmt: skip
+
+
+@router.get("/clusters/{name}/jobs/{job_id}", response_model=None)
+async def job(name: str, job_id: Number, state: State, who: Anyone) -> Response:
+    _, cluster = await state.cluster(name)
+    found = await state.job(cluster, job_id)
+    runs = await _runs(state, cluster, found, who)
+    mine = await _mine(state, cluster, who, found)
+    clone = mine and await job_clone.can_clone(state, cluster, who, found)
+    parts = await _parts(state, cluster, found, runs, mine=mine, clone=clone)
+    return render(
+        "job.html",
+        viewer=who,
+        name=name,
+        tab="queue",
+        job=found,
+        parts=parts,
+        mine=mine,
+        script=await _script(name, job_id, state, who) if mine else None,
+        lineage=await _lineage(name, found.array_job_id or job_id, state, who) if mine else None,
+        pulse=pulse_of(state, name),
+        log=f"{API_PREFIX}/clusters/{name}/jobs/{job_id}/log",
+        task=found.array_task if found.array_job_id == job_id and found.array_task.isdigit() else "",
+        apart=found.stderr != found.stdout and found.stderr.startswith("/"),
+    )
+
+
+@router.get("/clusters/{name}/jobs/{job_id}/live", response_model=None)
+async def live(name: str, job_id: Number, request: Request, state: State, who: Anyone) -> Response:  # noqa: ARG001
+    known: dict[tuple[object, ...], JobRunsOut] = {}
+    cloned: dict[str, bool] = {}  # by whom; it does not change
+
+    async def make(viewer: Principal) -> Parts:
+        _, cluster = await state.cluster(name)
+        found = await state.job(cluster, job_id)
+        newest = tuple(one.number for one in await state.store.incidents(name, limit=1))
+        key = (found.state, found.start_time, found.restarts, found.end_time, newest)
+        if key not in known:  # accounting is asked only when the job did something
+            known.clear()
+            known[key] = await _runs(state, cluster, found, viewer)
+        mine = await _mine(state, cluster, viewer, found)
+        if mine and viewer.person not in cloned:
+            cloned[viewer.person] = await job_clone.can_clone(state, cluster, viewer, found)
+        clone = mine and cloned[viewer.person]
+        return await _parts(state, cluster, found, known[key], mine=mine, clone=clone)
+
+    return stream(request, state, name, make, prefix="job_")
+
+
+@router.post("/clusters/{name}/jobs/{job_id}/{verb}", response_model=None)
+async def act(
+    name: str, job_id: Number, verb: str, request: Request, state: State, who: Member, task: Task = ""
+) -> Response:
+    """One of cancel, requeue, hold, release; back to the page, which says how it went."""
+    deeds = {
+        "cancel": jobs.cancel,
+        "requeue": job_actions.requeue,
+        "hold": job_actions.hold,
+        "release": job_actions.release,
+    }
+    if verb not in deeds:
+        raise NotFound(f"nothing called {verb[:20]!r} can be done with a job")
+    page = f"/clusters/{name}/jobs/{job_id}"
+    try:
+        await deeds[verb](name, job_id, state, who, task)
+    except NotAllowed:
+        raise
+    except HeadwayError as error:
+        await note_failure(request, error)
+        return see_other(page, error.message, bad=True)
+    return see_other(page, _SAID[verb].format(f"Task {task}" if task else f"Job {job_id}"))
+
+
+async def _parts(
+    state: AppState, cluster: Cluster, job: JobState, runs: JobRunsOut, *, mine: bool, clone: bool
+) -> Parts:
+    progress = await state.progress(cluster, job)
+    parts: dict[str, object] = {
+        "head": view.head(cluster.name, job, why_of(state, cluster, job), mine=mine, clone=clone),
+        "facts": view.facts(job, progress, runs, simulated=cluster.simulated_gpus),
+        "timeline": view.timeline(cluster.name, job, runs),
+        "chart": view.chart(job.id, progress),
+        "gpus": view.gpus(cluster.name, job, runs, simulated=cluster.simulated_gpus),
+    }
+    return parts | await _tasks(state, cluster, job)
+
+
+async def _mine(state: AppState, cluster: Cluster, who: Principal, job: JobState) -> bool:
+    """Whether this person may act on it and read its log."""
+    try:
+        await may_touch(state, cluster, who, job, "")
+    except NotAllowed:
+        return False
+    return True
+
+
+async def _runs(state: AppState, cluster: Cluster, job: JobState, who: Principal) -> JobRunsOut:
+    """From accounting; while that does not answer the run that the controller knows."""
+    try:
+        return await job_actions.runs(cluster.name, job.id, state, who)
+    except HeadwayError:
+        nodes = compress(job.nodes)
+        run = JobRunOut(state=job.state, submit_time=job.submit_time, start_time=job.start_time if job.nodes else 0,
+                        end_time=job.end_time, nodelist=nodes, exit_code=job.exit_code)  # fmt: skip
+        return JobRunsOut(runs=[run])
+
+
+async def _tasks(state: AppState, cluster: Cluster, job: JobState) -> dict[str, object]:
+    """How those of its array stand; nothing new while that can't be said."""
+    if job.array_job_id:
+        with contextlib.suppress(HeadwayError, TimeoutError):
+            out = array_out(await state.array(cluster, job.array_job_id))
+            return {"tasks": view.Tasks(cluster.name, job.array_job_id, out)}
+    return {}
+
+
+async def _script(name: str, job_id: Number, state: AppState, who: Principal) -> ScriptOut | None:
+    with contextlib.suppress(HeadwayError):
+        return await job_actions.script(name, job_id, state, who)
+    return None
+
+
+async def _lineage(name: str, job_id: Number, state: AppState, who: Principal) -> LineageOut | None:
+    from headway.api.routers.jobs.submissions import show_lineage
+
+    if await state.store.job_record(name, job_id) is None:
+        return None
+    with contextlib.suppress(HeadwayError):
+        return await show_lineage(name, job_id, state, who)
+    return None

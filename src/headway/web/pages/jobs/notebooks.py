@@ -1,0 +1,91 @@
+"""Notebooks of a cluster: start, open, stop.
+
+GET  /clusters/NAME/notebooks          the page, and by htmx its list every few seconds
+POST /clusters/NAME/notebooks          starts one
+GET  /clusters/NAME/notebooks/ID/open  leads this browser in (a form may not: the policy of our pages keeps forms here)
+POST /clusters/NAME/notebooks/ID/stop"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from fastapi import Request
+from pydantic import ValidationError
+from starlette.datastructures import FormData
+from starlette.responses import RedirectResponse, Response
+
+from headway.api.auth.dependencies import Anyone, Member, Principal, Right, State, note_failure
+from headway.api.routers.jobs import notebooks
+from headway.errors import HeadwayError
+from headway.schemas.submissions import NotebookIn
+from headway.services.context import AppState
+from headway.web import form_idempotency
+from headway.web.page_routes import page_router
+from headway.web.rendering import render
+
+router = page_router()
+FIELDS = ("gpus", "time", "partition", "team", "idle_minutes")
+DEFAULTS = {"gpus": "1", "time": "8:00:00", "partition": "", "team": "", "idle_minutes": "60"}
+
+
+@router.get("/clusters/{name}/notebooks")
+async def page(name: str, state: State, who: Anyone) -> Response:
+    return await _page(name, state, who, DEFAULTS)
+
+
+@router.post("/clusters/{name}/notebooks")
+async def start(name: str, request: Request, state: State, who: Member) -> Response:
+    async with request.form(max_files=0, max_fields=20) as form:
+        return await form_idempotency.once(request, form, state, who, partial(_start, name, form, request, state))
+
+
+async def _start(
+    name: str, form: FormData, request: Request, state: AppState, who: Principal
+) -> form_idempotency.Done | Response:
+    sent = {key: str(form.get(key, "")).strip() for key in FIELDS}
+    try:
+        await notebooks.start(name, NotebookIn.model_validate({k: v for k, v in sent.items() if v}), state, who)
+    except ValidationError as error:
+        faults = {str(one["loc"][0]): one["msg"] for one in error.errors(include_url=False)}
+        return await _page(name, state, who, sent, faults=faults, status=422)
+    except HeadwayError as error:
+        await note_failure(request, error)
+        return await _page(name, state, who, sent, error=error, status=error.http_status)
+    return form_idempotency.Done(f"/clusters/{name}/notebooks")
+
+
+@router.get("/clusters/{name}/notebooks/{notebook_id}/open")
+async def lead_in(name: str, notebook_id: str, state: State, who: Member) -> Response:
+    link = await notebooks.link(name, notebook_id, state, who)
+    return RedirectResponse(
+        link.url, status_code=303, headers={"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+    )
+
+
+@router.post("/clusters/{name}/notebooks/{notebook_id}/stop")
+async def stop(name: str, notebook_id: str, state: State, who: Member) -> Response:
+    await notebooks.stop(name, notebook_id, state, who)
+    return RedirectResponse(f"/clusters/{name}/notebooks", status_code=303)
+
+
+async def _page(name: str, state: Any, who: Any, sent: dict[str, str], **more: Any) -> Response:
+    _, cluster = await state.cluster(name)
+    found = await notebooks.notebooks_of(name, state, who)
+    mine = next((user.teams for user in cluster.users if user.name == who.user), ())
+    values = {"faults": {}, "error": None, "status": 200, **more}
+    return render(
+        "notebooks.html",
+        status=values.pop("status"),
+        viewer=who,
+        name=name,
+        tab="notebooks",
+        notebooks=found,
+        moving=any(one.state in ("waiting", "starting") for one in found),
+        cluster=cluster,
+        teams=mine if len(mine) > 1 else (),
+        may=who.may(Right.WORK),
+        sent=sent,
+        deed=form_idempotency.new(),
+        **values,
+    )

@@ -1,0 +1,79 @@
+"""The queue: any column that squeue has, filtered, sorted and searched on the server, its view in the address, live."""
+
+from __future__ import annotations
+
+from fastapi import Request
+from starlette.responses import Response
+
+from headway.api.auth.dependencies import Anyone, Principal, State
+from headway.api.http.error_handlers import error_out
+from headway.domain.cluster import Cluster
+from headway.errors import HeadwayError, Refused
+from headway.services.context import AppState
+from headway.services.read_model.pending_reasons import why_of
+from headway.services.read_model.queue_pages import listed
+from headway.services.read_model.queue_query import QueueList
+from headway.web.event_stream import Parts, pulse_of, stream
+from headway.web.page_context import see_other
+from headway.web.page_routes import page_router
+from headway.web.rendering import render
+from headway.web.views import queue as view
+from headway.web.views.queue import Foot, Query, Rows
+
+router = page_router()
+
+
+@router.get("/clusters/{name}/queue", response_model=None)
+async def queue(name: str, request: Request, state: State, who: Anyone) -> Response:
+    _, cluster = await state.cluster(name)
+    query = Query.of(request.query_params.getlist)
+    try:
+        parts = await _parts(state, cluster, query, who)
+    except Refused:  # a cursor of another order: from the top
+        return see_other(f"/clusters/{name}/queue{query.to()}")
+    jobs = state.live.snapshot(name).jobs
+    return render(
+        "queue.html",
+        viewer=who,
+        name=name,
+        tab="queue",
+        query=query,
+        parts=parts,
+        pulse=pulse_of(state, name),
+        groups=view.GROUPS,
+        sizes=view.SIZES,
+        users=sorted({job.user for job in jobs}),
+        teams=[team.name for team in cluster.teams],
+        partitions=[partition.name for partition in cluster.partitions],
+    )
+
+
+@router.get("/clusters/{name}/queue/live", response_model=None)
+async def live(name: str, request: Request, state: State, who: Anyone) -> Response:  # noqa: ARG001
+    query = Query.of(request.query_params.getlist)
+
+    async def make(viewer: Principal) -> Parts:
+        return await _parts(state, await state.known(name), query, viewer)
+
+    return stream(request, state, name, make, prefix="queue_")
+
+
+async def _parts(state: AppState, cluster: Cluster, query: Query, who: Principal) -> Parts:
+    """Made once a reading for all who look at the same."""
+    now, ask, snapshot = state.clock(), query.ask(), state.live.snapshot(cluster.name)
+    key = ("queue page", query)
+    kept: tuple[QueueList, Rows, Foot] | None = snapshot.kept.get(key)
+    if kept is None:
+        jobs, gap = None, ""
+        if "ended" in ask.kinds:
+            try:
+                jobs = snapshot.with_ended(await state.history(cluster))
+            except (HeadwayError, TimeoutError, OSError) as error:
+                gap = error_out(error).message
+        found = (await listed(snapshot, ask, jobs, now)).found
+        rows = view.rows(
+            cluster.name, found, query, lambda job: why_of(state, cluster, job), now, read=snapshot.as_of is not None
+        )
+        kept = snapshot.kept[key] = (found, rows, view.foot(found, query, gap))
+    found, rows, foot = kept
+    return {"chips": view.chips(found, query, who.user), "rows": rows, "foot": foot}

@@ -1,0 +1,156 @@
+"""Submit a job: a script or a command, checked while it is written, with where and when it would start.
+
+GET  /clusters/NAME/submit          the form; ?from=ID fills it with another job's script, ?how=command asks for a command
+POST /clusters/NAME/submit/check    what is filled in, looked at: faults beside their fields, or the expected start (htmx)
+POST /clusters/NAME/submit          sends it, and goes to the job's page"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from fastapi import Request
+from starlette.responses import HTMLResponse, Response
+
+from headway.api.auth.dependencies import Member, Principal, State, note_failure, workplace
+from headway.api.routers.billing import budgets
+from headway.api.routers.jobs import jobs, submissions
+from headway.errors import HeadwayError, NotAllowed, Unanswered, Unreachable
+from headway.jobs.submission.submission_check import refusal
+from headway.schemas.base import FaultOut
+from headway.schemas.billing import EstimateOut
+from headway.schemas.submissions import CheckJobIn, CheckJobOut
+from headway.services import job_clone
+from headway.services.context import AppState
+from headway.store import StoreAway
+from headway.web import form_idempotency
+from headway.web.page_routes import page_router
+from headway.web.rendering import HEADERS, render, templates
+from headway.web.views import submit as view
+from headway.web.views.submit import Draft
+
+router = page_router()
+
+
+@router.get("/clusters/{name}/submit", response_model=None)
+async def form(name: str, request: Request, state: State, who: Member) -> Response:
+    number = request.query_params.get("from", "")
+    draft = Draft(how="command" if request.query_params.get("how") == "command" else "script")
+    if number.isascii() and number.isdigit() and len(number) < 10:
+        draft = Draft.like(await job_clone.origin_of(name, int(number), state, who))
+    return await _page(name, state, who, draft, CheckJobOut(), copied=number)
+
+
+@router.post("/clusters/{name}/submit/check", response_model=None)
+async def check(name: str, request: Request, state: State, who: Member) -> Response:
+    draft = Draft.of(await request.form())
+    told = await _checked(name, state, who, draft)
+    price = await _price(name, state, who, draft, told)
+    beside = view.beside(told.faults, draft.how)
+    values = {"draft": draft, "told": told, "price": price, "budgets": [], "beside": beside, "unsure": "", "oob": True}
+    text = templates().get_template("parts/submit_check.html").render(**values)
+    return HTMLResponse(text, headers=HEADERS)
+
+
+@router.post("/clusters/{name}/submit", response_model=None)
+async def send(name: str, request: Request, state: State, who: Member) -> Response:
+    form = await request.form()
+    return await form_idempotency.once(request, form, state, who, partial(_send, name, Draft.of(form), request, state))
+
+
+async def _send(
+    name: str, draft: Draft, request: Request, state: AppState, who: Principal
+) -> form_idempotency.Done | Response:
+    told = await _checked(name, state, who, draft)
+    ask, _ = view.request(draft)
+    if told.faults or ask is None:
+        return await _page(name, state, who, draft, told, status=422)
+    try:
+        number = await _sent(name, draft, ask, state, who)
+    except NotAllowed:
+        raise
+    except HeadwayError as error:
+        await note_failure(request, error)
+        if isinstance(error, Unanswered | StoreAway):  # it had gone out: sending it once more might make a second job
+            again = str(
+                (await request.form()).get(form_idempotency.FIELD, "")
+            )  # sent once more it is the same deed, done once
+            return await _page(
+                name, state, who, draft, told, status=error.http_status, unsure=error.message, again=again
+            )
+        return await _page(name, state, who, draft, _refused(error), status=error.http_status)
+    return form_idempotency.Done(f"/clusters/{name}/jobs/{number}", f"Job {number} is submitted")
+
+
+async def _sent(name: str, draft: Draft, ask: CheckJobIn, state: AppState, who: Principal) -> int:
+    if ask.run is not None:
+        return (await submissions.run(name, ask.run, state, who)).job_id
+    assert ask.submit is not None
+    if draft.origin:
+        return (await submissions.rerun_changed(name, int(draft.origin), ask.submit, state, who)).job_id
+    return (await jobs.submit(name, ask.submit, state, who)).job_id
+
+
+async def _checked(name: str, state: AppState, who: Principal, draft: Draft) -> CheckJobOut:
+    ask, unreadable = view.request(draft)
+    if ask is None:
+        return CheckJobOut(faults=unreadable)
+    try:
+        return await jobs.check(name, ask, state, who)
+    except NotAllowed:
+        raise
+    except HeadwayError as error:
+        return _refused(error)
+
+
+async def _price(name: str, state: AppState, who: Principal, draft: Draft, told: CheckJobOut) -> EstimateOut | None:
+    """Of a job that could be submitted."""
+    ask, _ = view.request(draft)
+    if ask is None or told.faults:
+        return None
+    return await budgets.estimate_of(name, ask, told, state, who)
+
+
+def _refused(error: HeadwayError) -> CheckJobOut:
+    """What was filled in stays on the page, with Slurm's words; of no field where Slurm could not be asked."""
+    fault = refusal(error.message, error.hint)
+    path = "" if isinstance(error, Unreachable) else fault.path
+    return CheckJobOut(faults=[FaultOut(path=path, message=fault.message, hint=fault.hint)])
+
+
+async def _page(
+    name: str,
+    state: AppState,
+    who: Principal,
+    draft: Draft,
+    told: CheckJobOut,
+    *,
+    status: int = 200,
+    copied: str = "",
+    unsure: str = "",
+    again: str = "",
+) -> Response:
+    """`unsure`: why nobody knows whether it was submitted; `again`: the deed that the form was."""
+    cluster = await workplace(state, name, who)
+    mine = [team.name for team in cluster.teams if who.user in team.users]
+    return render(
+        "submit.html",
+        status=status,
+        viewer=who,
+        name=name,
+        tab="submit",
+        draft=draft,
+        told=told,
+        price=None,
+        budgets=[one for one in await budgets.budgets_lately(state, cluster) if one.team in mine],
+        beside=view.beside(told.faults, draft.how),
+        partitions=[one.name for one in cluster.partitions],
+        teams=mine or [team.name for team in cluster.teams],
+        node_gpus=submissions.offered(state, cluster).gpus,
+        launchers=view.LAUNCHERS,
+        example=view.EXAMPLE,
+        containers=cluster.containers,
+        copied=copied or draft.origin,
+        deed=again or form_idempotency.new(),
+        unsure=unsure,
+        oob=False,
+    )

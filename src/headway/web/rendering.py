@@ -1,0 +1,143 @@
+"""Templates and answers: how a part becomes HTML, and the headers every page carries."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.responses import HTMLResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from headway.errors import Refused
+from headway.jobs.explain.phrases import span
+from headway.web import navigation, page_context
+from headway.web.live_data import Viewer
+from headway.web.view_models import Page
+from headway.web.views.banners import standing
+from headway.web.views.wording import count, duration, incident_kind, seconds, sentence, slurm_time
+
+STATIC = Path(__file__).parent / "static"
+VENDOR = ("htmx.min.js", "htmx-ext-sse.min.js", "uplot.iife.min.js", "uplot.min.css")
+
+# Nothing but our own files: no inline script or style runs, nothing is evaluated, no other site frames the page.
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+    "object-src 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Assets(StaticFiles):
+    """Static files. A link that names the content's hash is kept by browsers for good, any other asked again."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        answer = await super().get_response(path, scope)
+        named = b"v=" in scope.get("query_string", b"")
+        answer.headers["Cache-Control"] = "public, max-age=31536000, immutable" if named else "no-cache"
+        answer.headers["X-Content-Type-Options"] = "nosniff"
+        return answer
+
+
+def assets() -> Assets:
+    """The static files; Refused where the browser libraries are missing: a bare page is never shown."""
+    missing = [name for name in VENDOR if not (STATIC / "vendor" / name).is_file()]
+    if missing:
+        raise Refused(
+            f"the page's browser libraries are missing: {', '.join(missing)}",
+            hint="run `make setup` (or `python tools/assets.py`) in the source tree, or install a built package",
+        )
+    return Assets(directory=STATIC)
+
+
+@cache
+def asset(name: str) -> str:
+    """Address of a static file, with its content's hash."""
+    digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:10]
+    return f"/static/{name}?v={digest}"
+
+
+def clock(at: float) -> str:
+    """UTC time for those without scripts, with the date unless it is today's; the page shows the reader's own."""
+    moment, now = (datetime.fromtimestamp(one, UTC) for one in (at, time.time()))
+    return moment.strftime("%H:%M:%S UTC") if moment.date() == now.date() else day(at)
+
+
+def day(at: float) -> str:
+    """Date and time, as `clock`."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def ago(at: float) -> str:
+    """How long it is since then."""
+    return duration(time.time() - at)
+
+
+def until(at: float) -> str:
+    """How far away a moment is, in words."""
+    return span(at - time.time())
+
+
+def left(at: float) -> str:
+    """Time until then as squeue writes it."""
+    return slurm_time(max(0, int(at - time.time())))
+
+
+def iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
+@cache
+def templates() -> Environment:
+    """The page's templates: everything is escaped, an unknown name is an error."""
+    made = Environment(
+        loader=PackageLoader("headway.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,  # or each rendering looks at its files again
+    )
+    made.filters.update(
+        duration=duration, seconds=seconds, clock=clock, day=day, ago=ago, iso=iso, until=until, left=left
+    )
+    made.globals.update(
+        asset=asset,
+        count=count,
+        incident_kind=incident_kind,
+        sentence=sentence,
+        has_tab=lambda key: any(tab.key == key for tab in navigation.SERVER + navigation.CLUSTER),
+        place=page_context.place.get,
+        said=page_context.said.get,
+        standing=standing,
+        cluster_tabs=lambda role: navigation.tabs(navigation.CLUSTER, role),
+        server_tabs=lambda role: navigation.tabs(navigation.SERVER, role),
+    )
+    return made
+
+
+def render(template: str, *, status: int = 200, viewer: Viewer | None = None, **values: object) -> HTMLResponse:
+    """A whole page."""
+    text = templates().get_template(template).render(viewer=viewer, now=time.time(), **values)
+    return HTMLResponse(text, status_code=status, headers=HEADERS)
+
+
+def part(name: str, view: object) -> str:
+    """One part's HTML, as sent when it changed."""
+    return templates().get_template(f"parts/{name}.html").render(v=view, now=time.time())
+
+
+def pulse(page: Page) -> str:
+    """The time of the figures: sent always, so that the browser notices when nothing comes any more."""
+    return templates().get_template("parts/pulse.html").render(as_of=page.as_of, stale=page.stale, now=time.time())
+
+
+def dump(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)

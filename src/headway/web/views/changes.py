@@ -1,0 +1,46 @@
+"""A ChangeSet as a table: one row for all changes of a kind. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headway.domain.slurm.hostlist import compress
+from headway.schemas.clusters import ChangeOut, ChangeSetOut
+
+THINGS = 4  # named of a group of changes; the rest is counted
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Changes of one kind that disturb the same."""
+
+    kind: str
+    count: int
+    where: str
+    things: str
+    disturbs: str
+    asked: bool
+    diff: tuple[str, ...]
+
+
+def grouped(changes: ChangeSetOut) -> list[Group]:
+    """A cluster of 1,000 nodes has as many rows as one of four."""
+    from headway.domain.changeset import ASK_FROM
+
+    found: dict[tuple[str, str], list[ChangeOut]] = {}
+    for change in changes.changes:
+        found.setdefault((change.kind, change.disturbs), []).append(change)
+    asked = {str(one) for one in ASK_FROM}
+    return [_group(kind, disturbs, some, disturbs in asked) for (kind, disturbs), some in found.items()]
+
+
+def _group(kind: str, disturbs: str, some: list[ChangeOut], asked: bool) -> Group:
+    machines = dict.fromkeys(one.where for one in some if one.where and one.where != "cluster")
+    things = list(dict.fromkeys(one.what for one in some if one.what and one.what != one.where))
+    named = ", ".join(things[:THINGS]) + (f" and {len(things) - THINGS} more" if len(things) > THINGS else "")
+    diffs: dict[tuple[str, ...], str] = {}
+    for one in some:
+        if one.diff:
+            diffs.setdefault(tuple(one.diff), f"{one.what} on {one.where}")
+    lines = [line for diff, title in list(diffs.items())[:12] for line in (f"  {title}", *diff)]
+    return Group(kind, len(some), compress(machines) or "the cluster", named, disturbs, asked, tuple(lines[:400]))

@@ -1,0 +1,27 @@
+"""The field of a form that says how long jobs on nodes that go may go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headway.errors import Refused
+from headway.schemas.clusters import ChangeOut
+
+MOST_MINUTES = 10_080
+
+
+def deadline_s(typed: str) -> int | None:
+    """Seconds; None for an empty field: no job is sent away. Raises Refused."""
+    text = typed.strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit()) or int(text) > MOST_MINUTES:
+        raise Refused(f"{text[:20]!r} is no number of minutes", hint=f"0 to {MOST_MINUTES}; or empty")
+    return int(text) * 60
+
+
+def asks_minutes(changes: Iterable[ChangeOut]) -> bool:
+    """Whether a node leaves, or its place is another machine's from then on."""
+    return any(
+        one.kind == "machine.delete" or (one.kind == "machine.create" and one.disturbs != "nothing") for one in changes
+    )

@@ -1,0 +1,84 @@
+"""Hours of a month as pictures: a column a day, a row an hour of it, darker the more GPUs were held, or the more of the free ones
+lay in pieces. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+
+from headway.billing.periods import Period
+from headway.schemas.billing import HourOut, TypeOut
+
+LEVELS = 4  # above none at all
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """`kind`: of GPU. `days`: of the month, a unit of width each. `levels`: level 0 (none) to LEVELS (all) -> an SVG path of its
+    hours, a unit square each; an hour without any GPU to speak of is in none. `said`: the picture in words."""
+
+    kind: str
+    title: str
+    ends: tuple[str, str]  # of the scale
+    days: tuple[int, ...]
+    levels: dict[int, str]
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Which GPU-hours of which, in words."""
+
+    part: str
+    whole: str
+    title: str
+    ends: tuple[str, str]
+    of: str
+    none: str
+
+
+_PARTS = (
+    _Part("held", "there", "hour by hour", ("none held", "all"), "Share of GPUs held", "none held"),
+    _Part(
+        "fragmented", "free", "free in pieces, hour by hour", ("none in pieces", "all"),
+        "Share of free GPUs on nodes that jobs hold others of", "none in pieces",
+    ),
+)  # fmt: skip
+
+
+def heat(types: Iterable[TypeOut], month: Period, where: tzinfo) -> list[Heat]:
+    """Two pictures a GPU type. In the night that an hour comes twice, both lie in one square: the later one's."""
+    last = datetime.fromtimestamp(month.end - 1, where).day
+    return [
+        _heat(one.gpu_type, part, squares, last)
+        for one in types
+        for part in _PARTS
+        if (squares := _squares(one.hours, part, where))
+    ]
+
+
+def _squares(hours: Iterable[HourOut], part: _Part, where: tzinfo) -> dict[tuple[int, int], float]:
+    """(day, hour) -> the share."""
+    found: dict[tuple[int, int], float] = {}
+    for hour in hours:
+        if whole := getattr(hour, part.whole):
+            at = datetime.fromtimestamp(hour.at, where)
+            found[at.day - 1, at.hour] = getattr(hour, part.part) / whole
+    return found
+
+
+def _heat(kind: str, part: _Part, squares: dict[tuple[int, int], float], days: int) -> Heat:
+    paths: dict[int, list[str]] = {}
+    for (day, row), share in sorted(squares.items()):
+        paths.setdefault(level(share), []).append(f"M{day} {row}h1v1h-1z")
+    (day, hour), most = max(squares.items(), key=lambda square: square[1])
+    none = sum(share <= 0 for share in squares.values())
+    said = f"{part.of}: at most {most:.0%}, on day {day + 1} at {hour} h; {part.none} in {none} of {len(squares)} hours"
+    levels = {n: "".join(paths[n]) for n in sorted(paths)}
+    return Heat(kind, f"{kind.upper()}, {part.title}", part.ends, tuple(range(1, days + 1)), levels, said)
+
+
+def level(share: float) -> int:
+    """0 for none, LEVELS from seven eighths on, the quarters between."""
+    return 0 if share <= 0 else min(LEVELS, max(1, round(share * LEVELS)))

@@ -1,0 +1,257 @@
+"""The queue's page: the address as a question, and the rows as values in which nothing changes by the clock alone. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode
+
+from headway.domain.slurm.job_states import RUNNING, WAITING
+from headway.domain.slurm.state import JobState
+from headway.jobs.explain.pending import Why
+from headway.jobs.explain.phrases import Words
+from headway.jobs.view.columns import BY_KEY, COLUMNS, USUAL, Column, label
+from headway.services.read_model.queue_query import KINDS, QueueAsk, QueueList
+from headway.web.views.wording import job_word, slurm_time
+
+SIZES = (25, 50, 100, 250)
+SIZE = 50
+_WAITING_KINDS = frozenset({"running", "waiting"})
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What the address says. Unknown words in it are passed over, so that an old link still shows a queue."""
+
+    show: tuple[str, ...] = ("running", "waiting")
+    q: str = ""
+    user: str = ""
+    team: str = ""
+    partition: str = ""
+    state: str = ""
+    node: str = ""
+    sort: str = ""
+    cols: tuple[str, ...] = USUAL
+    size: int = SIZE
+    cursor: str = ""
+
+    @staticmethod
+    def of(words: Callable[[str], Sequence[str]]) -> Query:
+        """`words(name)`: the values that the address has under a name, those with commas still in one."""
+
+        def one(name: str) -> str:
+            return next(iter(words(name)), "").strip()[:200]
+
+        def several(name: str, known: Iterable[str]) -> tuple[str, ...]:
+            asked = [part for value in words(name) for part in value.split(",")]
+            return tuple(dict.fromkeys(part for part in asked if part in known))
+
+        size = one("size")
+        sort = one("sort")
+        return Query(
+            show=several("show", KINDS) or ("running", "waiting"),
+            q=one("q"),
+            user=one("user"),
+            team=one("team"),
+            partition=one("partition"),
+            state=one("state").upper(),
+            node=one("node"),
+            sort=sort if sort.removeprefix("-") in BY_KEY else "",
+            cols=several("cols", BY_KEY) or USUAL,
+            size=int(size) if size.isascii() and size.isdigit() and int(size) in SIZES else SIZE,
+            cursor=one("cursor"),
+        )
+
+    def ask(self) -> QueueAsk:
+        def those(text: str) -> frozenset[str]:
+            return frozenset(part for part in text.split(",") if part)
+
+        return QueueAsk(
+            kinds=frozenset(KINDS) if self.state else frozenset(self.show),
+            states=those(self.state),
+            users=those(self.user),
+            accounts=those(self.team),
+            partitions=those(self.partition),
+            node=self.node,
+            search=self.q,
+            sort=self.sort,
+            limit=self.size,
+            cursor=self.cursor,
+        )
+
+    def to(self, **changes: object) -> str:
+        """The address of the same view with these changes, from its first page on unless a cursor is among them."""
+        new = replace(self, **{"cursor": "", **changes})  # type: ignore[arg-type]
+        plain = Query()
+        words = {}
+        for name in ("q", "user", "team", "partition", "state", "node", "sort", "cursor"):
+            if value := getattr(new, name):
+                words[name] = value
+        if set(new.show) != set(plain.show):
+            words["show"] = ",".join(new.show)
+        if new.cols != plain.cols:
+            words["cols"] = ",".join(new.cols)
+        if new.size != plain.size:
+            words["size"] = str(new.size)
+        return f"?{urlencode(words, safe=',:')}"
+
+    @property
+    def filtered(self) -> bool:
+        """Whether anything but the usual kinds is left out."""
+        return any((self.q, self.user, self.team, self.partition, self.state, self.node))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(BY_KEY[key] for key in self.cols)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One column's value. `since`: runs on from that moment; `at`: a moment; else `text`."""
+
+    key: str
+    title: str
+    text: str = ""
+    at: int = 0
+    since: int = 0
+    until: int = 0
+    right: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    id: int
+    label: str
+    name: str
+    kind: str
+    word: str
+    cells: tuple[Cell, ...]
+    why: str = ""
+    needs: Words = ()
+    starts_at: int = 0
+    planned: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The table's body. `columns` is its width; `filtered` and `read` tell why it may be empty."""
+
+    rows: tuple[Row, ...]
+    columns: int
+    filtered: bool
+    cluster: str
+    read: bool = True  # whether the queue was ever read
+
+
+@dataclass(frozen=True, slots=True)
+class Foot:
+    text: str
+    further: str  # address; "" at the end
+    first: str  # address of the first page, where this is another
+    gap: str = ""  # why jobs that ended are not among them
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    title: str
+    count: int | None
+    href: str
+    on: bool
+
+
+def rows(
+    cluster: str,
+    listed: QueueList,
+    query: Query,
+    why: Callable[[JobState], Why | None],
+    now: float,
+    *,
+    read: bool = True,
+) -> Rows:
+    made = tuple(row(job, query.columns, why(job), now) for job in listed.jobs)
+    return Rows(made, len(query.columns), query.filtered, cluster, read)
+
+
+def row(job: JobState, columns: Iterable[Column], why: Why | None, now: float) -> Row:
+    kind, word = job_word(job.state, job.reason)
+    planned = (
+        ", ".join(why.nodes[:3]) + (f" and {len(why.nodes) - 3} more" if len(why.nodes) > 3 else "") if why else ""
+    )
+    return Row(
+        id=job.id,
+        label=label(job),
+        name=job.name,
+        kind=kind,
+        word=word,
+        cells=tuple(_cell(job, column, now) for column in columns),
+        why=why.words if why else "",
+        needs=why.needs if why else (),
+        starts_at=why.starts_at if why else 0,
+        planned=planned if why and why.starts_at else "",
+    )
+
+
+def _cell(job: JobState, column: Column, now: float) -> Cell:
+    value = column.of(job, now)
+    cell = Cell(column.key, column.title, right=column.kind in ("number", "span", "mib"))
+    if column.key == "timeused" and job.state in RUNNING:
+        return replace(cell, since=job.start_time)
+    if column.key == "pendingtime" and job.state in WAITING:
+        return replace(cell, since=job.submit_time)
+    if column.key == "timeleft" and value:
+        return replace(cell, until=job.start_time + (job.time_limit_s or 0))
+    if column.kind == "moment":
+        return replace(cell, at=int(value))
+    return replace(cell, text=_text(column, value))
+
+
+def _text(column: Column, value: str | int) -> str:
+    if column.kind == "text":
+        return str(value)
+    if not value:
+        return "" if column.kind != "number" else ("0" if column.key in ("exit_code", "priority") else "")
+    if column.kind == "span":
+        return slurm_time(int(value))
+    if column.kind == "mib":
+        return f"{int(value) / 1024:.4g} GiB" if int(value) >= 1024 else f"{value} MiB"
+    return f"{value:,}" if column.key not in ("jobid", "arrayjobid", "userid", "groupid", "associd") else str(value)
+
+
+def foot(listed: QueueList, query: Query, gap: str = "") -> Foot:
+    last = listed.before + len(listed.jobs)
+    text = f"{listed.before + 1:,} to {last:,} of {listed.total:,}" if listed.jobs else "none"
+    if len(listed.jobs) == listed.total:
+        text = f"{listed.total:,} job{'' if listed.total == 1 else 's'}"
+    further = query.to(cursor=listed.next) if listed.next else ""
+    return Foot(text, further, query.to() if query.cursor else "", gap)
+
+
+def chips(listed: QueueList, query: Query, user: str) -> tuple[Chip, ...]:
+    """Kinds of jobs, each on or off, and the person's own, for who has a user on clusters."""
+    found = []
+    for kind in KINDS:
+        on = kind in query.show
+        others = tuple(one for one in KINDS if (one in query.show) != (one == kind))
+        count = listed.counts[kind] if kind != "ended" or on else None
+        found.append(Chip(kind.capitalize(), count, query.to(show=others or _usual()), on))
+    if user:
+        mine = query.user == user
+        found.append(Chip("Mine", None, query.to(user="" if mine else user), mine))
+    return tuple(found)
+
+
+def _usual() -> tuple[str, ...]:
+    return tuple(kind for kind in KINDS if kind in _WAITING_KINDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    title: str
+    columns: tuple[Column, ...]
+
+
+# The chooser: every column squeue has, the usual ones first.
+GROUPS = (
+    Group("Usual", tuple(BY_KEY[key] for key in USUAL)),
+    Group("More", tuple(column for column in COLUMNS if column.key not in USUAL)),
+)

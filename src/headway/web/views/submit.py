@@ -1,0 +1,177 @@
+"""The submit page's form: what it says as a request, and where the faults of one belong. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+
+from pydantic import ValidationError
+
+from headway.errors import Fault
+from headway.jobs.submission.requested_resources import asked, first_flags
+from headway.schemas.base import FaultOut
+from headway.schemas.submissions import CheckJobIn, ContainerIn, Launcher, RunIn, SubmitIn
+from headway.services.job_clone import Origin
+
+LAUNCHERS: tuple[tuple[str, str], ...] = (
+    ("", "by the command's first word"),
+    ("torchrun", "torchrun: one trainer a GPU, over all nodes"),
+    ("srun", "srun: the command once a task"),
+    ("mpi", "MPI: srun with PMIx, or mpirun"),
+    ("python", "python: one process"),
+)
+EXAMPLE = """#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --nodes=1
+#SBATCH --gpus-per-node=1
+#SBATCH --time=01:00:00
+
+srun python train.py
+"""
+_FLAGS = (("partition", "partition"), ("account", "account"), ("nodes", "nodes"), ("gpus", "gpus-per-node"), ("time", "time"),
+          ("job_name", "job-name"))  # fmt: skip
+_ENV = "env."  # before a variable's name, in the name of its field
+# Field of a fault -> the form's, where they differ.
+_AT = {"name": "job_name", "argv": "command", "memory": "gpus", "cpus": "nodes", "after": "flags",
+       "team": "account", "container": "image"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The form as it is filled in: everything as text, for what is no number is shown again with its fault."""
+
+    how: str = "script"  # script | command
+    script: str = ""
+    script_name: str = "script.sbatch"
+    args: str = ""  # the script's own words
+    flags: str = ""  # further flags of sbatch
+    chdir: str = ""
+    command: str = ""
+    launcher: str = ""
+    tasks: str = ""
+    image: str = ""
+    partition: str = ""
+    account: str = ""
+    nodes: str = ""
+    gpus: str = ""
+    time: str = ""
+    job_name: str = ""
+    origin: str = ""  # the job that this one is cloned from, with its files and variables
+    folder: str = ""  # that job's own, which the new one does not share
+    env: Mapping[str, str] = field(default_factory=dict)  # of that job's variables those that were not kept
+
+    @staticmethod
+    def of(values: Mapping[str, object]) -> Draft:
+        names = [one.name for one in fields(Draft) if one.name != "env"]
+        known = {name: str(values[name]) for name in names if isinstance(values.get(name), str)}
+        text = known.get("script", "").replace("\r\n", "\n")  # browsers send a text's lines so
+        named = {**known, "script": text, "script_name": known.get("script_name") or "script.sbatch"}
+        lost = {
+            name.removeprefix(_ENV): str(values[name]) for name in values if re.fullmatch(rf"{_ENV}[A-Za-z_]\w*", name)
+        }
+        texts = {name: value if name == "script" else value.strip() for name, value in named.items()}
+        return Draft(**texts, env=lost)
+
+    @staticmethod
+    def like(origin: Origin) -> Draft:
+        """Another job's, to be changed and sent again."""
+        sent = origin.sent
+        return Draft(script=sent.text, script_name=sent.name, args=shlex.join(sent.script_args),
+                     flags=shlex.join(sent.sbatch_args), chdir=sent.chdir, origin=str(origin.job or ""),
+                     folder=origin.folder, env=dict.fromkeys(origin.lost, ""))  # fmt: skip
+
+    @property
+    def shown(self) -> list[str]:
+        """The fields that the page has, beside which a fault can be said."""
+        every = ["partition", "account", "nodes", "gpus", "time", "job_name"]
+        if self.how == "command":
+            return [*every, "command", "launcher", "tasks", "image"]
+        own = ["env"] if self.env else []
+        return [*every, "script", "args", "flags", *own, *([] if self.folder else ["chdir"])]
+
+    @property
+    def known(self) -> dict[str, str]:
+        """What the script itself asks for, of several components the first, shown as placeholders."""
+        try:
+            return asked(SubmitIn(script=self.script))[0].options if self.how == "script" else {}
+        except ValidationError:
+            return {}
+
+
+def request(draft: Draft) -> tuple[CheckJobIn | None, list[FaultOut]]:
+    """What to check or send; None where a field can't be read."""
+    found = list(_unreadable(draft))
+    if found:
+        return None, [FaultOut(path=one.path, message=one.message, hint=one.hint) for one in found]
+    try:
+        return _request(draft), []
+    except ValidationError as error:
+        fields_of = {"script_args": "args", "args": "flags", "argv": "command"}
+        wrong = [(str(one["loc"][0]) if one["loc"] else "", one["msg"]) for one in error.errors()]
+        return None, [FaultOut(path=fields_of.get(field, field), message=message) for field, message in wrong]
+
+
+def _request(draft: Draft) -> CheckJobIn:
+    if draft.how == "command":
+        return CheckJobIn(run=_run(draft))
+    flags = [f"--{flag}={value}" for name, flag in _FLAGS if (value := getattr(draft, name))]
+    sent = SubmitIn(script=draft.script, script_name=draft.script_name, script_args=shlex.split(draft.args),
+                    args=first_flags(shlex.split(draft.flags), flags), chdir=draft.chdir, env=dict(draft.env))  # fmt: skip
+    return CheckJobIn(submit=sent)
+
+
+def beside(faults: Sequence[FaultOut], how: str) -> dict[str, list[FaultOut]]:
+    """The faults by the field of the form that they are shown at."""
+    names = {one.name for one in fields(Draft)}
+    found: dict[str, list[FaultOut]] = {}
+    for fault in faults:
+        at = _AT.get(fault.path, fault.path)
+        at = at if at in names else ("script" if how == "script" else "command")
+        if how == "command" and at in ("script", "args", "flags", "env"):
+            at = "command"
+        found.setdefault(at, []).append(fault)
+    return found
+
+
+def _unreadable(draft: Draft) -> list[Fault]:
+    found = []
+    for name in ("nodes", "gpus", "tasks"):
+        value = getattr(draft, name)
+        if value and not re.fullmatch(r"\d{1,6}", value):
+            found.append(Fault(name, f"{value[:40]!r} is no number"))
+    for name in ("args", "flags", "command"):
+        try:
+            words = shlex.split(getattr(draft, name))
+        except ValueError as error:
+            found.append(Fault(name, f"can't be read: {str(error).lower()}", "a quote may be missing"))
+            continue
+        if name == "command" and draft.how == "command" and not words:
+            found.append(Fault(name, "there is no command", "for instance: torchrun train.py --epochs 3"))
+    for name, value in draft.env.items():
+        if not value:
+            found.append(Fault("env", f"{name} was not kept, as it is a secret", "type its value again"))
+    if draft.origin and not re.fullmatch(r"\d{1,9}", draft.origin):
+        found.append(Fault("script", "there is no such job to clone", "begin at the job's page"))
+    if draft.launcher not in dict(LAUNCHERS):
+        found.append(Fault("launcher", "there is no such launcher"))
+    if draft.nodes.strip("0") == "" and draft.nodes:
+        found.append(Fault("nodes", "at least one node is needed"))
+    return found
+
+
+def _run(draft: Draft) -> RunIn:
+    launcher: Launcher | None = draft.launcher or None  # type: ignore[assignment]
+    return RunIn(
+        argv=shlex.split(draft.command),
+        launcher=launcher,
+        nodes=int(draft.nodes or 1),
+        gpus=min(int(draft.gpus or 0), 1024),
+        tasks=min(int(draft.tasks or 0), 4096),
+        name=draft.job_name[:64],
+        time=draft.time[:32],
+        partition=draft.partition[:64],
+        team=draft.account[:64],
+        container=ContainerIn(image=draft.image[:500]) if draft.image else None,
+    )

@@ -1,0 +1,96 @@
+"""Slurm's answers in plain words, and numbers as people read them. Pure."""
+
+from __future__ import annotations
+
+from headway.domain.slurm.job_states import RUNNING, WAITING
+from headway.jobs.explain.slurm_messages import waiting
+from headway.schemas.clusters import NodeOut
+
+_DOWN = {"DOWN", "FAIL", "NOT_RESPONDING", "POWERED_DOWN"}
+_STARTING = {"UNKNOWN", "FUTURE", "INVALID_REG", "POWERING_UP", "REBOOT_ISSUED"}
+
+
+def pending_reason(reason: str) -> str:
+    """Why a job waits. "(Resources)" and "Resources" read the same."""
+    if reason.strip("() ") == "None":
+        return "about to start"
+    return waiting(reason) or "not yet looked at by the scheduler"
+
+
+def node_kind(node: NodeOut) -> tuple[str, str]:
+    """(kind, word) of a node: kind is "up", "idle", "down", "drain" or "start" and picks its looks; word is shown."""
+    states = set(node.states)
+    if node.machine not in ("", "running"):
+        return ("start", "starting") if node.machine == "starting" else ("down", "down")
+    if node.role == "head":
+        return "up", node.machine or "running"
+    if states & _DOWN:
+        return "down", "not responding" if "NOT_RESPONDING" in states and "DOWN" not in states else "down"
+    if "DRAIN" in states:
+        busy = states & {"ALLOCATED", "MIXED", "COMPLETING"}
+        return "drain", "draining" if busy else "drained"
+    if not states:
+        return "start", "not read yet"
+    if states & _STARTING:
+        return "start", "starting"
+    if states & {"ALLOCATED", "MIXED"}:
+        return "up", "in use"
+    if "COMPLETING" in states:
+        return "up", "cleaning up"
+    return "idle", "ready" if node.role == "spare" else "idle"
+
+
+def incident_kind(state: str) -> str:
+    """How an incident's state looks: ok, warn, bad or info."""
+    return {"returned": "ok", "false alarm": "info", "out of service": "bad"}.get(state, "warn")
+
+
+def job_word(state: str, reason: str) -> tuple[str, str]:
+    """(kind, word) of a job's state: kind is "running", "waiting", "done" or "failed"."""
+    base = state.split()[0].split(",")[0].upper() if state else ""
+    if base in RUNNING:
+        return "running", {"RUNNING": "running", "CONFIGURING": "starting"}.get(base, base.lower())
+    if base in WAITING:
+        return "waiting", "held" if "Held" in reason or "HOLD" in base else "waiting"
+    if base == "COMPLETED":
+        return "done", "finished"
+    words = {"OUT_OF_MEMORY": "out of memory", "NODE_FAIL": "node failed", "TIMEOUT": "ran out of time"}
+    return "failed", words.get(base, base.lower().replace("_", " ") or "unknown")
+
+
+def sentence(text: str) -> str:
+    """Beginning as a sentence does; what follows is as it was."""
+    return text[:1].upper() + text[1:]
+
+
+def duration(seconds: float) -> str:
+    """Two figures at most: 42s, 4m 12s, 3h 07m, 2d 4h."""
+    whole = max(0, int(seconds))
+    days, rest = divmod(whole, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, left = divmod(rest, 60)
+    if days:
+        return f"{days}d {hours}h"
+    if hours:
+        return f"{hours}h {minutes:02d}m"
+    return f"{minutes}m {left:02d}s" if minutes else f"{left}s"
+
+
+def slurm_time(seconds: int) -> str:
+    """ "1-02:03:04", as squeue writes it."""
+    days, rest = divmod(seconds, 86400)
+    hours, rest = divmod(rest, 3600)
+    clock = f"{hours:02d}:{rest // 60:02d}:{rest % 60:02d}"
+    return f"{days}-{clock}" if days else clock
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """count(1, "node") -> "1 node"; count(3, "node") -> "3 nodes"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def seconds(value: float) -> str:
+    """ "0.4 s", "14 s", "2m 10s"."""
+    if value >= 100:
+        return duration(int(value))
+    return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"

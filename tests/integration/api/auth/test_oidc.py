@@ -1,0 +1,186 @@
+"""Signing in by an OpenID provider: a real one, on loopback, that checks what a provider checks."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import oidc_provider_mock
+import pytest
+from werkzeug.serving import make_server
+
+from headway.api.auth import sessions
+from headway.services.context import Oidc
+from headway.store import AuditAsk
+from tests.support.server_fakes import URL, Server
+
+
+@dataclass
+class Provider:
+    """The provider's address, and what it was asked: it holds the client to PKCE, as real ones do."""
+
+    issuer: str
+    asked: list[dict[str, str]] = field(default_factory=list)
+    challenges: dict[str, str] = field(default_factory=dict)  # by code
+    spoil: str = ""  # what goes wrong: "nonce"
+
+    def people(self, subject: str, **claims: Any) -> None:
+        answer = httpx.put(f"{self.issuer}/users/{subject}", json=claims)
+        assert answer.is_success, answer.text
+
+    def consent(self, url: str, subject: str) -> str:
+        """What a person does there: says who they are and agrees. The address that the browser is sent to."""
+        asked = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+        self.asked.append(asked)
+        if self.spoil == "nonce":
+            url = url.replace(asked["nonce"], "another")
+        answer = httpx.post(url, data={"sub": subject}, follow_redirects=False)
+        back = answer.headers["location"]
+        code = parse_qs(urlsplit(back).query).get("code", [""])[0]
+        self.challenges[code] = asked["code_challenge"]
+        return str(back)
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Provider]:
+    inner = oidc_provider_mock.app(require_nonce=True)
+    made: list[Provider] = []
+
+    def app(environ: dict[str, Any], start: Any) -> Any:
+        if environ["PATH_INFO"] == "/oauth2/token":
+            size = int(environ.get("CONTENT_LENGTH") or 0)
+            body = environ["wsgi.input"].read(size)
+            form = {name: values[0] for name, values in parse_qs(body.decode()).items()}
+            hashed = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
+            if made[0].challenges.get(form.get("code", "")) != base64.urlsafe_b64encode(hashed).decode().rstrip("="):
+                start("400 Bad Request", [("content-type", "application/json")])
+                return [b'{"error": "invalid_grant"}']
+            environ["wsgi.input"] = __import__("io").BytesIO(body)
+        return inner(environ, start)
+
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    made.append(Provider(f"http://127.0.0.1:{server.server_port}"))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield made[0]
+    server.shutdown()
+    thread.join(60)
+
+
+@pytest.fixture(autouse=True)
+def fresh(provider: Provider) -> None:
+    sessions._made.cache_clear()
+    provider.spoil = ""
+
+
+def use(server: Server, provider: Provider, **more: Any) -> None:
+    oidc = Oidc(provider.issuer, "headway", "a secret of the client's", **more)
+    server.state.settings = replace(server.state.settings, oidc=oidc)
+
+
+async def sign_in(server: Server, provider: Provider, subject: str) -> tuple[httpx.AsyncClient, httpx.Response]:
+    browser = server.anonymous()
+    left = await browser.get("/signin/oidc")
+    assert left.status_code == 303, left.text
+    return browser, await browser.get(provider.consent(left.headers["location"], subject))
+
+
+async def test_a_person_comes_by_the_provider_and_looks_on_until_an_admin_says_who_they_are(
+    server: Server, provider: Provider
+) -> None:
+    use(server, provider)
+    provider.people("u-1", preferred_username="eve", email="eve@example.org")
+    browser, back = await sign_in(server, provider, "u-1")
+    assert back.status_code == 200, back.text
+    cookie = back.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    asked = provider.asked[-1]
+    assert (asked["response_type"], asked["code_challenge_method"]) == ("code", "S256")
+    assert len(asked["state"]) >= 43
+    assert len(asked["nonce"]) >= 43
+    me = (await browser.get("/api/v1/me")).json()
+    assert (me["person"], me["role"]) == ("eve", "viewer")
+    assert (await browser.get("/api/v1/people")).status_code == 403
+    admin = await server.client("ann")
+    await admin.put("/api/v1/people/eve", json={"role": "member", "user": "eve"})
+    assert (await browser.get("/api/v1/me")).json()["role"] == "member"
+    again, _ = await sign_in(server, provider, "u-1")  # the same person, with what the admin said
+    assert (await again.get("/api/v1/me")).json()["role"] == "member"
+    assert len([one for one in await server.store.people() if one.subject]) == 1
+
+
+async def test_a_name_that_is_somebody_s_here_is_not_taken_over(server: Server, provider: Provider) -> None:
+    use(server, provider, user_claim="preferred_username")
+    await server.client("ann", "admin")
+    provider.people("u-2", preferred_username="ann")
+    browser, back = await sign_in(server, provider, "u-2")
+    assert back.status_code == 403
+    assert (await browser.get("/api/v1/me")).status_code == 401
+    use(server, provider)
+    browser, _ = await sign_in(server, provider, "u-2")
+    found = (await browser.get("/api/v1/me")).json()
+    assert (found["person"][:4], found["role"]) == ("ann-", "viewer")
+    assert re.fullmatch(r"ann-[0-9a-f]{8}", found["person"]), "of a name that a path can hold, whatever its sub is"
+
+
+async def test_role_and_linux_user_by_claims(server: Server, provider: Provider) -> None:
+    roles = (("gpu-admins", "admin"), ("gpu-ops", "operator"))
+    use(server, provider, role_claim="groups", roles=roles, user_claim="preferred_username")
+    provider.people("u-3", preferred_username="olga", groups=["staff", "gpu-ops"])
+    browser, back = await sign_in(server, provider, "u-3")
+    assert back.status_code == 200, back.text
+    assert (await browser.get("/api/v1/me")).json()["role"] == "operator"
+    provider.people("u-3", preferred_username="olga", groups=["staff"])
+    _, back = await sign_in(server, provider, "u-3")
+    assert back.status_code == 403
+    refused = (await server.store.audit_trail(AuditAsk(action="signin")))[0]
+    assert (refused.result, refused.detail["how"]) == ("refused", "provider")
+
+
+async def test_an_answer_that_is_not_for_this_browser_s_question_is_refused(server: Server, provider: Provider) -> None:
+    use(server, provider)
+    provider.people("u-4", preferred_username="mallory")
+    browser = server.anonymous()
+    back = provider.consent((await browser.get("/signin/oidc")).headers["location"], "u-4")
+    other = server.anonymous()  # a victim who is sent the attacker's answer
+    assert (await other.get(back)).status_code == 401
+    assert (await browser.get(back)).status_code == 200
+    assert (await browser.get(back)).status_code == 401  # once
+    back = provider.consent((await browser.get("/signin/oidc")).headers["location"], "u-4")
+    assert (await browser.get(back.replace("state=", "state=x"))).status_code == 401
+    provider.spoil = "nonce"
+    _, replayed = await sign_in(server, provider, "u-4")
+    assert replayed.status_code == 401
+    provider.spoil = ""
+    late = server.anonymous()
+    back = provider.consent((await late.get("/signin/oidc")).headers["location"], "u-4")
+    server.state.clock.now += 601  # type: ignore[attr-defined]
+    assert (await late.get(back)).status_code == 401
+
+
+async def test_a_stolen_code_is_worth_nothing_without_the_verifier(server: Server, provider: Provider) -> None:
+    use(server, provider)
+    provider.people("u-5", preferred_username="eve")
+    thief, victim = server.anonymous(), server.anonymous()
+    stolen = provider.consent((await victim.get("/signin/oidc")).headers["location"], "u-5")
+    mine = parse_qs(urlsplit((await thief.get("/signin/oidc")).headers["location"]).query)["state"][0]
+    code = parse_qs(urlsplit(stolen).query)["code"][0]
+    answer = await thief.get("/signin/oidc/back", params={"code": code, "state": mine})
+    assert answer.status_code == 401
+
+
+async def test_a_provider_that_is_away_or_calls_itself_something_else(server: Server, provider: Provider) -> None:
+    for issuer in ("http://127.0.0.1:9", provider.issuer.replace("127.0.0.1", "localhost") + "/"):
+        server.state.settings = replace(server.state.settings, oidc=Oidc(issuer, "headway"))
+        answer = await server.anonymous().get("/signin/oidc")
+        assert answer.status_code == 503, issuer
+        assert "sign-in provider" in answer.text
+    assert URL not in server.anonymous().cookies

@@ -1,0 +1,227 @@
+"""Tokens that are cut down, people and their roles, attempts to sign in, and the audit trail."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from headway.api.auth.dependencies import SCOPES
+from headway.api.auth.login_throttle import KEPT, MOST, Tries, address_key
+from headway.errors import TooManyTries
+from headway.schemas.submissions import SubmitOut
+from headway.store import AuditAsk, Store
+from tests.support import builders
+from tests.support.server_fakes import URL, Server, reading
+
+API = "/api/v1"
+
+
+async def held(server: Server, person: str, role: str, **ask: object) -> httpx.AsyncClient:
+    """Somebody with a token that is cut down."""
+    client = await server.client(person, role)
+    made = await client.post(f"{API}/tokens", json=ask)
+    assert made.status_code == 201, made.text
+    return server.anonymous(authorization=f"Bearer {made.json()['token']}")
+
+
+async def test_a_token_does_no_more_than_its_scopes_and_no_more_than_its_person(server: Server) -> None:
+    await server.apply()
+    done = SubmitOut(job_id=5, cluster="lab", user="ann", workdir="/home/ann")
+    server.work.answers |= {"read": reading(), "machines": (), "submit": done}
+    wanted = {  # by an admin's token: jobs, drain and the like, a new token
+        "read": (200, 403, 403, 403),
+        "jobs": (200, 201, 403, 403),
+        "nodes": (200, 403, 404, 403),
+        "all": (200, 201, 404, 201),
+    }
+    assert wanted.keys() == SCOPES.keys()
+    for scope, expected in wanted.items():
+        client = await held(server, "ann", "admin", scopes=[scope])
+        found = (
+            (await client.get(f"{API}/clusters/lab/jobs")).status_code,
+            (await client.post(f"{API}/clusters/lab/jobs", json={})).status_code,
+            (await client.post(f"{API}/clusters/lab/incidents/1/return", json={})).status_code,
+            (await client.post(f"{API}/tokens", json={})).status_code,
+        )
+        assert found == expected, scope
+    viewer = await held(server, "vic", "viewer", scopes=["all"])
+    assert (await viewer.post(f"{API}/clusters/lab/jobs", json={})).status_code == 403
+    refused = await (await held(server, "ann", "admin", scopes=["read"])).post(f"{API}/signin-links")
+    assert "is for read" in refused.json()["detail"]
+
+
+async def test_a_token_for_one_cluster_knows_no_other(server: Server) -> None:
+    await server.apply("lab")
+    await server.apply("prod")
+    client = await held(server, "ann", "admin", cluster="lab")
+    assert [one["name"] for one in (await client.get(f"{API}/clusters")).json()] == ["lab"]
+    assert {one["cluster"] for one in (await client.get(f"{API}/operations")).json()} == {"lab"}
+    others = [one.id for one in await server.store.operations("prod")]
+    for path in ("/clusters/prod", "/clusters/prod/jobs", f"/operations/{others[0]}", "/tokens", "/people", "/audit"):
+        assert (await client.get(API + path)).status_code == 403, path
+    assert (await client.get("/clusters/prod")).status_code == 403  # its page
+    assert (await client.get(f"{API}/clusters/lab")).status_code == 200
+    nowhere = await (await server.client()).post(f"{API}/tokens", json={"cluster": "nope"})
+    assert nowhere.status_code == 404
+
+
+async def test_only_the_hash_of_a_token_is_stored(server: Server, tmp_path: Path) -> None:
+    client = await server.client()
+    secret = (await client.post(f"{API}/tokens", json={"label": "x"})).json()["token"]
+    assert len(secret) >= 3 + 43  # "hw_" and 256 bits
+    stored = b"".join(file.read_bytes() for file in tmp_path.rglob("headway.db*"))
+    assert secret.encode() not in stored
+    assert secret.removeprefix("hw_").encode() not in stored
+
+
+async def test_people_are_made_changed_and_removed_by_admins(server: Server) -> None:
+    await server.apply()
+    ann, bob = await server.client("ann"), await server.client("bob", "member")
+    made = await ann.put(f"{API}/people/olga", json={"role": "operator"})
+    assert (made.status_code, made.json()["user"], made.json()["role"]) == (200, "olga", "operator")
+    assert (await ann.put(f"{API}/people/olga", json={"role": "lead", "user": "bob"})).status_code == 400
+    only_looks = (await ann.put(f"{API}/people/bob", json={"role": "member", "user": ""})).json()
+    assert only_looks["user"] == ""
+    assert (await bob.get(f"{API}/me")).json()["role"] == "viewer"
+    assert (await bob.post(f"{API}/clusters/lab/jobs", json={})).status_code == 403
+    assert (await ann.put(f"{API}/people/bob", json={"role": "member", "user": "bob"})).json()["user"] == "bob"
+    assert (await bob.get(f"{API}/me")).json()["role"] == "member"
+    await server.store.delete_person("setup")
+    assert (await ann.put(f"{API}/people/ann", json={"role": "member"})).status_code == 409
+    assert (await ann.delete(f"{API}/people/ann")).status_code == 409
+    assert (await ann.delete(f"{API}/people/bob")).status_code == 204
+    assert (await bob.get(f"{API}/me")).status_code == 401
+    assert (await ann.delete(f"{API}/people/bob")).status_code == 404
+
+
+async def test_a_role_that_comes_with_a_token_is_a_change_of_the_person(server: Server) -> None:
+    ann, bob = await server.client("ann"), await server.client("bob", "member")
+    out: list[str] = []
+    server.state.notebooks.sign_out = out.append  # type: ignore[method-assign]
+    for person, role in (("bob", "operator"), ("new", "lead"), ("bob", "operator")):
+        assert (await ann.post(f"{API}/tokens", json={"person": person, "role": role})).status_code == 201
+    assert (await bob.get(f"{API}/me")).json()["role"] == "operator"
+    lines = [(one.action, one.target, one.detail["role"]) for one in await server.store.audit_trail()]
+    assert [line for line in lines[::-1] if line[0].startswith("person")] == [
+        ("person.change", "bob", "operator"),
+        ("person.add", "new", "lead"),
+    ]
+    assert out == ["bob", "new"]
+    taken = await ann.post(f"{API}/tokens", json={"person": "x", "role": "member"})
+    assert taken.status_code == 201
+    await server.store.change_person("x", role="member", user="y")
+    assert (await ann.post(f"{API}/tokens", json={"person": "y"})).status_code == 400
+
+
+async def test_the_last_admin_stays_one_also_by_way_of_a_token(server: Server) -> None:
+    ann, ben = await server.client("ann"), await server.client("ben")
+    asks = [(ann, "ben"), (ben, "ann")]  # each the other, at once
+    answers = await asyncio.gather(
+        *(who.post(f"{API}/tokens", json={"person": other, "role": "member"}) for who, other in asks)
+    )
+    assert {403, 409} & {answer.status_code for answer in answers}
+    assert "admin" in [one.role for one in await server.store.people()]
+
+
+async def test_two_at_once_never_get_one_linux_user(server: Server) -> None:
+    ann = await server.client("ann")
+    bodies = [(f"p{n}", {"role": "member", "user": "shared"}) for n in range(4)]
+    answers = await asyncio.gather(*(ann.put(f"{API}/people/{name}", json=body) for name, body in bodies))
+    assert sorted(answer.status_code for answer in answers) == [200, 400, 400, 400]
+
+
+async def test_attempts_to_sign_in_are_limited_but_a_good_token_always_works(server: Server) -> None:
+    ann, guess = await server.client("ann"), server.anonymous(authorization="Bearer hw_guess")
+    for _ in range(MOST):
+        assert (await guess.get(f"{API}/me")).status_code == 401
+    assert (await guess.get(f"{API}/me")).status_code == 429
+    assert (await guess.get("/signin?code=guess")).status_code == 429
+    assert (await ann.get(f"{API}/me")).status_code == 200
+    server.state.clock.now += 301  # type: ignore[attr-defined]
+    assert (await guess.get(f"{API}/me")).status_code == 401
+    noted = await server.store.audit_trail(AuditAsk(action="token.unknown"))
+    assert len(noted) == 2  # the first of each window: a guesser must not fill the trail
+
+
+async def test_one_account_is_not_guessed_from_many_addresses(server: Server) -> None:
+    tries = Tries()
+    for number in range(MOST):
+        tries.failed(0.0, address_key(f"192.0.2.{number}"), "as ann")
+    with pytest.raises(TooManyTries):
+        tries.check(1.0, address_key("198.51.100.1"), "as ann")
+    tries.check(1.0, address_key("198.51.100.1"), "as bob")
+    for number in range(KEPT + 100):
+        tries.failed(2.0, f"from {number}")
+    assert len(tries._failures) == KEPT
+    assert address_key("2001:db8::1") == address_key("2001:db8::2:3") != address_key("2001:db8:0:1::1")
+
+
+async def test_signing_in_by_name_and_token(server: Server) -> None:
+    ann = await server.client("ann")
+    token = (await ann.post(f"{API}/tokens", json={})).json()["token"]
+    cut = (await ann.post(f"{API}/tokens", json={"scopes": ["read"]})).json()["token"]
+    browser = server.anonymous(origin=URL)
+    for person, secret, status in (("bob", token, 401), ("ann", "hw_guess", 401), ("ann", cut, 403)):
+        answer = await browser.post("/signin", data={"person": person, "token": secret})
+        assert (answer.status_code, answer.cookies) == (status, httpx.Cookies()), (person, secret)
+    elsewhere = server.anonymous(origin="http://evil.example")
+    assert (await elsewhere.post("/signin", data={"person": "ann", "token": token})).status_code == 403
+    assert (await browser.post("/signin", data={"person": "ann", "token": token})).status_code == 303
+    assert (await browser.get(f"{API}/me")).json()["person"] == "ann"
+    refused = await server.store.audit_trail(AuditAsk(action="signin", result="refused"))
+    assert [line.person for line in refused] == ["ann", "ann", "bob"]
+    assert token not in str(refused)
+
+
+async def test_what_was_refused_or_failed_is_in_the_trail_with_its_address(server: Server) -> None:
+    await server.apply()
+    server.work.answers |= {"read": reading(builders.job(7, "COMPLETED", user="bob")), "machines": ()}
+    eve, bob = await server.client("eve", "member"), await server.client("bob", "member")
+    assert (await eve.get(f"{API}/clusters/lab/jobs/7/log")).status_code == 403
+    assert (await bob.delete(f"{API}/clusters/lab/jobs/7")).status_code == 409
+    assert (await eve.get("/people")).status_code == 403
+    page, failed, refused = (await server.store.audit_trail())[:3]
+    assert (refused.person, refused.action, refused.target, refused.result) == ("eve", "log", "lab/7", "refused")
+    assert (failed.person, failed.action, failed.target, failed.result) == ("bob", "cancel", "lab/7", "failed")
+    assert (page.person, page.result, page.detail["path"]) == ("eve", "refused", "/people")
+    assert refused.address == "127.0.0.1"
+
+
+async def test_the_trail_is_paged_narrowed_and_exported(server: Server) -> None:
+    ann = await server.client("ann")
+    for number in range(7):
+        await server.store.note("eve" if number % 2 else "=cmd()", "cancel", "lab", {"job": number})
+    seen: list[int] = []
+    cursor = ""
+    while True:
+        page = (await ann.get(f"{API}/audit?action=can&limit=3&cursor={cursor}")).json()
+        seen += [line["detail"]["job"] for line in page["lines"]]
+        await server.store.note("eve", "cancel", "lab", {"job": 99})  # comes in between: no line is seen twice
+        cursor = page["next"]
+        if not cursor:
+            break
+    assert seen == [6, 5, 4, 3, 2, 1, 0]
+    assert (await ann.get(f"{API}/audit?cursor=x")).status_code == 400
+    lines = (await ann.get(f"{API}/audit/export?action=cancel&person=eve")).text.splitlines()
+    assert [json.loads(line)["detail"]["job"] for line in lines] == [1, 3, 5, 99, 99, 99]
+    rows = list(csv.DictReader((await ann.get(f"{API}/audit/export?format=csv&action=cancel")).text.splitlines()))
+    assert rows[0]["person"] == "'=cmd()"  # no spreadsheet takes it for a formula
+    assert json.loads(rows[0]["detail"]) == {"job": 0}
+
+
+async def test_nobody_changes_a_line_of_the_trail(tmp_path: Path) -> None:
+    store: Store = await builders.store(tmp_path)
+    await store.note("ann", "apply", "lab")
+    for statement in ("UPDATE audit SET person = 'bob'", "DELETE FROM audit"):
+        with pytest.raises(DBAPIError, match="append-only"):
+            async with store._write() as db:
+                await db.execute(text(statement))
+    assert [line.person for line in await store.audit_trail()] == ["ann"]
+    await store.close()

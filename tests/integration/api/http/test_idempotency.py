@@ -1,0 +1,182 @@
+"""Idempotency-Key: a POST that is sent again is not done again."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from headway.api.http.idempotency import FOUND_AGAIN
+from headway.errors import Unanswered, Unreachable
+from headway.schemas.submissions import SubmitOut
+from tests.support.server_fakes import Server
+
+JOBS = "/api/v1/clusters/lab/jobs"
+KEY = {"idempotency-key": "4f1c"}
+
+
+def submitted(server: Server) -> int:
+    return sum(name == "submit" for name, _ in server.work.calls)
+
+
+async def ready(server: Server) -> Any:
+    await server.apply()
+    server.work.answers["submit"] = SubmitOut(job_id=5, cluster="lab", user="eve", workdir="/home/eve")
+    return await server.client("eve", "member")
+
+
+async def test_the_same_again_gets_the_same_answer_and_is_done_once(server: Server) -> None:
+    eve = await ready(server)
+    first = await eve.post(JOBS, json={}, headers=KEY)
+    server.work.answers["submit"] = SubmitOut(job_id=6, cluster="lab", user="eve", workdir="/home/eve")
+    again = await eve.post(JOBS, json={}, headers=KEY)
+    assert (first.status_code, again.status_code, submitted(server)) == (201, 201, 1)
+    assert first.json() == again.json()
+    assert again.headers["idempotency-replayed"] == "true"
+    assert "idempotency-replayed" not in first.headers
+    assert (await eve.post(JOBS, json={}, headers={"idempotency-key": "other"})).json()["job_id"] == 6
+    assert (await eve.post(JOBS, json={})).json()["job_id"] == 6
+
+
+async def test_another_body_under_the_same_key_is_refused(server: Server) -> None:
+    eve = await ready(server)
+    await eve.post(JOBS, json={}, headers=KEY)
+    other = await eve.post(JOBS, json={"script": "#!/bin/sh"}, headers=KEY)
+    elsewhere = await eve.post("/api/v1/tokens", json={}, headers=KEY)
+    assert (other.status_code, other.json()["kind"], elsewhere.status_code) == (409, "conflict", 409)
+    assert submitted(server) == 1
+
+
+async def test_a_key_is_ones_own_and_holds_for_a_day(server: Server) -> None:
+    eve = await ready(server)
+    await eve.post(JOBS, json={}, headers=KEY)
+    await (await server.client("bob", "member")).post(JOBS, json={}, headers=KEY)
+    assert submitted(server) == 2
+    server.state.clock.now += 86401  # type: ignore[attr-defined]
+    await eve.post(JOBS, json={}, headers=KEY)
+    assert submitted(server) == 3
+
+
+async def test_what_was_not_done_may_be_asked_again_and_what_may_have_been_may_not(server: Server) -> None:
+    eve = await ready(server)
+    server.work.answers["submit"] = Unreachable("the head is away")
+    assert (await eve.post(JOBS, json={}, headers=KEY)).status_code == 503
+    server.work.answers["submit"] = Unanswered("the line broke")
+    assert (await eve.post(JOBS, json={}, headers=KEY)).status_code == 503
+    server.work.answers["submit"] = SubmitOut(job_id=5, cluster="lab", user="eve", workdir="/home/eve")
+    lost = await eve.post(JOBS, json={}, headers=KEY)
+    assert (lost.status_code, lost.json()["detail"]) == (503, "the line broke")
+    assert submitted(server) == 2
+
+
+async def test_two_at_once_are_one(server: Server) -> None:
+    eve = await ready(server)
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def slowly(*_: Any) -> SubmitOut:
+        begun.set()
+        await go.wait()
+        return SubmitOut(job_id=5, cluster="lab", user="eve", workdir="/home/eve")
+
+    server.work.answers["submit"] = slowly
+    first = asyncio.create_task(eve.post(JOBS, json={}, headers=KEY))
+    await begun.wait()
+    second = await eve.post(JOBS, json={}, headers=KEY)
+    go.set()
+    assert (second.status_code, (await first).status_code, submitted(server)) == (409, 201, 1)
+    assert "under way" in second.json()["detail"]
+
+
+async def test_a_new_token_is_shown_again_to_who_made_it_and_lies_nowhere_in_clear(server: Server) -> None:
+    eve = await ready(server)
+    first = await eve.post("/api/v1/tokens", json={}, headers=KEY)
+    again = await eve.post("/api/v1/tokens", json={}, headers=KEY)
+    token = first.json()["token"]
+    assert again.json()["token"] == token
+    for file in server.state.settings.state_dir.glob("headway.db*"):
+        assert token.encode() not in file.read_bytes()
+
+
+async def test_who_is_not_known_is_told_so(server: Server) -> None:
+    assert (await server.anonymous().post(JOBS, json={}, headers=KEY)).status_code == 401
+    eve = await ready(server)
+    assert (await eve.post(JOBS, json={}, headers={"idempotency-key": "x" * 300})).status_code == 409
+
+
+async def cut_off(server: Server, client: Any, path: str, **body: Any) -> None:
+    """What a server leaves that was killed in the middle of this request."""
+    begin, end = server.store.begin_answer, server.store.end_answer
+
+    async def elsewhere(name: str, request: str) -> Any:
+        found = await begin(name, request)
+        async with server.store._write() as db:
+            await db.execute(text("UPDATE answers SET server = 1 WHERE status = 0"))
+        return found
+
+    async def never(*_: Any) -> None:
+        raise asyncio.CancelledError
+
+    server.store.begin_answer, server.store.end_answer = elsewhere, never  # type: ignore[method-assign]
+    server.store.drop_answer, drop = never, server.store.drop_answer  # type: ignore[method-assign,assignment]
+    with pytest.raises(asyncio.CancelledError):
+        await client.post(path, json=body, headers=KEY)
+    server.store.begin_answer, server.store.end_answer, server.store.drop_answer = begin, end, drop  # type: ignore[method-assign]
+
+
+async def test_an_operation_that_a_killed_server_queued_is_the_answer(server: Server) -> None:
+    await server.apply()
+    ann, path = await server.client(), "/api/v1/clusters/lab/down"
+    await cut_off(server, ann, path)
+    again = await ann.post(path, json={}, headers=KEY)
+    third = await ann.post(path, json={}, headers=KEY)
+    queued = [one.id for one in await server.store.operations("lab") if one.kind == "down"]
+    assert (again.status_code, again.json()["id"], third.json()["id"]) == (202, *queued, *queued)
+    assert "key" not in again.json()
+    noted = [line.detail for line in await server.store.audit_trail() if line.action == "down"]
+    assert [line["operation"] for line in noted] == queued
+
+
+async def test_one_that_was_cut_off_before_its_line_in_the_audit_trail_gets_it(server: Server) -> None:
+    await server.apply()
+    ann, path, note = await server.client(), "/api/v1/clusters/lab/down", server.store.note
+
+    async def never(*_: Any, **__: Any) -> None:
+        raise asyncio.CancelledError
+
+    server.store.note = never  # type: ignore[method-assign]
+    await cut_off(server, ann, path)
+    server.store.note = note  # type: ignore[method-assign]
+    for _ in range(2):
+        assert (await ann.post(path, json={}, headers=KEY)).status_code == 202
+    assert len([line for line in await server.store.audit_trail() if line.action == "down"]) == 1
+
+
+async def test_a_submission_that_was_cut_off_is_sent_with_the_same_tag_and_kept_once(server: Server) -> None:
+    eve = await ready(server)
+    await cut_off(server, eve, JOBS)
+    again = await eve.post(JOBS, json={}, headers=KEY)
+    assert (again.status_code, again.json()["job_id"], submitted(server)) == (201, 5, 2)
+    assert len(server.work.tags) == 2
+    assert len(set(server.work.tags)) == 1
+    noted = [line for line in await server.store.audit_trail() if line.action == "submit"]
+    assert len(noted) == 1
+
+
+async def test_what_can_t_be_found_again_is_nobody_s_to_repeat(server: Server) -> None:
+    eve = await ready(server)
+    await cut_off(server, eve, "/api/v1/tokens")
+    again = await eve.post("/api/v1/tokens", json={}, headers=KEY)
+    assert again.status_code == 409
+    assert "cut off" in again.json()["detail"]
+
+
+def test_every_request_that_is_found_again_queues_an_operation_or_submits_a_job(server: Server) -> None:
+    """The list of addresses is by hand; operations are answered with 202 and made nowhere else."""
+    paths = server.app.openapi()["paths"]
+    queues = {path for path, ways in paths.items() if "202" in ways.get("post", {}).get("responses", {})}
+    assert len(queues) > 8
+    lost = {path for path in queues if not FOUND_AGAIN.fullmatch(re.sub(r"\{\w+\}", "7", path))}
+    assert {path.rpartition("/")[2] for path in lost} == {"reboot", "test"}  # they end with the server that does them

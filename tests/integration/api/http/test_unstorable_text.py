@@ -1,0 +1,57 @@
+"""Texts that no database takes and no program can be given: refused where they come in, wherever that is."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.schemas.base import PROBLEM_JSON
+from tests.support.server_fakes import URL, Server
+
+API = "/api/v1"
+
+
+@pytest.mark.parametrize("path", ["/clusters/a%00b", "/clusters/lab/jobs?q=%00", "/operations/%00", "/tokens?x=a%00"])
+async def test_a_nul_byte_in_an_address_is_refused_before_anybody_reads_it(server: Server, path: str) -> None:
+    ann = await server.client()
+    answer = await ann.get(f"{API}{path}")
+    assert (answer.status_code, answer.headers["content-type"]) == (400, PROBLEM_JSON)
+    page = await ann.get(path)
+    assert (page.status_code, page.headers["content-type"]) == (400, "text/plain; charset=utf-8")
+    assert page.headers["x-frame-options"] == "DENY"
+    assert (await ann.get(f"{API}/people?q=%2500")).status_code == 200  # it is the text %00
+
+
+async def test_a_nul_byte_in_a_form_is_refused_also_between_two_pieces(server: Server) -> None:
+    await server.client("ann")
+    browser = server.anonymous(origin=URL, **{"content-type": "application/x-www-form-urlencoded"})
+
+    async def pieces(*parts: bytes):  # type: ignore[no-untyped-def]
+        for part in parts:
+            yield part
+
+    for parts in ((b"code=a%00b",), (b"code=a%", b"00b"), (b"code=a%0", b"0b"), (b"code=a\0",)):
+        answer = await browser.post("/signin", content=pieces(*parts))
+        assert (answer.status_code, "NUL" in answer.text) == (422, True), parts
+    assert "NUL" not in (await browser.post("/signin", content=pieces(b"code=a%", b"25", b"00b"))).text
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/tokens", b'{"label": "a\\u0000b"}', "label holds a NUL byte"),
+        ("/clusters/lab/jobs", b'{"script": "#!/bin/sh\\u0000"}', "script holds a NUL byte"),
+        ("/clusters/lab/run", b'{"argv": ["x"], "env": {"A": "\\ud800"}}', "env.A holds half a character"),
+        ("/clusters/lab/pipelines", b'{"document": {"steps": {"\\ud800": 1}}}', "a name in document.steps holds half"),
+        ("/plan", b'{"text": "x", "spec": {"name": "\\ud800"}}', "spec.name holds half a character"),
+    ],
+)
+async def test_a_body_with_what_is_no_text_is_not_valid(server: Server, path: str, body: bytes, field: str) -> None:
+    ann = await server.client()
+    answer = await ann.post(f"{API}{path}", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, field in answer.json()["detail"]) == (422, True), answer.text
+
+
+async def test_a_line_of_the_trail_has_no_nul_byte(server: Server) -> None:
+    await server.store.note("a\0nn", "x", "lab\0", {"why": "no\0", "number": 1})
+    (line,) = await server.store.audit_trail()
+    assert (line.person, line.target, dict(line.detail)) == ("ann", "lab", {"why": "no", "number": 1})

@@ -1,0 +1,270 @@
+"""Budgets: warned, held back, let go; and what Slurm is told of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from headway.domain.cluster import Budget, Cluster, GpuHourCap, Group, Partition
+from headway.domain.slurm.accounts import Share
+from headway.errors import Unreachable
+from headway.schemas.submissions import SubmitOut
+from headway.services.billing.collector import collect
+from tests.support import builders
+from tests.support.billing_cluster import (
+    NOVEMBER,
+    OCTOBER,
+    TEAMS,
+    V1,
+    Accounting,
+    H,
+    at,
+    got,
+    machines,
+    run,
+    said,
+    server,
+)
+from tests.support.server_fakes import Server
+
+__all__ = ["said", "server"]  # fixtures
+
+
+async def test_a_budget_warns_then_holds_back_and_lets_go_with_the_next_period(
+    server: Server, said: Accounting
+) -> None:
+    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
+    server.work.clusters["lab"]["teams"] = teams
+    await server.apply("lab", note="budget")
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 1)
+    said.runs = [run(1, 0, 0)]
+    told: list[str] = []
+    for hours in (5, 11, 12, 13, 14):
+        at(server, hours * H)
+        await collect(server.state, cluster)
+        told.append((await server.store.budget_level("lab", "vision", OCTOBER.start))[0])
+    assert told == ["ok", "warn", "warn", "over", "over"]
+    assert held(server) == [False, True], "at a period's first look Slurm is told in any case"
+    warned = [one.kind for call in server.work.named("tell") for one in call[-1]]
+    assert warned == ["Budget", "Budget"]
+    for person, role in (("victor", "viewer"), ("sam", "member"), ("ann", "admin")):
+        assert "are used" not in (await (await server.client(person, role)).get("/clusters/lab")).text
+    vera = await server.client("vera", "lead")
+    note = (await vera.get("/clusters/lab/costs/note")).text
+    assert ("The budget of vision is spent." in note, "Its jobs wait for the next month." in note) == (True, True)
+    assert 'hx-get="/clusters/lab/costs/note"' in (await vera.get("/clusters/lab/queue")).text
+    assert "vision" not in (await (await server.client("sam", "member")).get("/clusters/lab/costs/note")).text
+    [mine] = await got(vera, "budgets")
+    assert (mine["level"], mine["held_back"], mine["used"], mine["left"]) == ("over", True, 112.0, 0.0)
+    said.runs = [run(1, 0, 14 * H)]
+    at(server, NOVEMBER.start - OCTOBER.start + 60)
+    await collect(server.state, cluster)
+    assert held(server) == [False]
+
+
+async def spent(server: Server, said: Accounting) -> Cluster:
+    """The budget of vision is, and its jobs are held back."""
+    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
+    server.work.clusters["lab"]["teams"] = teams
+    await server.apply("lab", note="budget")
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 1)
+    said.runs = [run(1, 0, 0)]
+    at(server, 13 * H)
+    await collect(server.state, cluster)
+    assert held(server) == [True]
+    return cluster
+
+
+def held(server: Server) -> list[bool]:
+    """What Slurm was told of vision's jobs since this was asked last."""
+    told = [call[1:] for call in server.work.named("hold_back")]
+    server.work.calls[:] = [call for call in server.work.calls if call[0] != "hold_back"]
+    assert all(team == "vision" for team, _ in told)
+    return [on for _, on in told]
+
+
+async def test_a_budget_that_is_taken_out_lets_its_team_go_whenever_slurm_answers(
+    server: Server, said: Accounting
+) -> None:
+    await spent(server, said)
+    server.work.clusters["lab"]["teams"] = TEAMS
+    await server.apply("lab", note="no budget")
+    cluster = (await server.state.cluster("lab"))[1]
+    server.work.answers["hold_back"] = Unreachable("sacctmgr does not answer")
+    await collect(server.state, cluster)
+    assert (held(server), await server.store.capped_teams("lab")) == ([False], {"vision"})
+    server.work.answers["hold_back"] = None
+    for _ in range(2):
+        await collect(server.state, cluster)
+    assert (held(server), await server.store.capped_teams("lab")) == ([False], frozenset())
+
+
+async def test_after_a_restore_slurm_is_told_again_whose_jobs_wait(server: Server, said: Accounting) -> None:
+    """Its accounting is as it was when the backup was made: who is spent may start jobs there, and who is not may be held."""
+    cluster = await spent(server, said)
+    for team, moment in (("vision", 12 * H), ("speech", 2 * H)):
+        await server.store.note_refill("lab", team, OCTOBER.start + moment)
+    await server.store.caps_of("lab", OCTOBER.start + 10.0 * H)
+    assert await server.store.refills("lab") == {"vision": OCTOBER.start + 10.0 * H, "speech": OCTOBER.start + 2.0 * H}
+    for _ in range(2):
+        await collect(server.state, cluster)
+    assert held(server) == [True]
+    await server.store.caps_of("lab", OCTOBER.start + 10.0 * H)
+    server.work.answers["hold_back"] = Unreachable("sacctmgr does not answer")
+    said.runs = [run(1, 0, 12 * H + 60)]
+    await collect(server.state, cluster)
+    server.work.answers["hold_back"] = None
+    await collect(server.state, cluster)
+    assert held(server) == [False, False], "told until it was heard"
+
+
+async def test_a_cluster_made_again_holds_back_whose_budget_is_spent(server: Server, said: Accounting) -> None:
+    cluster = await spent(server, said)
+    await server.store.forget_cluster("lab", delete_data=True)
+    assert await server.store.capped_teams("lab") == frozenset()
+    await server.apply("lab", note="again")
+    await collect(server.state, cluster)
+    assert held(server) == [True]
+
+
+async def test_a_budget_s_warning_goes_out_once_whatever_dies_between(server: Server, said: Accounting) -> None:
+    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
+    server.work.clusters["lab"]["teams"] = teams
+    await server.apply("lab", note="budget")
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 1)
+    said.runs = [run(1, 0, 0)]
+
+    def sent() -> list[str]:
+        return [news.title for call in server.work.named("tell") for news in call[1]]
+
+    at(server, 11 * H)
+    server.work.answers["tell"] = Unreachable("Alertmanager on lab-head does not answer")
+    await collect(server.state, cluster)
+    server.work.answers["tell"] = None
+    del server.work.calls[:]
+    at(server, 11 * H + 60)
+    await collect(server.state, cluster)
+    await server.store.forget_runs("lab")  # all is counted again, and comes to the same level again
+    await server.store.note_budget("lab", "vision", OCTOBER.start, "ok", capped=False)
+    at(server, 11 * H + 120)
+    await collect(server.state, cluster)
+    assert sent() == ["lab: the budget of vision is soon spent"]
+    at(server, 13 * H)
+    await collect(server.state, cluster)
+    at(server, 14 * H)
+    await collect(server.state, cluster)
+    assert sent() == ["lab: the budget of vision is soon spent", "lab: the budget of vision is spent"]
+    [last] = server.work.named("tell")[-1][1]
+    assert last.text == "team vision: 104.00 of 100 USD a month are used: its jobs wait for the next month"
+
+
+async def test_a_week_s_summary_says_what_was_left_when_it_ended(server: Server, said: Accounting) -> None:
+    """It is told on the next Monday, when a budget by the week is whole again and the month goes on."""
+    limits = (Budget("gpu_hours", Decimal(500), "week"), Budget("usd", Decimal(1000), "month"))
+    teams = tuple(replace(team, budget=budget) for team, budget in zip(TEAMS, limits, strict=True))
+    server.work.clusters["lab"]["teams"] = teams
+    await server.apply("lab", note="budget")
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 2)
+    monday, end = 4 * 24 * H, 11 * 24 * H  # the 5th and the 12th of October
+    speech = {"team": "speech", "user": "sam", "nodes": ("lab-1-2",)}
+    said.runs = [run(1, monday, monday + 20 * H), run(2, end - 10 * H, 0), run(3, end - 5 * H, 0, **speech)]
+    at(server, end + 2 * H)
+    await collect(server.state, cluster)
+    news = {one.key: one.text for call in server.work.named("tell") for one in call[-1]}["week/2026-W41"]
+    assert "vision: 240.00 GPU-hours" in news
+    assert "budget of vision: 260.00 of 500.00 GPU-hours a week were left" in news
+    assert "budget of speech: 960.00 of 1,000.00 USD a month were left" in news
+
+
+@pytest.mark.parametrize(
+    ("groups", "flags", "usd"),
+    [  # (GPUs, CPUs, price, nodes) of each group
+        (((0, 64, 2, 4), (0, 4, 1, 4)), "-n 4", 1.0),  # all of a small node, a 16th of a big one
+        (((0, 64, 2, 4), (0, 4, 1, 4)), "-n 128", 4.0),  # of which there are not enough
+        (((8, 64, 16, 4), (1, 64, 3, 4)), "-N1 --exclusive", 16.0),
+        (((8, 64, 16, 4), (1, 64, 3, 4)), "-N1 --gpus-per-node=1", 3.0),
+    ],
+)
+async def test_an_estimate_is_of_the_nodes_where_the_job_costs_most(
+    server: Server, groups: tuple[tuple[int, int, int, int], ...], flags: str, usd: float
+) -> None:
+    made = []
+    for number, (gpus, cpus, price, nodes) in enumerate(groups):
+        plan = replace(builders.H100, gpus=gpus, cpus=cpus)
+        slots = tuple(f"lab-{number}-{i}" for i in range(nodes))
+        made.append(Group(f"g{number}", plan, nodes, nodes, 0, slots, price_usd_per_node_hour=Decimal(price)))
+    every = tuple(name for group in made for name in group.slots)
+    parts = (Partition("train", every, True, 1, None, 86400, (), False, 0, ()),)
+    server.work.clusters["lab"] |= {"groups": tuple(made), "partitions": parts}
+    await server.apply("lab", nodes=8, note=flags)
+    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message="")
+    ask = {"submit": {"script": f"#!/bin/sh\n#SBATCH -t 60 {flags}\n"}}
+    answer = await (await server.client("alice", "member")).post(f"{V1}/estimate", json=ask)
+    assert (answer.status_code, answer.json()["usd"]) == (200, usd), answer.text
+
+
+@pytest.mark.parametrize(
+    ("flags", "usd", "time_limit_s"),
+    [
+        ("-p cheap,dear -t 60 --gpus-per-node=8", 80.0, 3600),
+        ("-p dear,cheap -t 60 --gpus-per-node=8", 80.0, 3600),
+        ("-p cheap,dear --gpus-per-node=8", 80.0 * 24, 86400),
+        ("-p cheap --gpus-per-node=8", 8.0, 3600),
+        ("-p cheap,dear --time=UNLIMITED --gpus-per-node=8", None, None),
+        ("-p whole -n 1 -t 60", 2.0, 3600),
+        ("-p cpu -n 1 -t 60", 0.03, 3600),
+        ("-p cpu,whole -n 1 -t 60", 2.0, 3600),
+    ],
+)
+async def test_an_estimate_is_of_the_partition_where_the_job_costs_most(
+    server: Server, flags: str, usd: float | None, time_limit_s: int | None
+) -> None:
+    made = []
+    for name, price, gpus in (("cheap", 8, 8), ("dear", 80, 8), ("cpu", 2, 0)):
+        plan = replace(builders.H100, gpus=gpus, gpu_type="h100" if gpus else "", cpus=64)
+        slots = tuple(f"lab-{name}-{i}" for i in range(4))
+        made.append(Group(name, plan, 4, 4, 0, slots, price_usd_per_node_hour=Decimal(price)))
+    of = {group.name: group.slots for group in made}
+    parts = (
+        Partition("cheap", of["cheap"], True, 1, 7200, 3600, (), False, 0, ()),
+        Partition("dear", of["dear"], False, 1, None, 86400, (), False, 0, ()),
+        Partition("cpu", of["cpu"], False, 1, None, 3600, (), False, 0, ()),
+        Partition("whole", of["cpu"], False, 1, None, 3600, (), False, 0, (), {"OverSubscribe": "EXCLUSIVE"}),
+    )
+    server.work.clusters["lab"] |= {"groups": tuple(made), "partitions": parts}
+    await server.apply("lab", nodes=12, note=flags)
+    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message="")
+    ask = {"submit": {"script": f"#!/bin/sh\n#SBATCH {flags}\n"}}
+    answer = await (await server.client("alice", "member")).post(f"{V1}/estimate", json=ask)
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["usd"], answer.json()["time_limit_s"]) == (usd, time_limit_s)
+
+
+async def test_of_a_cap_on_gpu_hours_all_is_told_that_was_used_since_it_began_anew(
+    server: Server, said: Accounting
+) -> None:
+    """What Slurm says of the account fades; the cap is on the QOS, whose usage does not."""
+    cap = GpuHourCap(Decimal(720), "month")
+    server.work.clusters["lab"]["teams"] = (replace(TEAMS[0], gpu_hours=cap), TEAMS[1])
+    await server.apply("lab", note="cap")
+    server.work.answers["shares"] = (Share("vision", 0.75, 0.9, 0.1, 31.4), Share("speech", 0.25, 0.1, 0.9, 2.0))
+    await server.store.note_refill("lab", "vision", float(OCTOBER.start + 10 * H))
+    said.runs = [run(1, 5 * H, 15 * H), run(2, 20 * H, 30 * H)]
+    at(server, 40 * H)
+    await collect(server.state, (await server.state.cluster("lab"))[1])
+
+    async def told(name: str, role: str) -> list[tuple[float | None, str, float | None]]:
+        found = (await got(await server.client(name, role), "teams"))["teams"]
+        of = {one["name"]: (one["gpu_hours"], one["gpu_hours_cap"], one["gpu_hours_of_cap"]) for one in found}
+        return [of["vision"], of["speech"]]
+
+    assert await told("ann", "admin") == [(31.4, "720 a month", 8 * 15.0), (2.0, "", None)]
+    assert await told("sam", "member") == [(None, "720 a month", None), (2.0, "", None)]
+    page = (await (await server.client()).get("/clusters/lab/teams")).text
+    assert ("120.0 of 720 a month" in page, "31.4 of" in page) == (True, False)

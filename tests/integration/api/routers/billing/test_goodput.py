@@ -1,0 +1,418 @@
+"""What the API and the alert channels say of energy, lost work, budgets, weeks and capacity."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import pytest
+
+from headway.domain.billing import Saves
+from headway.domain.cluster import Budget, Cluster, Partition
+from headway.errors import HeadwayError
+from headway.jobs.view.effective_time import Course
+from headway.render.monitoring.metric_queries import Row
+from headway.schemas.submissions import SubmitOut
+from headway.services.billing.collector import collect
+from headway.store import PriceRow
+from tests.support import builders
+from tests.support.billing_cluster import OCTOBER, TEAMS, V1, Accounting, H, at, got, machines, run, said, server
+from tests.support.server_fakes import Server
+
+__all__ = ["said", "server"]  # fixtures
+
+
+async def test_power_and_idleness_are_measured_once(server: Server, said: Accounting) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    said.runs = [run(7, 0, 0)]
+    start = OCTOBER.start
+
+    def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
+        moments = range(int(since), int(until) + 1, step)
+        use = tuple((float(one), 0.0 if one < start + 600 else 90.0) for one in moments)
+        power = tuple((float(one), 5600.0) for one in moments)
+        return (Row("use", "", {"hpc_job": "7"}, use), Row("power", "", {"hpc_job": "7"}, power))
+
+    server.work.answers["metrics"] = metrics
+    for moment in (300, 300, 900, 1220):
+        at(server, moment)
+        await collect(server.state, cluster)
+    [found] = await server.store.runs_of("lab", 7)
+    assert (found.measured_s, found.energy_j) == (1200, 1200 * 5600)
+    assert found.idle_s == 9 * 60
+    ann = await server.client()
+    told = await got(ann, "energy?period=2026-10")
+    assert told["total"]["measured_kwh"] == pytest.approx(1200 * 5600 / 3.6e6 * 1.3, rel=1e-3)
+    assert told["total"]["estimated_kwh"] == pytest.approx((20 * 8 * 700 + 1220 * 64 * 5) / 3.6e6 * 1.3, rel=1e-2)
+    good = await got(ann, "goodput?period=2026-10")
+    assert good["total"]["idle_gpu_hours"] == pytest.approx(8 * 540 / 3600, rel=1e-3)
+    mine = await got(ann, "goodput/jobs/7")
+    assert (mine["job"], mine["runs"]) == (7, 1)
+    assert {**mine["total"], "team": ""} == good["total"]
+    assert (await ann.get(f"{V1}/goodput/jobs/8")).status_code == 404
+    assert [one["kind"] for one in good["causes"]] == ["idle"]
+
+
+async def test_a_clock_that_was_ahead_once_keeps_nothing_from_being_measured(server: Server, said: Accounting) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    said.runs = [run(7, 0, 0)]
+    ahead = OCTOBER.start + 365 * 24 * H
+
+    def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
+        moments = [one for one in range(int(since), int(until) + 1, step) if one < ahead - H]
+        return (Row("power", "", {"hpc_job": "7"}, tuple((float(one), 700.0) for one in moments)),)
+
+    server.work.answers["metrics"] = metrics
+    for moment in (620, 365 * 24 * H, 680, 800, 1220):
+        at(server, moment)
+        await collect(server.state, cluster)
+    [found] = await server.store.runs_of("lab", 7)
+    assert (found.measured_s, found.energy_j) == (600 + 540, (600 + 540) * 700), "but for the minute it was ahead"
+
+
+async def test_nodes_with_energy_counters_are_measured_and_the_others_are_marked(
+    server: Server, said: Accounting
+) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    cpus = cluster.group_of["lab-1-1"].plan.cpus
+    half = {"gpus": 0, "cpus": cpus // 2}
+    said.runs = [run(7, 0, 0, **half), run(8, 0, 0, team="speech", user="sam", nodes=("lab-1-2",), **half)]
+    asked: list[str] = []
+
+    def metrics(_: Cluster, queries: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
+        asked.extend(one.text for one in queries if one.key == "nodes")
+        watts = tuple((float(one), 400.0) for one in range(int(since), int(until) + 1, step))
+        return (Row("nodes", "", {"node": "lab-1-1"}, watts),)
+
+    server.work.answers["metrics"] = metrics
+    for moment in (620, 620, 1220):
+        at(server, moment)
+        await collect(server.state, cluster)
+    assert "node_rapl_package_joules_total" in asked[0]
+    assert "node_rapl_dram_joules_total" in asked[0]
+    ann = await server.client()
+    told = await got(ann, "energy?period=2026-10")
+    teams = {one["team"]: one for one in told["teams"]}
+    assert teams["vision"]["measured_kwh"] == pytest.approx(1200 * 200 / 3.6e6 * 1.3, abs=1e-4)
+    assert teams["vision"]["estimated_kwh"] == pytest.approx(20 * cpus / 2 * 5 / 3.6e6 * 1.3, abs=1e-4), (
+        "the last seconds"
+    )
+    assert teams["speech"]["measured_kwh"] == 0
+    assert teams["speech"]["estimated_kwh"] == pytest.approx(1220 * cpus / 2 * 5 / 3.6e6 * 1.3, abs=1e-4)
+    lines = {one["job"]: one for one in (await got(ann, "usage/runs?start=2026-10-01"))["runs"]}
+    assert lines[7]["energy_kwh"] == pytest.approx(teams["vision"]["kwh"], abs=1e-4)
+    assert lines[8]["energy_estimated"]
+
+
+async def test_what_a_training_said_of_its_checkpoint_is_what_is_lost(server: Server, said: Accounting) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    said.runs = [run(7, 0, 1000, state="NODE_FAIL"), run(7, 1100, 0)]
+    server.work.answers["losses"] = {7: ((OCTOBER.start + 990.0, 90.0),)}
+    at(server, 2000)
+    await collect(server.state, cluster)
+    await collect(server.state, cluster)
+    first, again = await server.store.runs_of("lab", 7)
+    assert (first.lost_s, again.lost_s) == (100, 0)
+
+
+async def test_a_training_that_saved_when_it_was_warned_lost_its_last_seconds(server: Server, said: Accounting) -> None:
+    """What was done again within the run is not what its end took."""
+    cluster = (await server.state.cluster("lab"))[1]
+    said.runs = [run(7, 0, 1000, state="PREEMPTED"), run(7, 1100, 0)]
+    server.work.answers["losses"] = {7: ((OCTOBER.start + 400.0, 30.0), (OCTOBER.start + 990.0, 0.0))}
+    at(server, 2000)
+    for _ in range(3):
+        await collect(server.state, cluster)
+        first, again = await server.store.runs_of("lab", 7)
+        assert (first.lost_s, again.lost_s) == (10, 0)
+
+
+async def test_a_scripted_run_s_goodput_is_what_is_known_of_it_within_1_percent(
+    server: Server, said: Accounting
+) -> None:
+    """The whole way, from a training's own reports, accounting and the GPUs' use to what is told: it waits 10 minutes, makes a
+    step every 2 s, saves every 50, is killed after step 1,830, waits 5 minutes, goes on at step 1,800, and holds its GPUs
+    for 20 minutes more when it is through."""
+    cluster = (await server.state.cluster("lab"))[1]
+    course = Course()
+    for step in range(1, 1831):
+        course.mark(step, OCTOBER.start + 600.0 + 2 * step)
+    killed, again = 600 + 2 * 1830, 600 + 2 * 1830 + 300
+    for step in range(1801, 4001):
+        course.mark(step, OCTOBER.start + again + 2.0 * (step - 1800))
+    through = again + 2 * 2200
+    productive_s, idle_s, lost_s, waited_s = 4000 * 2, 1200, 60, 900
+    first = {"submit": OCTOBER.start, "eligible": OCTOBER.start, "state": "NODE_FAIL"}
+    said.runs = [run(7, 600, killed, **first), run(7, again, through + 1200, eligible=OCTOBER.start + killed)]
+
+    def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
+        moments = range(int(since), int(until) + 1, step)
+        use = [(float(one), 90.0 if one <= OCTOBER.start + through else 0.0) for one in moments]
+        held = [pair for pair in use if not killed < pair[0] - OCTOBER.start <= again]
+        return (Row("use", "", {"hpc_job": "7"}, tuple(held)),)
+
+    server.work.answers |= {"metrics": metrics, "losses": {7: tuple(course.losses)}}
+    for moment in range(3600, through + 3600, 3600):
+        at(server, moment)
+        await collect(server.state, cluster)
+    told = (await got(await server.client(), "goodput?period=2026-10"))["total"]
+    gpu_hours = 8 / H
+    assert told["productive_gpu_hours"] == pytest.approx(productive_s * gpu_hours, rel=0.01)
+    assert told["lost_gpu_hours"] == pytest.approx(lost_s * gpu_hours, rel=0.05)
+    assert told["idle_gpu_hours"] == pytest.approx(idle_s * gpu_hours, rel=0.05)
+    assert told["goodput"] == pytest.approx(productive_s / (productive_s + lost_s + idle_s), rel=0.01)
+    assert told["ettr"] == pytest.approx(productive_s / (productive_s + lost_s + idle_s + waited_s), rel=0.01)
+
+
+async def test_causes_cost_what_chargeback_says_was_lost_over_a_month_s_end_and_a_change_of_price(
+    server: Server, said: Accounting
+) -> None:
+    await machines(server, 1)
+    end = 744 * H
+    said.runs = [run(7, end - 6 * H, end + 2 * H, state="NODE_FAIL"), run(8, 5 * H, 15 * H)]
+    await server.store.note_prices([PriceRow("lab", "main", float(OCTOBER.start + 10 * H), "80", False)])
+    at(server, end + 10 * H)
+    ann = await server.client()
+    await got(ann, "usage")
+    await server.store.measure("lab", [(8, OCTOBER.start + 15 * H, 10 * H, 5 * H, 0)], OCTOBER.start)
+    for month in ("2026-10", "2026-11"):
+        [team, *_] = [one for one in (await got(ann, f"chargeback?period={month}"))["teams"] if one["team"] == "vision"]
+        good = await got(ann, f"goodput?period={month}")
+        causes = {one["kind"]: one for one in good["causes"]}
+        assert causes["fault"]["usd"] == team["lost_usd"] > 0
+        assert causes["fault"]["gpu_hours"] == good["total"]["lost_gpu_hours"]
+        assert causes.get("idle", {"usd": 0})["usd"] == team["held_idle_usd"]
+
+
+async def test_slow_checkpoints_are_a_cause_and_the_better_interval_is_told_in_dollars(
+    server: Server, said: Accounting
+) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 2)
+    said.runs = [run(7, 0, 0), run(8, 0, 0, team="speech", user="sam", nodes=("lab-1-2",))]
+    server.work.answers["saves"] = {7: Saves(100, 2000.0, 20_000.0), 8: Saves(1, 50.0, 60.0)}
+    at(server, 10 * H)
+    await collect(server.state, cluster)
+    server.work.answers["saves"] = {7: Saves(1, 1.0, 1.0)}  # its reports were cut: what was known stays
+    at(server, 10 * H + 60)
+    await collect(server.state, cluster)
+    at(server, 10 * H)
+    ann, sam = await server.client(), await server.client("sam", "member")
+    good = await got(ann, "goodput?period=2026-10")
+    # 20 s every 200 s: a tenth of ten hours of one node at 8 USD
+    [cause] = [one for one in good["causes"] if one["kind"] == "checkpoints"]
+    assert (cause["usd"], cause["gpu_hours"], cause["jobs"]) == (8.0, 8.0, [7])
+    [told] = good["checkpoints"]
+    year_s = 365 * 24 * H  # no node ever failed: once a year
+    best = (2 * year_s * 20) ** 0.5
+    assert (told["job"], told["write_s"], told["now_s"]) == (7, 20.0, 200.0)
+    assert told["best_s"] == pytest.approx(best, abs=0.1)
+    saves = 20 / 200 + 200 / (2 * year_s) - 20 / best - best / (2 * year_s)
+    assert told["saves_usd"] == pytest.approx(80 * saves, abs=0.01)
+    page = (await ann.get("/clusters/lab/costs?section=goodput&period=2026-10")).text
+    assert ("Checkpoints that could come" in page, f"{told['saves_usd']:,.2f}" in page) == (True, True)
+    measured = await got(ann, "goodput/checkpoints?job=7")
+    assert (measured["best_s"], measured["write_s"]) == (told["best_s"], 20.0)
+    assert (await got(sam, "goodput?period=2026-10"))["checkpoints"] == []
+    assert (await sam.get(f"{V1}/goodput/checkpoints?job=7")).status_code == 400
+    assert (await got(sam, "goodput/checkpoints?every_s=60&write_s=20&nodes=16"))["best_s"] > 60
+
+
+async def test_a_week_is_summed_up_once_with_the_figures_of_usage_and_goodput(server: Server, said: Accounting) -> None:
+    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(1000), "month")), TEAMS[1])
+    server.work.clusters["lab"]["teams"] = teams
+    await server.apply("lab", note="budget")
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 2)
+    monday = 4 * 24 * H  # 2026-10-05, in October's seconds
+    said.runs = [
+        run(1, monday, monday + 10 * H),
+        run(2, monday, monday + 5 * H, team="speech", user="sam", nodes=("lab-1-2",), gpus=4, state="NODE_FAIL"),
+        run(3, monday - 9 * H, monday - 8 * H),  # of the week before
+    ]
+    end = monday + 7 * 24 * H
+    said.away = True
+    at(server, end + 2 * H)
+    with pytest.raises(HeadwayError):
+        await collect(server.state, cluster)
+    assert server.work.named("tell") == []  # not before accounting has told all of the week
+    said.away = False
+    for hours in (3, 4, 30):
+        at(server, end + hours * H)
+        await collect(server.state, cluster)
+    [(_, [news])] = server.work.named("tell")
+    ann = await server.client()
+    used = await got(ann, f"usage?start={OCTOBER.start + monday}&end={OCTOBER.start + end}")
+    share = {one["team"]: one["goodput"] for one in (await got(ann, "goodput?period=2026-10"))["teams"]}
+    assert (news.key, news.title) == ("week/2026-W41", "lab: week 2026-W41")
+    assert news.text.splitlines()[:2] == [
+        f"{row['by']['team']}: {row['gpu_hours']:,.2f} GPU-hours, {row['usd']:,.2f} USD, "
+        f"goodput {100 * share[row['by']['team']]:.1f} %"
+        for row in used["rows"]
+    ]
+    assert "all: 100.00 GPU-hours, 100.00 USD, goodput 80.0 %" in news.text
+    assert "lost: 20.00 USD, 20.00 GPU-hours: lab-1-2 failed" in news.text
+    assert "budget of vision: 912.00 of 1,000.00 USD a month were left" in news.text
+
+
+async def test_before_submit_the_price_the_start_and_the_budget(server: Server) -> None:
+    teams = (replace(TEAMS[0], budget=Budget("gpu_hours", Decimal(10), "month")), TEAMS[1])
+    server.work.clusters["lab"]["teams"] = teams
+    await server.apply("lab", note="budget")
+    start = OCTOBER.start + 60
+    said = f"sbatch: Job 5 to start at {start} using 64 processors on nodes lab-1-[1-2] in partition train"
+    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message=said)
+    alice = await server.client("alice", "member")
+    ask = {"submit": {"script": "#!/bin/sh\n#SBATCH -N2 --gpus-per-node=8 -t 2:00:00\n"}}
+    told = (await alice.post(f"{V1}/estimate", json=ask)).json()
+    assert (told["gpus"], told["usd"], told["gpu_hours"], told["usd_per_hour"]) == (16, 32.0, 32.0, 16.0)
+    assert (told["start"], told["expected_nodes"], told["team"]) == (start, "lab-1-[1-2]", "vision")
+    assert "10.00 are left" in told["warning"]
+    ask["submit"]["script"] += "#SBATCH --array=0-9:3,20%2\n"
+    array = (await alice.post(f"{V1}/estimate", json=ask)).json()
+    assert (array["tasks"], array["gpus"], array["usd"], array["gpu_hours"]) == (5, 16, 160.0, 160.0)
+    parts = "#!/bin/sh\n#SBATCH -N1 --gpus-per-node=8 -t 2:00:00\n#SBATCH hetjob\n#SBATCH -N1 --gpus-per-node=4 -t 1:00:00\n"
+    het = (await alice.post(f"{V1}/estimate", json={"submit": {"script": parts}})).json()
+    assert (het["gpus"], het["nodes"], het["usd"], het["gpu_hours"], het["usd_per_hour"]) == (12, 2, 20.0, 20.0, 12.0)
+    assert het["time_limit_s"] == 7200
+    form = {"how": "script", "script": "#!/bin/sh\n", "nodes": "2", "gpus": "8", "time": "2:00:00"}
+    page = (await alice.post("/clusters/lab/submit/check", data=form)).text
+    assert ("32.00 USD" in page, "of 10.00 GPU-hours a month are left to vision" in page) == (True, True)
+    assert "It may use 32.00 GPU-hours; 10.00 are left" in page
+    form = {"how": "script", "script": "#!/bin/sh\n", "flags": "-w /home/alice/nodes --gpus-per-node=8"}
+    unread = (await alice.post("/clusters/lab/submit/check", data=form)).text
+    assert ("can't be said; not understood here: --nodelist." in unread, "USD an hour" in unread) == (True, False)
+    assert "are left to vision" in (await alice.get("/clusters/lab/submit")).text
+    await server.store.note_budget("lab", "vision", OCTOBER.start, "over", capped=True)
+    at(server, 60)
+    held = (await alice.post(f"{V1}/estimate", json=ask)).json()
+    assert (held["start"], held["budget"]["end"], held["expected_nodes"]) == (OCTOBER.end, OCTOBER.end, "")
+    assert "waits for the next period" in held["warning"]
+    wrong = await alice.post(f"{V1}/estimate", json={"submit": {"script": "#!/bin/sh\n#SBATCH -N99\n"}})
+    assert (wrong.status_code, "99 nodes" in wrong.text) == (422, True)
+
+
+@pytest.mark.parametrize(
+    ("gpus_on_each", "flags", "nodes", "gpus", "usd"),
+    [
+        (8, "-t 60 --ntasks=4 --gpus-per-task=8", 4, 32, 32.0),
+        (8, "-t 60 -N2 --ntasks-per-node=4 --gpus-per-task=h100:1", 2, 8, 8.0),
+        (8, "-t 60 -n4 --ntasks-per-node=2 --gpus-per-node=8", 2, 16, 16.0),
+        (8, "-t 60 --gpus=12", 2, 12, 12.0),
+        (8, "-t 60 -N2 --exclusive", 2, 16, 16.0),
+        (8, "-t 60 --exclusive=user --gpus-per-node=2", 1, 2, 2.0),
+        (8, "-t 60 -N4 --gpus-per-n=8", 4, 32, 32.0),
+        (8, "-t 60 -QN4 --gres=gpu:h100:8", 4, 32, 32.0),
+        (8, "-t 60 -n 32 --ntasks-per-node=8 --tres-per-task=cpu=2,gres/gpu:h100=1", 4, 32, 32.0),
+        (8, "-t 60 -n 32 --tres-per-task=gres/gpu:1", 4, 32, 32.0),
+        (8, "-t 60 -N4 --sockets-per-node=2 --gpus-per-socket=4", 4, 32, 32.0),
+        (8, "-t 60 -N4 -B2 --gpus-per-socket=h100:2", 4, 16, 16.0),
+        (8, "-t 60 -N 2-4 --gpus-per-node=8", 4, 32, 32.0),
+        (8, "-t 60 -N 1,3 --gpus-per-node=8", 3, 24, 24.0),
+        (8, "-t 60 -w lab-1-[1-4] --gpus-per-node=8", 4, 32, 32.0),
+        (8, "-t 60 -n 16 -c 16 --gpus-per-node=8", 4, 32, 32.0),
+        (8, "-t 60 --gpus=h100:8,h100:8 -N2", 2, 16, 16.0),
+        (8, "-t 60 --gpus=32 --gpus-per-node=8", 4, 32, 32.0),
+        (8, "-t 60 -n16 --ntasks-per-gpu=1", 2, 16, 16.0),
+        (8, "-t 60 -n16 --ntasks-per-gpu=2", 1, 8, 8.0),
+        (8, "-t 60 -N4 --gpus-per-socket=4", None, None, None),
+        (8, "-t 60 -w /home/ann/nodes --gpus-per-node=8", None, None, None),
+        (8, "-t 60 -N2 --gpus-per-rack=8", None, None, None),
+        (0, "-t 60 -n 5 -c 25", 3, 0, 15.62),
+        (0, "-t 60 -n 256", 4, 0, 32.0),
+        (0, "-t 60 --nodes=4 --ntasks-per-node=64", 4, 0, 32.0),
+        (0, "-t 60 -n 4 -c 8", 1, 0, 4.0),
+        (0, "-t 60 -N2 --exclusive -c 4", 2, 0, 16.0),
+        (0, "-t 60 --exclusive", 1, 0, 8.0),
+        (0, "-t 60 -N3 -c 16", 3, 0, 6.0),
+        (0, "-t UNLIMITED -N1 -c 64", 1, 0, None),
+        (0, "-N1 -c 64", 1, 0, 192.0),
+    ],
+)
+async def test_a_price_is_that_of_all_that_a_job_would_hold(
+    server: Server, gpus_on_each: int, flags: str, nodes: int | None, gpus: int | None, usd: float | None
+) -> None:
+    plan = replace(builders.H100, gpus=gpus_on_each, cpus=64, price_usd_per_node_hour=Decimal(8))
+    parts = (Partition("train", tuple(f"lab-1-{i}" for i in (1, 2, 3, 4)), True, 1, None, 86400, (), False, 0, ()),)
+    server.work.clusters["lab"] |= {"plan": plan, "partitions": parts}
+    await server.apply("lab", nodes=4, note=flags)
+    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message="")
+    alice = await server.client("alice", "member")
+    script = f"#!/bin/sh\n#SBATCH {flags}\n"
+    answer = await alice.post(f"{V1}/estimate", json={"submit": {"script": script}})
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    assert (told["nodes"], told["gpus"], told["usd"]) == (nodes, gpus, usd)
+    assert (told["unread"] == []) == (gpus is not None)
+
+
+async def test_hours_waits_and_free_gpus(server: Server, said: Accounting) -> None:
+    await machines(server, 2, ended=4 * H)
+    said.runs = [run(1, H, 3 * H), run(2, 0, 4 * H, nodes=("lab-1-2",), gpus=4, eligible=OCTOBER.start - 600)]
+    at(server, 5 * H)
+    ann = await server.client()
+    told = await got(ann, "capacity?period=2026-10")
+    [kind] = told["types"]
+    assert kind["gpu_type"] == "h100"
+    assert [(hour["held"], hour["there"]) for hour in kind["hours"][:5]] == [
+        (4.0, 16.0), (12.0, 16.0), (12.0, 16.0), (4.0, 16.0), (0.0, 0.0),
+    ]  # fmt: skip
+    assert kind["utilisation"] == 0.5
+    assert {one["size"]: (one["runs"], one["p50_s"]) for one in told["waits"]} == {"2 to 8": (2, 60)}
+
+
+async def test_the_page_shows_the_same_figures_and_leads_to_the_runs(server: Server, said: Accounting) -> None:
+    await machines(server, 2, ended=100 * H)
+    said.runs = [run(1, 0, 10 * H), run(2, 0, 5 * H, team="speech", user="sam", nodes=("lab-1-2",), state="NODE_FAIL")]
+    at(server, 200 * H)
+    ann, vera = await server.client(), await server.client("vera", "lead")
+
+    async def shown(client: httpx.AsyncClient, section: str, more: str = "") -> str:
+        answer = await client.get(f"/clusters/lab/costs?section={section}&period=2026-10{more}")
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    used = await shown(ann, "usage")
+    assert "80.00" in used
+    assert "section=runs&amp;period=2026-10&amp;team=speech" in used
+    assert "1,600.00" in await shown(ann, "invoice")
+    paid = await got(ann, "chargeback?period=2026-10")
+    page = await shown(ann, "chargeback")
+    assert all(f"{one['total_usd']:,.2f}" in page for one in paid["teams"])
+    assert "lab-1-2 failed" in await shown(ann, "goodput")
+    assert 'href="/clusters/lab/jobs/2"' in await shown(ann, "runs", "&team=speech&lossy=1")
+    for section in ("budgets", "energy", "capacity"):
+        assert "Costs" in await shown(ann, section)
+    theirs = await shown(vera, "invoice")  # not hers: the usage of her own team
+    assert ("vision" in theirs, "speech" in theirs, "1,600.00" in theirs) == (True, False, False)
+    assert "speech" not in await shown(vera, "chargeback")
+
+
+async def test_a_job_s_goodput_is_not_mixed_with_that_of_its_number_before(server: Server, said: Accounting) -> None:
+    """The cluster was taken down with its data and made again: its jobs are numbered from 1 once more."""
+    cluster = (await server.state.cluster("lab"))[1]
+    await machines(server, 1)
+    said.runs = [run(7, 0, H, state="NODE_FAIL"), run(7, 2 * H, 3 * H), run(8, H, 2 * H)]
+    server.work.answers |= {"saves": {7: Saves(50, 500.0, 5000.0)}, "down": ()}
+    at(server, 4 * H)
+    await collect(server.state, cluster)
+    ann = await server.client()
+    assert (await got(ann, "goodput/jobs/7"))["runs"] == 2
+    assert (await ann.post(f"{V1}/down", json={"delete_data": True})).status_code == 202
+    await server.work_off()
+    assert (await got(ann, "goodput/jobs/7"))["runs"] == 2, "it is gone, and there is no other"
+    at(server, 5 * H)
+    await server.apply("lab", note="again")
+    server.work.answers["saves"] = {7: Saves(3, 3.0, 30.0)}
+    said.runs = [run(7, 5 * H, 7 * H, team="speech", user="sam")]
+    at(server, 8 * H)
+    await collect(server.state, cluster)
+    found = await got(ann, "goodput/jobs/7")
+    assert (found["user"], found["runs"], found["total"]["productive_gpu_hours"]) == ("sam", 1, 16.0)
+    assert [one["user"] for one in (await got(ann, "usage/runs?job=7"))["runs"]] == ["sam"]
+    assert (await got(ann, "goodput/jobs/8"))["runs"] == 1, "the new one has none of this number yet"
+    assert (await got(ann, "goodput/checkpoints?job=7"))["write_s"] == 1.0
+    vera = await server.client("vera", "lead")
+    assert (await vera.get(f"{V1}/goodput/jobs/7")).status_code == 404, "it is another team's now"

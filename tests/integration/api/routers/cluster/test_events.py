@@ -1,0 +1,107 @@
+"""The stream of events: what is told, in order, and from where it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from headway.api.http import revalidated_stream
+from headway.schemas.clusters import NewsOut
+from headway.services.read_model.snapshot import MOST_NEWS, Live, Snapshot
+from tests.support import builders
+from tests.support.server_fakes import Server
+
+STREAM = "/api/v1/clusters/lab/events"
+
+
+def put(server: Server, *jobs: Any, nodes: Any = (), cluster: str = "lab") -> None:
+    server.state.live.put(Snapshot(cluster, tuple(nodes), tuple(jobs), as_of=server.state.clock()))
+
+
+async def heard(
+    server: Server, client: httpx.AsyncClient, path: str = STREAM, last: str = ""
+) -> list[tuple[str, str, Any]]:
+    """(event, id, data) of everything until the server stops."""
+    task = asyncio.create_task(client.get(path, headers={"last-event-id": last} if last else {}))
+    async with asyncio.timeout(30):
+        while not (any(name.startswith("news/") for name in server.state.live.hub._waiting) or task.done()):
+            await asyncio.sleep(0.001)  # until it follows
+    server.state.live.stopping.set()
+    server.state.live.hub.close()
+    found = []
+    for block in (await task).text.replace("\r\n", "\n").split("\n\n"):
+        lines = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line and not line.startswith(":"))
+        if lines:
+            found.append((lines.get("event", ""), lines.get("id", ""), json.loads(lines.get("data") or "{}")))
+    server.state.live.stopping.clear()
+    return found
+
+
+async def test_jobs_and_nodes_are_told_as_they_change(server: Server) -> None:
+    await server.apply()
+    client = await server.client("eve", "viewer")
+    put(server, builders.job(1, "PENDING"), nodes=(builders.node("lab-1-1"),))
+    ((kind, first, _), *_) = await heard(server, client)
+    assert kind == "ready"
+    put(server, builders.job(1), builders.job(2, "PENDING"), nodes=(builders.node("lab-1-1", "DOWN", reason="dead"),))
+    put(server, builders.job(2, "PENDING"), nodes=(builders.node("lab-1-1", "DOWN", reason="dead"),))
+    put(server, builders.job(2, "PENDING"), cluster="other")
+    told = await heard(server, client, last=first)
+    assert [(kind, data.get("name"), data.get("before", ""), data.get("state")) for kind, _, data in told[:-1]] == [
+        ("node", "lab-1-1", "IDLE", "DOWN"),
+        ("job", "1", "PENDING", "RUNNING"),
+        ("job", "2", "", "PENDING"),
+        ("job", "1", "RUNNING", ""),
+    ]
+    assert told[-1][0] == "stopping"
+    for _, _, data in told[:-1]:
+        NewsOut.model_validate(data)
+    again = await heard(server, client, last=told[2][1])
+    assert [data.get("name") for _, _, data in again[:-1]] == ["1"]
+
+
+@pytest.mark.parametrize("last", ["nonsense", "00000000-1", "{epoch}-999999999", "{epoch}-x"])
+async def test_who_comes_from_another_time_is_told_to_read_again(server: Server, last: str) -> None:
+    await server.apply()
+    told = await heard(server, await server.client(), last=last.format(epoch=server.state.live.epoch))
+    assert [kind for kind, _, _ in told] == ["reset", "stopping"]
+
+
+async def test_incidents_and_operations_are_told_of_all_clusters(server: Server) -> None:
+    client = await server.client()
+    ((_, first, _), *_) = await heard(server, client, "/api/v1/events")
+    await server.apply()
+    await server.state.tell_incidents("lab")
+    told = await heard(server, client, "/api/v1/events", first)
+    assert [(kind, data.get("state")) for kind, _, data in told[:-1]] == [
+        ("operation", "queued"),
+        ("operation", "running"),
+        ("operation", "done"),
+    ]
+
+
+def test_what_is_forgotten_is_known_to_be() -> None:
+    live = Live()
+    row = NewsOut(at=1, cluster="lab", kind="job", name="1", state="RUNNING")
+    for _ in range(MOST_NEWS + 5):
+        live.tell(row)
+    assert live.news_after(4) is None
+    assert len(live.news_after(5) or ()) == MOST_NEWS
+    assert live.news_after(live.told) == []
+
+
+async def test_whoever_loses_their_token_loses_the_stream(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(revalidated_stream, "LOOK_S", 0.01)
+    await server.apply()
+    client = await server.client("eve", "viewer")
+    task = asyncio.create_task(client.get(STREAM))
+    while not any(name.startswith("news/") for name in server.state.live.hub._waiting):
+        await asyncio.sleep(0)
+    (token,) = [row.id for row in await server.store.tokens("eve")]
+    await server.store.delete_token(token)
+    async with asyncio.timeout(60):
+        assert "stopping" not in (await task).text

@@ -1,0 +1,98 @@
+"""Incidents over HTTP: everybody reads, admins return nodes and make faults."""
+
+from __future__ import annotations
+
+import re
+
+from headway.domain.incident import IncidentState, XidClass
+from headway.errors import Conflict, Refused
+from headway.schemas.clusters import NewsOut
+from headway.schemas.incidents import IncidentOut
+from tests.support.server_fakes import Server
+
+
+async def test_incidents_are_read_and_are_those_of_one_cluster(server: Server) -> None:
+    await server.apply()
+    await server.apply("other")
+    made = await server.store.open_incident("lab", "lab-1-1", "XID 79", XidClass.RMA, 5.0, {"gpu": 3})
+    client = await server.client(role="viewer")
+    (listed,) = (await client.get("/api/v1/clusters/lab/incidents")).json()
+    assert (listed["number"], listed["state"], listed["steps"]) == (made.number, "seen", [])
+    (exported,) = (await client.get("/api/v1/clusters/lab/incidents?steps=true")).json()
+    assert exported == (await client.get(f"/api/v1/clusters/lab/incidents/{made.number}")).json()
+    one = IncidentOut.model_validate((await client.get(f"/api/v1/clusters/lab/incidents/{made.number}")).json())
+    assert one.steps[0].evidence == {"gpu": 3}
+    for path in (f"other/incidents/{made.number}", "lab/incidents/99", "none/incidents"):
+        assert (await client.get(f"/api/v1/clusters/{path}")).status_code == 404
+    assert (await client.get(f"/api/v1/clusters/lab/incidents/{10**30}")).status_code == 422, "no such number can be"
+    assert (await client.get("/api/v1/clusters/other/incidents")).json() == []
+
+
+async def test_an_open_incident_is_shown_however_many_came_and_went_since(server: Server) -> None:
+    await server.apply()
+    store = server.store
+    old = await store.open_incident("lab", "lab-1-1", "row remapping failed", XidClass.RMA, 5.0, {})
+    await store.move_incident(old, IncidentState.OUT, "kept out")
+    for code in range(100):
+        one = await store.open_incident("lab", "lab-1-2", f"XID {code}", XidClass.RMA, 6.0 + code, {})
+        await store.move_incident(one, IncidentState.RETURNED, "works")
+    client = await server.client("olga", "operator")
+    for path in ("/clusters/lab/incidents", "/incidents", "/clusters/lab/incidents?show=open", "/incidents?show=open"):
+        page = (await client.get(path)).text
+        assert "row remapping failed" in page, path
+        assert re.findall(r">(All \d+|Open \d+)<", page) == ["All 101", "Open 1"]
+        assert "are listed" not in page
+    await store.open_incident("lab", "lab-1-3", "XID 79", XidClass.RMA, 200.0, {})
+    page = (await client.get("/clusters/lab/incidents")).text
+    assert "101 of 102 are listed" in page
+    assert "row remapping failed" in page
+    overview = (await client.get("/clusters/lab")).text
+    assert "row remapping failed" in overview
+    assert "2 open" in overview
+    assert "and 98 earlier" in overview
+    assert "2 open incidents" in (await client.get("/")).text
+
+
+async def test_an_incident_of_long_ago_is_told_when_it_is_over(server: Server) -> None:
+    await server.apply()
+    old = await server.store.open_incident("lab", "lab-1-1", "XID 79", XidClass.RMA, 5.0, {})
+    await server.state.tell_incidents("lab")
+    for code in range(100):
+        await server.store.open_incident("lab", "lab-1-2", f"XID {code}", XidClass.RMA, 6.0 + code, {})
+    await server.state.tell_incidents("lab")
+    seen = server.state.live.told
+    await server.store.move_incident(old, IncidentState.RETURNED, "works")
+    await server.state.tell_incidents("lab")
+    await server.state.tell_incidents("lab")
+    told = [NewsOut.model_validate_json(one.text) for one in server.state.live.news_after(seen) or ()]
+    assert [(one.name, one.before, one.state) for one in told] == [(str(old.number), "seen", "returned")]
+
+
+async def test_admins_return_nodes_and_others_do_not(server: Server) -> None:
+    await server.apply()
+    made = await server.store.open_incident("lab", "lab-1-1", "XID 79", XidClass.RMA, 5.0, {})
+    path = f"/api/v1/clusters/lab/incidents/{made.number}/return"
+    member = await server.client("bob", "member")
+    assert (await member.post(path, json={})).status_code == 403
+    admin = await server.client()
+    server.work.answers["bring_back"] = Conflict("lab-1-1 stays out of service: no GPU")
+    assert (await admin.post(path, json={})).status_code == 409
+    back = await server.store.move_incident(made, IncidentState.RETURNED, "works", actor="ann")
+    server.work.answers["bring_back"] = back
+    assert (await admin.post(path, json={"false_alarm": True})).json()["state"] == "returned"
+    assert server.work.named("bring_back")[-1][1:] == (made.number, "ann", True)
+    assert server.state.live.notices("lab")[0].where == "lab-1-1"
+
+
+async def test_faults_are_made_by_admins_alone(server: Server) -> None:
+    await server.apply()
+    ask = {"kind": "xid", "node": "lab-1-1", "code": 79, "gpu": 3}
+    member = await server.client("bob", "member")
+    assert (await member.post("/api/v1/clusters/lab/faults", json=ask)).status_code == 403
+    admin = await server.client()
+    server.work.answers["inject"] = "done"
+    assert (await admin.post("/api/v1/clusters/lab/faults", json=ask)).json() == {"done": "done"}
+    server.work.answers["inject"] = Refused("no local cluster")
+    assert (await admin.post("/api/v1/clusters/lab/faults", json=ask)).status_code == 400
+    for wrong in ({"kind": "burn"}, {"gpu": -1}, {"text": "a\nb"}, {"more": 1}):
+        assert (await admin.post("/api/v1/clusters/lab/faults", json=ask | wrong)).status_code == 422

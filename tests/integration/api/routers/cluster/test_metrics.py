@@ -1,0 +1,151 @@
+"""Figures over time: what is asked of Prometheus, what comes back, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.cluster.monitoring.alertmanager import tell
+from headway.cluster.monitoring.prometheus import ask
+from headway.domain.billing import News
+from headway.domain.machine import Machine
+from headway.errors import Unreachable
+from headway.render.monitoring.metric_queries import SERIES, Query, Row, queries
+from tests.support import builders
+from tests.support.server_fakes import Server, reading
+
+URL = "/api/v1/clusters/lab/metrics"
+
+
+async def test_a_node_has_a_line_a_gpu_on_one_time_axis(server: Server) -> None:
+    await server.apply()
+    server.state.clock.now = 10_000.0  # type: ignore[attr-defined]
+    asked: list[Query] = []
+
+    def answer(_: Any, queries: list[Query], start: float, end: float, step_s: int) -> tuple[Row, ...]:
+        asked.extend(queries)
+        two, one = {"node": "lab-1-1", "gpu": "10"}, {"node": "lab-1-1", "gpu": "2"}
+        seen = ((start, 1.0), (start + step_s, float("nan")), (start + 3 * step_s, 4.0))
+        return Row("gpu_power", "", two, seen), Row("gpu_power", "", one, seen)
+
+    server.work.answers["metrics"] = answer
+    client = await server.client("vic", "viewer")
+    told = (await client.get(f"{URL}?node=lab-1-1&series=gpu_power&start=-40&points=4")).json()
+    assert [query.text for query in asked] == [
+        'max by (node, gpu) (avg_over_time(DCGM_FI_DEV_POWER_USAGE{node="lab-1-1"}[20s]))'
+    ]
+    assert (told["times"], told["step_s"], told["simulated"]) == ([9960, 9970, 9980, 9990, 10000], 10, True)
+    lines = told["charts"][0]["lines"]
+    assert [(line["label"], line["gpu"]) for line in lines] == [("GPU 2", 2), ("GPU 10", 10)]
+    assert lines[0]["values"] == [1, None, None, 4, None]
+
+
+async def test_points_are_bounded_and_the_step_grows_with_the_range(server: Server) -> None:
+    await server.apply()
+    server.state.clock.now = 3_000_000.0  # type: ignore[attr-defined]
+    server.work.answers["metrics"] = ()
+    client = await server.client()
+    told = (await client.get(f"{URL}?series=power&start=-2592000&points=1000")).json()
+    assert told["step_s"] == 2592
+    assert len(told["times"]) <= 1002
+    for ask_for in ("start=-2764800", "start=2999999&end=2999000", "points=1001"):
+        answer = await client.get(f"{URL}?series=power&{ask_for}")
+        assert answer.status_code in (400, 422), ask_for
+
+
+async def test_a_job_is_asked_over_its_life(server: Server) -> None:
+    await server.apply()
+    server.state.clock.now = 10_000.0  # type: ignore[attr-defined]
+    job = builders.job(7, "COMPLETED", start_time=4_000, end_time=5_000, gpus=512)
+    server.work.answers |= {"metrics": (), "job": job, "read": reading(), "machines": ()}
+    client = await server.client()
+    told = (await client.get(f"{URL}?job=7&series=gpu_utilisation")).json()
+    assert (told["start"], told["end"]) == (4000, 5000)
+    asked = server.work.named("metrics")[0][1]
+    assert [query.line for query in asked] == ["lowest", "mean", "highest"], "512 lines are no chart"
+    server.work.answers["job"] = builders.job(8, "PENDING", start_time=0)
+    assert (await client.get(f"{URL}?job=8&series=gpu_power")).json()["detail"] == "job 8 has not started"
+
+
+@pytest.mark.parametrize("query", ["series=gpu_power", "node=lab-1-1&series=power", "node=lab-9-9&series=gpu_power"])
+async def test_what_there_is_not_is_said(server: Server, query: str) -> None:
+    await server.apply()
+    client = await server.client()
+    answer = await client.get(f"{URL}?{query}")
+    assert answer.status_code == 404
+    assert "there is no series" in answer.text or "no node lab-9-9" in answer.text
+
+
+async def test_a_prometheus_that_is_down_is_said_and_what_to_do(server: Server) -> None:
+    await server.apply()
+    server.work.answers["metrics"] = Unreachable("Prometheus on lab-head does not answer", hint="headway exec ...")
+    client = await server.client()
+    answer = await client.get(f"{URL}?series=power")
+    assert answer.status_code == 503
+    assert answer.json()["detail"] == "Prometheus on lab-head does not answer"
+
+
+def test_every_series_becomes_a_query() -> None:
+    for one in SERIES.values():
+        for over in one.over:
+            found = queries([one.key], over, "x", 30)
+            assert all("{}" not in query.text and query.text.count("(") == query.text.count(")") for query in found)
+
+
+class Forward:
+    """A socket that answers as Prometheus, or as Alertmanager."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.asked = path, b""
+        self.says, self.port = b"", 9090
+
+    async def forward_port(self, machine: Machine, port: int) -> str:
+        assert port == self.port
+        return str(self.path)
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next(int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
+        self.asked = await reader.readexactly(length)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(self.says), self.says))
+        writer.close()
+
+
+@pytest.fixture
+async def forward(tmp_path: Path) -> AsyncIterator[Forward]:
+    made = Forward(tmp_path / "p.sock")
+    server = await asyncio.start_unix_server(made.answer, made.path)
+    yield made
+    server.close()
+
+
+async def test_prometheus_is_asked_through_the_forwarded_port(forward: Forward) -> None:
+    rows = [{"metric": {"node": "lab-1-1", "gpu": "3"}, "values": [[100, "2.5"], [110, "NaN"]]}]
+    forward.says = json.dumps({"status": "success", "data": {"result": rows}}).encode()
+    found = await ask(forward, builders.machine("lab-head"), [Query("k", 'up{a="b"}')], 100, 110, 10)
+    assert (found[0].labels["gpu"], found[0].values[0]) == ("3", (100.0, 2.5))
+    assert b"query=up%7Ba%3D%22b%22%7D" in forward.asked
+    forward.says = b"<html>"
+    with pytest.raises(Unreachable, match="and no figures"):
+        await ask(forward, builders.machine("lab-head"), [Query("k", "up")], 100, 110, 10)
+    forward.path.unlink()
+    with pytest.raises(Unreachable, match="Prometheus on lab-head does not answer"):
+        await ask(forward, builders.machine("lab-head"), [Query("k", "up")], 100, 110, 10)
+
+
+async def test_news_is_an_alert_of_a_day_with_its_key(forward: Forward) -> None:
+    forward.port = 9093
+    news = News("week/2026-W41", "WeeklySummary", "info", "lab: week 2026-W41", "all: 3.00 GPU-hours\n2", 1_000_000)
+    await tell(forward, builders.machine("lab-head"), [news], 1_000_060.0)
+    [alert] = json.loads(forward.asked)
+    assert (alert["labels"]["news"], alert["labels"]["alertname"]) == ("week/2026-W41", "WeeklySummary")
+    assert alert["annotations"] == {"title": "lab: week 2026-W41", "summary": "all: 3.00 GPU-hours\n2"}
+    assert (alert["startsAt"], alert["endsAt"]) == ("1970-01-12T13:46:40+00:00", "1970-01-13T13:47:40+00:00")
+    forward.path.unlink()
+    with pytest.raises(Unreachable, match="Alertmanager on lab-head does not answer"):
+        await tell(forward, builders.machine("lab-head"), [news], 1_000_060.0)

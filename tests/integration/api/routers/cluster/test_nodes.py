@@ -1,0 +1,126 @@
+"""What operators do with a node, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from headway.api.routers.cluster.nodes import go_on_with_reboots
+from headway.domain.incident import REBOOTS, IncidentState, XidClass
+from headway.errors import Conflict, Unreachable
+from tests.support import builders
+from tests.support.server_fakes import Server, reading
+
+NODE = "/api/v1/clusters/lab/nodes/lab-1-1"
+
+
+async def ready(server: Server) -> Any:
+    await server.apply()
+    server.work.answers |= {"read": reading(), "machines": (builders.machine("lab-1-1"),)}
+    return await server.client("olga", "operator")
+
+
+async def test_a_drain_takes_one_line_and_is_noted(server: Server) -> None:
+    olga = await ready(server)
+    server.work.answers["drain_node"] = "drained by olga: disk swap"
+    assert (await olga.post(f"{NODE}/drain", json={"reason": " disk   swap "})).json() == {
+        "done": "drained by olga: disk swap"
+    }
+    assert server.work.named("drain_node")[0][1:] == ("lab-1-1", "disk swap", "olga")
+    for wrong in ({}, {"reason": ""}, {"reason": "   "}, {"reason": "a\nb"}, {"reason": "x" * 201}):
+        assert (await olga.post(f"{NODE}/drain", json=wrong)).status_code == 422, wrong
+    assert (await olga.post("/api/v1/clusters/lab/nodes/lab-head/drain", json={"reason": "x"})).status_code == 404
+    assert "node.drain" in {row.action for row in await server.store.audit_trail()}
+    assert "drained by olga: disk swap" in [one.text for one in server.state.live.notices("lab")]
+
+
+async def test_a_slot_that_sleeps_is_no_node_to_be_looked_at(server: Server) -> None:
+    whole = builders.cluster(2, 0)
+    server.work.whole["lab"] = replace(whole, groups=(replace(whole.groups[0], nodes=1, most=2),))
+    olga = await ready(server)
+    assert (await olga.get(NODE)).status_code == 200
+    told = await olga.get("/api/v1/clusters/lab/nodes/lab-1-2")
+    assert told.status_code == 404
+    assert "lab-1-2 is a slot without a machine now" in told.text
+
+
+async def test_a_node_under_an_incident_returns_through_its_tests(server: Server) -> None:
+    olga = await ready(server)
+    server.work.answers["return_node"] = "returned to service by olga"
+    assert (await olga.post(f"{NODE}/return")).json()["done"] == "returned to service by olga"
+    made = await server.store.open_incident("lab", "lab-1-1", "XID 79", XidClass.RMA, 5.0, {})
+    assert (await olga.get(NODE)).json()["incident"]["number"] == made.number
+    server.work.answers["bring_back"] = Conflict("lab-1-1 stays out of service: no GPU")
+    assert (await olga.post(f"{NODE}/return")).status_code == 409
+    over = await server.store.move_incident(made, IncidentState.RETURNED, "tests passed", actor="olga")
+    server.work.answers["bring_back"] = over
+    again = await server.store.open_incident("lab", "lab-1-1", "XID 79", XidClass.RMA, 5.0, {})
+    assert "tests passed" in (await olga.post(f"{NODE}/return")).json()["done"]
+    assert server.work.named("bring_back")[-1][1] == again.number
+
+
+async def test_a_reboot_goes_on_after_its_answer_and_only_once(server: Server) -> None:
+    olga = await ready(server)
+    gate: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def asked(*_: Any) -> Any:
+        return gate
+
+    server.work.answers["reboot_node"] = asked
+    answer = await olga.post(f"{NODE}/reboot", json={"busy": True})
+    assert (answer.status_code, answer.json()["ended_at"]) == (202, None)
+    assert server.work.named("reboot_node")[0][1:] == ("lab-1-1", "olga", True)
+    assert (await olga.post(f"{NODE}/reboot", json={})).status_code == 409
+    assert (await olga.post(f"{NODE}/test", json={})).status_code == 409
+    gate.set_result("it has not registered with Slurm")
+    await asyncio.gather(*server.state.beside)
+    deed = (await olga.get(NODE)).json()["deed"]
+    assert (deed["fault"], deed["ended_at"]) == ("it has not registered with Slurm", 1000.0)
+
+
+async def test_a_reboot_that_a_server_was_ended_under_goes_on_once(server: Server) -> None:
+    olga = await ready(server)
+    name, cluster, end = "lab-1-1", builders.cluster(), asyncio.Event()
+
+    async def going() -> str:
+        await end.wait()
+        return ""
+
+    snapshot = server.state.live.snapshot("lab")
+    node = replace(builders.node(name), states=("DOWN", "DRAIN"), reason=f"olga: {REBOOTS}")
+    server.state.live.put(replace(snapshot, nodes=(node, builders.node("lab-1-2"))))
+    server.work.answers["reboot_again"] = None
+    await go_on_with_reboots(server.state, cluster)
+    assert server.state.deeds == {}, "another server is at it"
+    server.work.answers["reboot_again"] = ("olga", going())
+    for _ in range(2):
+        await go_on_with_reboots(server.state, cluster)
+    assert [args[1] for args in server.work.named("reboot_again")] == [name, name]
+    deed = (await olga.get(NODE)).json()["deed"]
+    assert (deed["kind"], deed["person"], deed["ended_at"]) == ("reboot", "olga", None)
+    end.set()
+    await asyncio.gather(*server.state.beside)
+
+
+async def test_a_node_that_headway_repairs_is_not_rebooted_under_its_hands(server: Server) -> None:
+    olga = await ready(server)
+    await server.store.open_incident("lab", "lab-1-1", "XID 79", XidClass.RMA, 5.0, {})
+    answer = await olga.post(f"{NODE}/reboot", json={"busy": True})
+    assert answer.status_code == 409
+    assert "under incident 1" in answer.json()["detail"]
+
+
+async def test_tests_are_told_one_by_one(server: Server) -> None:
+    olga = await ready(server)
+    server.work.answers["test_node"] = (("gpus", True, ""), ("mounts", False, "/scratch is gone"))
+    assert (await olga.post(f"{NODE}/test", json={})).status_code == 202
+    await asyncio.gather(*server.state.beside)
+    deed = (await olga.get(NODE)).json()["deed"]
+    assert (deed["fault"], [one["ok"] for one in deed["tests"]]) == ("/scratch is gone", [True, False])
+    server.work.answers["test_node"] = Unreachable("lab-1-1 does not run")
+    await olga.post(f"{NODE}/test", json={})
+    await asyncio.gather(*server.state.beside)
+    assert (await olga.get(NODE)).json()["deed"]["fault"] == "lab-1-1 does not run"
+    busy = "/api/v1/clusters/lab/nodes/lab-1-2/test"
+    assert (await olga.post(busy, json={"hard": True})).status_code == 409, "a job runs there"

@@ -1,0 +1,107 @@
+"""How often a node fails, and how often a job should write a checkpoint for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from urllib.parse import quote
+
+import pytest
+
+from headway.domain.billing import Saves
+from headway.domain.incident import Incident, IncidentState, XidClass
+from headway.services.billing.collector import collect, entries
+from headway.services.billing.loss_attribution import CHECKPOINTS
+from tests.support.billing_cluster import OCTOBER, Accounting, H, at, got, machines, run, said, server
+from tests.support.server_fakes import Server
+
+__all__ = ["said", "server"]
+NODES_4 = "goodput/checkpoints?every_s=600&write_s=20&nodes=4"
+
+
+async def failure(server: Server, moment: int) -> Incident:
+    """An incident that takes a node out."""
+    at(server, moment)
+    seen = await server.store.open_incident("lab", "lab-1-2", "XID 79", XidClass.RMA, OCTOBER.start + moment, {})
+    return await server.store.move_incident(seen, IncidentState.DRAINING, "drained", drained=True)
+
+
+async def test_a_failure_counts_also_when_another_machine_serves_in_the_node_s_place(server: Server) -> None:
+    """The drain ends with the machine, the failure was one all the same; one that took no node out is none."""
+    await machines(server, 4)
+    ann = await server.client()
+    out = [await failure(server, 10 * H * (number + 1)) for number in range(4)]
+    only_a_job = await server.store.open_incident("lab", "lab-1-1", "XID 31", XidClass.RESTART_JOB, OCTOBER.start, {})
+    await server.store.move_incident(only_a_job, IncidentState.RETURNED, "jobs requeued: 7")
+    at(server, 100 * H)
+    before = [(await got(ann, "goodput"))["failure_hours"], (await got(ann, NODES_4))["failure_s"]]
+    for one in out:
+        gone = replace(one, drained=False)
+        await server.store.move_incident(gone, IncidentState.RETURNED, "another machine serves", drained=False)
+    after = [(await got(ann, "goodput"))["failure_hours"], (await got(ann, NODES_4))["failure_s"]]
+    assert before == after == [100.0, pytest.approx(25 * H)]
+
+
+async def test_what_a_cluster_of_that_name_was_before_says_nothing_of_the_failures_of_this_one(server: Server) -> None:
+    await machines(server, 4)
+    server.work.answers["down"] = ()
+    ann = await server.client()
+    at(server, 500 * H)
+    assert (await ann.post("/api/v1/clusters/lab/down", json={"delete_data": True})).status_code == 202
+    await server.work_off()
+    await server.apply("lab", note="again")
+    await machines(server, 2, began=500 * H)
+    await failure(server, 550 * H)
+    at(server, 600 * H)
+    assert (await got(ann, "goodput"))["failure_hours"] == 200.0
+
+
+async def test_what_a_training_said_is_told_of_no_job_of_that_number_in_the_cluster_before(
+    server: Server, said: Accounting
+) -> None:
+    """Each cluster counts its jobs from 1: the old one's job was another team's."""
+    await machines(server, 2)
+    server.work.answers["down"] = ()
+    ann = await server.client()
+    said.runs = [run(5, 0, 100 * H, team="vision")]
+    at(server, 100 * H)
+    await collect(server.state, (await server.state.cluster("lab"))[1])
+    at(server, 101 * H)
+    assert (await ann.post("/api/v1/clusters/lab/down", json={"delete_data": True})).status_code == 202
+    await server.work_off()
+    said.runs = []
+    await server.apply("lab", note="again")
+    await machines(server, 2, began=101 * H)
+    said.runs = [run(5, 110 * H, 111 * H, team="speech", user="sam")]
+    server.work.answers["saves"] = {5: Saves(10, 360.0, 3600.0)}
+    at(server, 112 * H)
+    await collect(server.state, (await server.state.cluster("lab"))[1])
+
+    async def told(name: str, role: str) -> tuple[list[float], list[float], list[str]]:
+        client = await server.client(name, role)
+        found = await got(client, "goodput?period=2026-10")
+        hours = [one["gpu_hours"] for one in found["causes"] if one["kind"] == "checkpoints"]
+        runs = (await got(client, f"usage/runs?start=2026-10&end=2026-11&cause={quote(CHECKPOINTS)}"))["runs"]
+        return hours, [one["saves_usd"] for one in found["checkpoints"]], [one["team"] for one in runs]
+
+    assert await told("vera", "lead") == ([], [], [])
+    assert await told("sam", "member") == ([0.8], [0.79], ["speech"])
+    assert await told("ann", "admin") == ([0.8], [0.79], ["speech"])
+
+
+async def test_a_job_over_several_groups_has_the_nodes_of_all_of_them(server: Server, said: Accounting) -> None:
+    """Also the list on the page; its first run held others."""
+    cluster = (await server.state.cluster("lab"))[1]
+    main = cluster.groups[0]
+    halves = [replace(main, name=name, slots=slots) for name, slots in (("a", main.slots[:3]), ("b", main.slots[3:]))]
+    both = replace(cluster, groups=tuple(halves))
+    await machines(server, 4)
+    await failure(server, H)
+    first = run(7, 0, H, nodes=main.slots[:1])
+    last = run(7, 2 * H, 0, nodes=main.slots[:4], gpus=32)
+    await server.store.put_runs("lab", entries(both, [first, last]))
+    said.away = True
+    at(server, 10 * H)
+    await server.store.put_saves("lab", {7: Saves(10, 100.0, 3600.0)}, OCTOBER.start + 10 * H)
+    ann = await server.client()
+    assert (await got(ann, "goodput/checkpoints?job=7"))["failure_s"] == 10 * H
+    assert [one["failure_s"] for one in (await got(ann, "goodput"))["checkpoints"]] == [10 * H]

@@ -1,0 +1,228 @@
+"""Commands that somebody watches: frames out, pieces of input in, one person's never another's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from headway.api.auth.dependencies import MOST_AT_ONCE, MOST_FOLLOWED
+from headway.api.routers.jobs.submissions import BUNDLES_AT_ONCE, BUNDLES_OF_ONE
+from headway.domain.cluster import Cluster
+from headway.errors import Unreachable
+from headway.schemas.base import ErrorOut
+from headway.schemas.stream_frames import frames
+from headway.schemas.submissions import SubmitOut
+from headway.web.rendering import STATIC
+from tests.support import builders
+from tests.support.server_fakes import Server, reading
+
+KEY = "0123456789abcdef" * 2
+LOG_PAGE = STATIC / "pages/log.js"
+PASSING = LOG_PAGE.read_text().partition("const PASSING = ")[2].partition(";")[0]
+PATH = "/api/v1/clusters/lab/commands"
+
+
+async def test_output_comes_in_frames_and_is_done_as_the_person(server: Server) -> None:
+    await server.apply()
+    server.work.answers["converse"] = lambda *_: said(("out", b"\xff"), ("err", b"e"), ("code", b"3"))
+    ann, eve = await server.client(), await server.client("eve", "member")
+    answer = await ann.post(PATH, json={"argv": ["id"]})
+    assert list(frames([answer.content])) == [("out", b"\xff"), ("err", b"e"), ("code", b"3")]
+    assert (await eve.post(PATH, json={"argv": ["id"], "user": "eve"})).status_code == 200
+    assert (await eve.post(PATH, json={"argv": ["id"]})).status_code == 200
+    assert [call[2] for call in server.work.named("converse")] == ["root", "eve", "eve"]
+    assert (await eve.post(PATH, json={"argv": ["id"], "user": "root"})).status_code == 403
+
+
+async def test_an_error_under_way_is_the_last_frame(server: Server) -> None:
+    await server.apply()
+    server.work.answers["converse"] = lambda *_: said(("out", b"x"), Unreachable("the line broke"))
+    answer = await (await server.client()).post(PATH, json={"argv": ["id"]})
+    (_, (kind, data)) = frames([answer.content])
+    assert (kind, ErrorOut.model_validate_json(data).message) == ("error", "the line broke")
+
+
+async def test_input_is_posted_under_the_command_s_number_by_the_same_person(server: Server) -> None:
+    await server.apply()
+    server.work.answers["converse"] = lambda _cluster, _argv, _user, feed: echo(feed)
+    ann, bob = await server.client(), await server.client("bob")
+    running = asyncio.create_task(ann.post(PATH, json={"argv": ["cat"], "input": KEY}))
+    while not server.state.inputs:
+        await asyncio.sleep(0)
+    assert (await bob.post(f"{PATH}/{KEY}/input", content=b"mine")).status_code == 404
+    for piece in (b"one", b"two", b""):
+        assert (await ann.post(f"{PATH}/{KEY}/input", content=piece)).status_code == 204
+    assert list(frames([(await running).content])) == [("out", b"one"), ("out", b"two"), ("code", b"0")]
+    assert server.state.inputs == {}
+    assert (await ann.post(f"{PATH}/{KEY}/input", content=b"late")).status_code == 404
+
+
+@pytest.fixture
+async def deaf(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[httpx.AsyncClient]:
+    """ann, whose command under KEY reads nothing, and who brings it more than waits for one."""
+    monkeypatch.setattr("headway.api.routers.jobs.exec_commands._LOOK_S", 0.01)
+    await server.apply()
+    go = asyncio.Event()
+
+    async def hears(*_: Any) -> AsyncIterator[tuple[str, bytes]]:
+        await go.wait()
+        yield "code", b"0"
+
+    server.work.answers["converse"] = hears
+    ann = await server.client()
+    running = asyncio.create_task(ann.post(PATH, json={"argv": ["sleep"], "input": KEY}))
+    while not server.state.inputs:
+        await asyncio.sleep(0)
+    given = next(iter(server.state.inputs.values()))
+    while not given.ahead.full():
+        await ann.post(f"{PATH}/{KEY}/input", content=b"x")
+    yield ann
+    go.set()
+    await running
+
+
+async def test_one_piece_of_input_waits_and_no_second_one_is_read(server: Server, deaf: httpx.AsyncClient) -> None:
+    waits = asyncio.create_task(deaf.post(f"{PATH}/{KEY}/input", content=b"x" * 1024 * 1024))
+    given = next(iter(server.state.inputs.values()))
+    while not given.bringing.locked():
+        await asyncio.sleep(0)
+    second = await deaf.post(f"{PATH}/{KEY}/input", content=never())
+    assert (second.status_code, second.json()["kind"]) == (429, "too_many_at_once")
+    given.ahead.get_nowait()
+    assert (await waits).status_code == 204
+    large = await deaf.post(f"{PATH}/{KEY}/input", content=b"x" * (1024 * 1024 + 1))
+    assert (large.status_code, "more than 1 MiB" in large.json()["detail"]) == (400, True)
+
+
+async def test_a_piece_of_input_is_not_held_when_its_client_is_gone(
+    server: Server, deaf: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, gone = next(iter(server.state.inputs.values())), asyncio.Event()
+
+    async def is_disconnected(_: Any) -> bool:
+        return gone.is_set()
+
+    monkeypatch.setattr("fastapi.Request.is_disconnected", is_disconnected)
+    waits = asyncio.create_task(deaf.post(f"{PATH}/{KEY}/input", content=b"x"))
+    while not given.bringing.locked():
+        await asyncio.sleep(0)
+    gone.set()
+    assert (await waits).status_code == 404
+    assert not given.bringing.locked()
+
+
+async def never() -> AsyncIterator[bytes]:
+    raise AssertionError("it is read")
+    yield b""
+
+
+async def test_a_member_has_as_many_commands_at_once_as_with_exec(server: Server) -> None:
+    await server.apply()
+    server.work.answers["converse"] = lambda *_: said(("code", b"0"))
+    eve = await server.client("eve", "member")
+    server.state.commands["eve"] = MOST_AT_ONCE
+    ask = {"argv": ["id"], "user": "eve"}
+    assert (await eve.post(PATH, json=ask)).status_code == 429
+    server.state.commands["eve"] -= 1
+    for _ in range(2):  # what has ended holds no place
+        assert (await eve.post(PATH, json=ask)).status_code == 200
+    assert server.state.commands["eve"] == MOST_AT_ONCE - 1
+
+
+async def said(*pieces: Any) -> AsyncIterator[tuple[str, bytes]]:
+    for piece in pieces:
+        if isinstance(piece, BaseException):
+            raise piece
+        yield piece
+
+
+async def echo(feed: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, bytes]]:
+    async for piece in feed:
+        yield "out", piece
+    yield "code", b"0"
+
+
+async def test_whatever_reaches_the_cluster_takes_a_place(server: Server) -> None:
+    await server.apply()
+    server.work.answers |= {
+        "read": reading(builders.job(7, user="eve")),
+        "machines": (),
+        "job": builders.job(7, user="eve"),
+    }
+    eve, lab = await server.client("eve", "member"), "/api/v1/clusters/lab"
+    server.state.commands["eve"], server.state.followed["eve"] = MOST_AT_ONCE, MOST_FOLLOWED
+    calls = [
+        eve.post(f"{lab}/run", json={"argv": ["true"]}),
+        eve.post(f"{lab}/jobs", json={"script": "#!/bin/sh\n"}),
+        eve.post(f"{lab}/pipelines", json={"document": {"name": "p", "steps": {"a": {"run": "true"}}}}),
+        eve.put(f"{lab}/bundles/{'a' * 64}", content=b"x"),
+        eve.get(f"{lab}/bundles/{'a' * 64}"),
+        eve.get(f"{lab}/jobs/7/log?follow=true"),
+        eve.get(f"{lab}/jobs/7/log"),
+        eve.get(f"{lab}/jobs/7/log/part"),
+        eve.get(f"{lab}/jobs/7/log/search?q=x"),
+        eve.get(f"{lab}/jobs/7/script"),
+        eve.get(f"{lab}/jobs/7/tasks"),
+    ]
+    for call in calls:
+        answer = await call
+        assert (answer.status_code, "already" in answer.json()["detail"]) == (429, True), answer.text
+        assert answer.json()["kind"] in PASSING, "else a page that follows a log gives up"
+    assert (server.state.commands["eve"], server.state.followed["eve"]) == (MOST_AT_ONCE, MOST_FOLLOWED)
+
+
+async def test_what_came_while_too_much_ran_may_be_sent_again_under_its_key(server: Server) -> None:
+    await server.apply()
+    server.work.answers |= {"submit": SubmitOut(job_id=7, cluster="lab", user="eve", workdir="~"), "read": reading()}
+    eve, key = await server.client("eve", "member"), {"idempotency-key": "4f1c"}
+    server.state.commands["eve"] = MOST_AT_ONCE
+    assert (await eve.post("/api/v1/clusters/lab/jobs", json={}, headers=key)).status_code == 429
+    server.state.commands["eve"] = 0
+    assert (await eve.post("/api/v1/clusters/lab/jobs", json={}, headers=key)).json()["job_id"] == 7
+
+
+async def test_archives_wait_for_those_on_their_way_before_they_are_read_into_memory(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("lab", "sky"):
+        await server.apply(name)
+    go, under_way = asyncio.Event(), Counter[str]()
+
+    async def slowly(cluster: Cluster, user: str, *_: Any) -> bool:
+        under_way.update([user, cluster.name])
+        await go.wait()
+        return True
+
+    server.work.answers["keep_bundle"] = slowly
+    eve, bob, dan = [await server.client(name, "member") for name in ("eve", "bob", "dan")]
+
+    def put(client: httpx.AsyncClient, n: int, cluster: str = "lab") -> asyncio.Task[httpx.Response]:
+        path = f"/api/v1/clusters/{cluster}/bundles/{n:064}"
+        return asyncio.create_task(client.put(path, content=b"x" * 1000))
+
+    async def until(**many: int) -> None:
+        async with asyncio.timeout(30):
+            while {name: under_way[name] for name in many} != many:
+                await asyncio.sleep(0)
+
+    hanging = [put(eve, n) for n in range(BUNDLES_OF_ONE + 1)]
+    await until(eve=BUNDLES_OF_ONE)
+    hanging += [put(bob, n) for n in range(BUNDLES_OF_ONE)]  # the cluster's places are taken now
+    await until(bob=BUNDLES_OF_ONE, lab=BUNDLES_AT_ONCE)
+    hanging.append(put(eve, 0, "sky"))  # but not another one's
+    await until(sky=1)
+    monkeypatch.setattr("headway.api.routers.jobs.submissions.BUNDLE_WAIT_S", 0.01)
+    late = await put(dan, 0)
+    assert (late.status_code, late.json()["kind"]) == (429, "too_many_at_once")
+    assert under_way["lab"] == BUNDLES_AT_ONCE
+    go.set()
+    assert {(await one).json()["present"] for one in hanging} == {True}
+    assert (await put(dan, 0)).json()["present"]
+    assert not server.state.commands
+    server.state.commands["eve"] = MOST_AT_ONCE
+    assert (await put(eve, 0)).status_code == 429

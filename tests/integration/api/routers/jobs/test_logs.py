@@ -1,0 +1,244 @@
+"""A log that breaks off is not taken for a whole one: on the wire, by the client, by `headway logs`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from headway import Client
+from headway.api.http import revalidated_stream
+from headway.api.http.error_handlers import error_out
+from headway.errors import NotAllowed, NotFound, Refused, Unreachable
+from headway.jobs.logs.follow import part_of
+from headway.schemas.stream_frames import frame, frames
+from headway.sdk import reconnect
+from tests.integration.api.test_route_access import scope_of
+from tests.support import builders
+from tests.support.server_fakes import Server, reading
+
+LOG = "/api/v1/clusters/lab/jobs/7/log"
+
+
+class Stream:
+    """A log that the test writes; `None` is its end, an exception what went wrong."""
+
+    def __init__(self, *pieces: bytes | Exception | None) -> None:
+        self.queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
+        for piece in pieces:
+            self.queue.put_nowait(piece)
+
+    async def __call__(self, *_: Any, **__: Any) -> AsyncIterator[bytes]:
+        while (piece := await self.queue.get()) is not None:
+            if isinstance(piece, Exception):
+                raise piece
+            yield piece
+
+
+async def answered(server: Server, path: str, secret: str, until: asyncio.Event) -> tuple[bytes, bool]:
+    """(what came, whether it was said to be all); `until` is set when something came."""
+    content, whole = b"", False
+
+    async def send(message: Any) -> None:
+        nonlocal content, whole
+        if message["type"] == "http.response.body":
+            content += message.get("body", b"")
+            whole = not message.get("more_body", False)
+            if content:
+                until.set()
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    async with asyncio.timeout(60):
+        await server.app(scope_of("GET", path, secret, b""), receive, send)
+    return content, whole
+
+
+async def asked(
+    server: Server, monkeypatch: pytest.MonkeyPatch, stream: Stream, *, stop: bool = False, query: str = ""
+) -> tuple[bytes, bool]:
+    await server.apply()
+    server.work.answers |= {"read": reading(builders.job(7, user="eve")), "machines": ()}
+    monkeypatch.setattr(server.work, "tail_log", stream)
+    await server.store.put_person("eve", "member")
+    _, secret = await server.store.create_token("eve")
+    came = asyncio.Event()
+    task = asyncio.create_task(answered(server, f"{LOG}?follow=true{query}", secret, came))
+    if stop:
+        await asyncio.wait_for(came.wait(), 20)
+        server.state.live.stopping.set()
+    return await task
+
+
+async def test_a_server_that_stops_leaves_no_whole_log(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await asked(server, monkeypatch, Stream(b"one\n"), stop=True) == (b"one\n", False)
+
+
+async def test_an_error_under_way_is_said_and_leaves_no_whole_log(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Stream(b"one\n", Unreachable("lab-head does not answer"))
+    assert await asked(server, monkeypatch, stream) == (b"one\n--- lab-head does not answer ---\n", False)
+
+
+async def test_a_log_that_somebody_may_no_longer_read_is_not_whole(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(revalidated_stream, "LOOK_S", 0.02)
+    task = asyncio.create_task(asked(server, monkeypatch, Stream(b"one\n")))
+    while not any(one.person == "eve" for one in await server.store.tokens(None)):
+        await asyncio.sleep(0.01)
+    for one in await server.store.tokens("eve"):
+        await asyncio.sleep(0.1)
+        await server.store.delete_token(one.id)
+    said, whole = await task
+    assert said.startswith(b"one\n--- ")
+    assert not whole
+
+
+async def test_a_log_that_ended_is_whole(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await asked(server, monkeypatch, Stream(b"one\n", None)) == (b"one\n", True)
+
+
+async def test_a_log_that_is_open_holds_a_place_until_its_end(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream(b"one\n")
+    following = asyncio.create_task(asked(server, monkeypatch, stream))
+    async with asyncio.timeout(60):
+        while not server.state.followed:
+            await asyncio.sleep(0)
+        assert server.state.followed == {"eve": 1}
+    stream.queue.put_nowait(None)
+    assert await following == (b"one\n", True)
+    assert server.state.followed == {}
+    for last in (NotFound("no log"), ValueError("a bug")):
+        await asyncio.gather(asked(server, monkeypatch, Stream(last)), return_exceptions=True)
+        assert server.state.followed == {}
+    following = asyncio.create_task(asked(server, monkeypatch, Stream(b"one\n")))
+    while not server.state.followed:
+        await asyncio.sleep(0)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    assert server.state.followed == {}
+
+
+async def test_frames_say_where_lines_lie_which_are_ours_and_that_it_is_all(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Stream(b"--- pending ---\n", part_of(b"one\n", 4), b"--- restarted ---\n", part_of(b"new\n", 0), None)
+    content, whole = await asked(server, monkeypatch, stream, query="&frames=1&start=4")
+    assert whole
+    assert list(frames([content])) == [
+        ("at", b"4"), ("said", b"--- pending ---\n"), ("out", b"one\n"), ("said", b"--- restarted ---\n"), ("at", b"0"),
+        ("out", b"new\n"), ("end", b""),
+    ]  # fmt: skip
+
+
+async def test_frames_of_a_server_that_stops_have_no_end_and_an_error_is_the_last(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, _ = await asked(server, monkeypatch, Stream(part_of(b"one\n", 0), Refused("no")), query="&frames=1")
+    assert [kind for kind, _ in frames([content])] == ["at", "out", "error"]
+    content, _ = await asked(server, monkeypatch, Stream(part_of(b"one\n", 0)), query="&frames=1", stop=True)
+    assert [kind for kind, _ in frames([content])] == ["at", "out"]
+
+
+# --- the client
+
+
+class Sent(httpx.SyncByteStream):
+    """What comes; with `breaks` the connection is lost after it."""
+
+    def __init__(self, data: bytes, *, breaks: bool = False) -> None:
+        self._data, self._breaks = data, breaks
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._data
+        if self._breaks:
+            raise httpx.ReadError("reset by peer")
+
+
+def framed(*said: tuple[str, bytes]) -> bytes:
+    return b"".join(frame(*one) for one in said)
+
+
+def client(*answers: Any) -> tuple[Client, list[str]]:
+    """One that is answered so in turn: frames, a stream, an exception; and the questions that it asked."""
+    asked: list[str] = []
+    left = list(answers)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.query.decode())
+        now = left.pop(0)
+        if isinstance(now, Exception):
+            raise now
+        return httpx.Response(200, stream=now if isinstance(now, Sent) else Sent(framed(*now)))
+
+    return Client("http://far", "t", transport=httpx.MockTransport(answer)), asked
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconnect, "RETRY_S", 0)
+
+
+def test_a_followed_log_goes_on_where_it_was_when_its_server_stops_or_is_killed() -> None:
+    stopped = [("at", b"0"), ("said", b"--- pending ---\n"), ("out", b"one\ntw")]
+    killed = Sent(framed(("at", b"6"), ("out", b"o\n")), breaks=True)
+    away = httpx.ConnectError("refused")
+    api, asked = client(
+        stopped,
+        away,
+        away,
+        killed,
+        [("at", b"8"), ("at", b"0"), ("out", b"new\n")],
+        [("at", b"4"), ("end", b"")],
+    )
+    said = b"".join(api.log("lab", 7, follow=True))
+    assert said == b"--- pending ---\none\ntwo\nnew\n"
+    assert [query.partition("start=")[2] for query in asked] == ["", "6", "6", "6", "8", "4"]
+
+
+def test_why_it_waits_is_not_said_again_by_the_next_server() -> None:
+    waits = [("at", b"0"), ("said", b"--- pending ---\n")]
+    api, _ = client(waits, waits, [*waits, ("out", b"one\n"), ("end", b"")])
+    assert b"".join(api.log("lab", 7, follow=True)) == b"--- pending ---\none\n"
+
+
+def test_a_server_that_stays_away_or_was_never_there_is_an_error() -> None:
+    api, asked = client([("at", b"0"), ("out", b"one\n")], *[httpx.ConnectError("refused")] * 3)
+    with pytest.raises(Unreachable):
+        list(api.log("lab", 7, follow=True, patience_s=0))
+    assert len(asked) == 1
+    api, asked = client(httpx.ConnectError("refused"))
+    with pytest.raises(Unreachable):
+        list(api.log("lab", 7))
+    assert len(asked) == 1
+
+
+def test_an_array_s_lines_that_break_off_are_an_error_and_never_come_twice() -> None:
+    api, asked = client([("said", b"[1] one\n")])
+    read: list[bytes] = []
+    with pytest.raises(Unreachable, match="the server ended before the log did"):
+        read.extend(api.log("lab", 7, follow=True))
+    assert len(asked) == 1
+    api, _ = client([("said", b"[1] one\n"), ("said", b"[1] one\n"), ("end", b"")])
+    assert b"".join(api.log("lab", 7, follow=True)) == b"[1] one\n[1] one\n"
+
+
+def test_what_went_wrong_under_way_is_told_and_not_tried_again() -> None:
+    why = error_out(NotAllowed("eve may not read it")).model_dump_json().encode()
+    api, asked = client([("at", b"0"), ("out", b"one\n"), ("error", why)])
+    with pytest.raises(NotAllowed, match="eve may not read it"):
+        list(api.log("lab", 7, follow=True))
+    assert len(asked) == 1
+
+
+def test_what_are_no_frames_is_another_version() -> None:
+    api, _ = client(Sent(b"loss 1.0\n"))
+    with pytest.raises(Refused, match="does not understand"):
+        list(api.log("lab", 7))

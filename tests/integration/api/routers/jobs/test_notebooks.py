@@ -1,0 +1,188 @@
+"""Notebooks as jobs: what is submitted, what is kept of it, and how one stands."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.errors import Refused, Unanswered, Unreachable
+from headway.jobs import notebooks as jupyter
+from headway.jobs.submission import lineage, secret_masking
+from headway.jobs.submission.node_capacity import offer_of
+from headway.schemas.submissions import NotebookIn, SubmitIn, SubmitOut
+from headway.store import StoreAway
+from tests.support import builders, server_fakes
+from tests.support.server_fakes import Server, reading
+
+PATH = "/api/v1/clusters/lab/notebooks"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    done = SubmitOut(job_id=7, cluster="lab", user="ann", workdir="~")
+    machines = (builders.machine("lab-head"),)
+    made = await server_fakes.start(tmp_path, builders.Clock(), submit=done, machines=machines, read=reading())
+    await made.apply()
+    yield made
+    await made.close()
+
+
+class Listening:
+    """A tunnel to a Jupyter that takes connections."""
+
+    alive = True
+
+    async def connect(self) -> Any:
+        return self
+
+    async def close(self) -> None: ...
+
+
+def test_neither_the_secret_nor_the_address_is_in_a_word_that_others_can_read() -> None:
+    prepared, folder = jupyter.prepare(
+        NotebookIn(gpus=2), builders.cluster(), offer_of(builders.cluster()), "ann", "ab" * 8, "s3cret"
+    )
+    request = prepared.request
+    assert request.env == {jupyter.SECRET: "s3cret", jupyter.BASE: "/n/abababababababab/"}
+    words = " ".join([*request.args, *request.script_args, request.script or "", folder])
+    assert "s3cret" not in words
+    assert "ab" * 8 not in words
+    assert set(lineage.kept_request(prepared)["env"].values()) == {secret_masking.MASK}
+    assert "--gpus-per-node=2" in request.args
+    assert request.script_args == [folder, "3600"]
+    assert folder.startswith("/scratch/ann/")
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        ({"gpus": 9}, "a node of lab has 8"),
+        ({"partition": "none"}, "there is no 'none'"),
+        ({"team": "none"}, "there is no 'none'"),
+    ],
+)
+def test_what_the_cluster_has_not_is_refused(ask: dict[str, Any], said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        jupyter.prepare(NotebookIn(**ask), builders.cluster(), offer_of(builders.cluster()), "ann", "ab" * 8, "s")
+
+
+async def test_a_notebook_waits_starts_runs_and_ends(server: Server) -> None:
+    ann = await server.client("ann", "member")
+    made = (await ann.post(PATH, json={"gpus": 1})).json()
+    sent = server.work.named("submit")[0][1]
+    assert isinstance(sent, SubmitIn)
+    row = await server.store.notebook(made["id"])
+    assert sent.env[jupyter.SECRET] == row.secret
+    record = await server.store.job_record("lab", 7)
+    assert record is not None
+    assert row.secret not in str(record)
+
+    async def now(**job: Any) -> tuple[str, str]:
+        server.work.answers["read"] = reading(builders.job(7, user="ann", **job))
+        server.state.live.forget("lab")
+        found = (await ann.get(PATH)).json()[0]
+        return found["state"], found["why"]
+
+    assert (await now(state="PENDING", reason="Resources"))[0] == "waiting"
+    assert "free" in (await now(state="PENDING", reason="Resources"))[1]
+    server.work.answers["tunnel"] = Unreachable("nothing answers")
+    assert (await now(nodes=("lab-1-1",)))[0] == "starting"
+    link = (await ann.post(f"{PATH}/{made['id']}/link")).json()
+    assert link["url"].startswith(f"http://n-{made['id']}.notebooks.localhost:7879/open?code=")
+    server.work.answers["tunnel"] = Listening()
+    assert (await now(nodes=("lab-1-1",)))[0] == "running"
+    led = len(server.work.named("tunnel"))
+    assert (await now(nodes=("lab-1-1",)))[0] == "running"
+    assert len(server.work.named("tunnel")) == led
+    assert (await now(state="PENDING", reason="Resources"))[0] == "waiting"  # requeued, and begun anew elsewhere
+    assert (await now(nodes=("lab-1-2",)))[0] == "running"
+    assert [call[1] for call in server.work.named("tunnel")][-1] == "lab-1-2"
+    assert len(server.work.named("tunnel")) == led + 1
+    assert await now(state="COMPLETED", end_time=1000) == ("ended", "it ended by itself, or was idle")
+    assert (await ann.post(f"{PATH}/{made['id']}/link")).status_code == 409
+    server.state.clock.now += 400  # type: ignore[attr-defined]
+    server.work.answers["read"] = reading()
+    server.state.live.forget("lab")
+    assert (await ann.get(PATH)).json() == []
+
+
+@pytest.mark.parametrize("fails", ["notebook_job", "note_job"])
+async def test_one_that_could_not_be_kept_does_not_run_unseen(
+    server: Server, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    async def away(*_: Any, **__: Any) -> None:
+        raise StoreAway("the database does not answer")
+
+    monkeypatch.setattr(server.store, fails, away)
+    server.work.answers["cancel"] = None
+    ann = await server.client("ann", "member")
+    assert (await ann.post(PATH, json={"gpus": 1})).status_code == 503
+    assert [call[1:3] for call in server.work.named("cancel")] == [("7", "ann")]
+    assert await server.store.notebooks("lab") == ()
+
+
+async def test_one_of_which_nobody_knows_whether_it_was_submitted_is_shown_to_nobody(server: Server) -> None:
+    ann = await server.client("ann", "member")
+    server.work.answers["submit"] = Unanswered("the line broke")
+    assert (await ann.post(PATH, json={"gpus": 1})).status_code == 503
+    assert (await ann.get(PATH)).json() == []
+    assert len(await server.store.notebooks("lab")) == 1
+    server.state.clock.now += 90_000  # type: ignore[attr-defined]
+    assert (await ann.get(PATH)).json() == []
+    assert await server.store.notebooks("lab") == ()
+
+
+async def test_one_whose_job_may_run_stays_when_its_request_comes_again_and_fails(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann, noted, key = await server.client("ann", "member"), server.store.notebook_job, {"idempotency-key": "4f1c"}
+
+    async def away(*_: Any) -> None:
+        raise StoreAway("the database does not answer")
+
+    monkeypatch.setattr(server.store, "notebook_job", away)
+    assert (await ann.post(PATH, json={"gpus": 1}, headers=key)).status_code == 503
+    (kept,) = await server.store.notebooks("lab")
+    monkeypatch.setattr(server.store, "notebook_job", noted)
+    done, server.work.answers["submit"] = server.work.answers["submit"], Unreachable("the head is away")
+    assert (await ann.post(PATH, json={"gpus": 1}, headers=key)).status_code == 503
+    assert await server.store.notebooks("lab") == (kept,)
+    server.work.answers["submit"] = done
+    server.state.clock.now += 1000  # type: ignore[attr-defined]
+    made = await ann.post(PATH, json={"gpus": 1}, headers=key)
+    (row,) = await server.store.notebooks("lab")
+    assert (made.status_code, row.secret, row.job_id) == (201, kept.secret, 7)
+    assert row.at == made.json()["created_at"] == server.state.clock()
+
+
+async def test_a_job_of_somebody_else_is_no_notebook_s_whatever_number_sbatch_said(server: Server) -> None:
+    mallory, root = await server.client("mallory", "member"), await server.client("rex", "admin")
+    made = (await mallory.post(PATH, json={"gpus": 1})).json()
+    server.work.answers |= {"read": reading(builders.job(7, user="ann", nodes=("lab-1-1",))), "cancel": None}
+    server.state.live.forget("lab")
+    assert (await mallory.post(f"{PATH}/{made['id']}/link")).status_code == 409
+    assert (await root.delete(f"{PATH}/{made['id']}")).status_code == 204
+    await mallory.post(PATH, json={"gpus": 1})
+    assert (await root.get(PATH)).json() == []
+    assert server.work.named("cancel") == server.work.named("tunnel") == []
+
+
+async def test_only_its_own_person_opens_it_and_an_admin_may_stop_it(server: Server) -> None:
+    ann, bob, root = [await server.client(n, r) for n, r in (("ann", "member"), ("bob", "member"), ("rex", "admin"))]
+    made = (await ann.post(PATH, json={"gpus": 1})).json()
+    server.work.answers |= {
+        "read": reading(builders.job(7, user="ann", nodes=("lab-1-1",))),
+        "cancel": None,
+        "tunnel": Listening(),
+    }
+    server.state.live.forget("lab")
+    assert (await bob.get(PATH)).json() == []
+    assert (await bob.post(f"{PATH}/{made['id']}/link")).status_code == 404
+    assert (await bob.delete(f"{PATH}/{made['id']}")).status_code == 404
+    assert (await root.post(f"{PATH}/{made['id']}/link")).status_code == 403
+    assert [one["mine"] for one in (await root.get(PATH)).json()] == [False]
+    assert (await root.delete(f"{PATH}/{made['id']}")).status_code == 204
+    assert (await ann.get(PATH)).json() == []

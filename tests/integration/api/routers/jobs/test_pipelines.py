@@ -1,0 +1,153 @@
+"""A pipeline's request that fails half-way, is sent again, or was cut off: no step is ever submitted twice, or left alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.errors import Unreachable
+from headway.schemas.submissions import SubmitOut
+from headway.store import StoreAway
+from tests.integration.api.http.test_idempotency import cut_off
+from tests.support import builders, server_fakes
+from tests.support.server_fakes import Server, reading
+
+PIPELINES = "/api/v1/clusters/lab/pipelines"
+CHAIN = {"name": "chain", "steps": {"a": {"run": "true"}, "b": {"run": "x", "needs": ["a"]}}}
+KEY = {"idempotency-key": "4f1c"}
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    """Its head knows what it was asked for under a tag."""
+    made = await server_fakes.start(tmp_path, builders.Clock())
+    await made.apply()
+    numbers, known = iter(range(41, 100)), dict[str, int]()
+
+    def submit(_: Any, request: Any, user: str, *__: Any) -> SubmitOut:
+        tag = made.work.tags[-1] if made.work.tags else f"none {len(made.work.calls)}"
+        number = known[tag] if tag in known else known.setdefault(tag, next(numbers))
+        return SubmitOut(job_id=number, cluster="lab", user=user, workdir=request.chdir)
+
+    made.work.answers |= {"submit": submit, "read": reading(), "machines": (), "job": builders.job(41), "cancel": None}
+    yield made
+    await made.close()
+
+
+def fail(server: Server, monkeypatch: pytest.MonkeyPatch, call: str, after: int = 0) -> None:
+    """The database goes away when this is asked of it for the last time of so many and one."""
+    works, times = getattr(server.store, call), iter(range(after))
+
+    async def away(*args: Any, **words: Any) -> Any:
+        if next(times, None) is None:
+            raise StoreAway("the database does not answer")
+        return await works(*args, **words)
+
+    monkeypatch.setattr(server.store, call, away)
+
+
+@pytest.mark.parametrize("key", [{}, KEY])
+async def test_a_step_that_could_not_be_kept_is_taken_back_with_those_before_it(
+    server: Server, monkeypatch: pytest.MonkeyPatch, key: dict[str, str]
+) -> None:
+    eve = await server.client("eve", "member")
+    fail(server, monkeypatch, "note_job", after=1)
+    assert (await eve.post(PIPELINES, json={"document": CHAIN}, headers=key)).status_code == 503
+    assert [call[1] for call in server.work.named("cancel")] == ["41", "42"]
+
+
+async def test_who_sends_again_what_was_taken_back_is_told_so_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eve, good = await server.client("eve", "member"), server.work.answers["submit"]
+    server.work.answers["submit"] = lambda *args: good(*args) if args[1].script_name == "a" else _away()
+    first = await eve.post(PIPELINES, json={"document": CHAIN}, headers=KEY)
+    server.work.answers["submit"] = good
+    again = await eve.post(PIPELINES, json={"document": CHAIN}, headers=KEY)
+    assert (first.status_code, again.status_code) == (503, 503)
+    assert again.json() == first.json()
+    assert len(server.work.named("submit")) == 2
+    new = await eve.post(PIPELINES, json={"document": CHAIN}, headers={"idempotency-key": "other"})
+    assert [step["job_id"] for step in new.json()["steps"]] == [42, 43]
+
+
+def _away() -> SubmitOut:
+    raise Unreachable("the head is away")
+
+
+async def test_a_key_whose_pipeline_was_not_begun_is_free_for_another(server: Server) -> None:
+    eve, good = await server.client("eve", "member"), server.work.answers["submit"]
+    server.work.answers["submit"] = Unreachable("the head is away")
+    assert (await eve.post(PIPELINES, json={"document": CHAIN}, headers=KEY)).status_code == 503
+    server.work.answers["submit"] = good
+    other = {"document": {"name": "other", "steps": {"c": {"run": "true"}}}, "bundle": "b" * 64}
+    made = (await eve.post(PIPELINES, json=other, headers=KEY)).json()
+    row = await server.store.pipeline("lab", made["id"])
+    assert (row.name, row.document["bundle"], row.workdir) == ("other", "b" * 64, made["workdir"])
+    assert [(step["name"], step["job_id"]) for step in made["steps"]] == [("c", 41)]
+
+
+async def test_a_pipeline_that_was_submitted_is_answered_with_though_the_database_is_away(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eve = await server.client("eve", "member")
+    fail(server, monkeypatch, "jobs_of_pipeline")
+    made = await eve.post(PIPELINES, json={"document": CHAIN}, headers=KEY)
+    assert (made.status_code, [step["job_id"] for step in made.json()["steps"]]) == (201, [41, 42])
+
+
+async def test_one_that_was_cut_off_goes_on_with_the_jobs_that_the_head_knows(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eve, keep, times = await server.client("eve", "member"), server.store.note_job, iter(range(1))
+
+    async def killed(*args: Any, **words: Any) -> None:
+        if next(times, None) is None:
+            raise asyncio.CancelledError
+        await keep(*args, **words)
+
+    monkeypatch.setattr(server.store, "note_job", killed)
+    server.state.clock.now += 0.3  # type: ignore[attr-defined]
+    await cut_off(server, eve, PIPELINES, document=CHAIN)
+    server.state.clock.now += 60  # type: ignore[attr-defined]
+    monkeypatch.setattr(server.store, "note_job", keep)
+    again = await eve.post(PIPELINES, json={"document": CHAIN}, headers=KEY)
+    assert [(step["job_id"], step["runs"]) for step in again.json()["steps"]] == [(41, 1), (42, 1)]
+    (row,) = await server.store.pipelines("lab")
+    assert [one.job_id for one in await server.store.jobs_of_pipeline(row.id)] == [41, 42]
+
+
+async def test_a_retry_that_was_cut_off_goes_on_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    eve = await server.client("eve", "member")
+    await eve.post(PIPELINES, json={"document": CHAIN})
+    server.state.clock.now += 100  # type: ignore[attr-defined]
+    server.work.answers["read"] = reading(builders.job(41, "FAILED"), builders.job(42, "FAILED"))
+    server.state.live.forget("lab")
+    retry, keep, times = f"{PIPELINES}/chain/retry", server.store.note_job, iter(range(1))
+
+    async def killed(*args: Any, **words: Any) -> None:
+        if next(times, None) is None:
+            raise asyncio.CancelledError
+        await keep(*args, **words)
+
+    monkeypatch.setattr(server.store, "note_job", killed)
+    await cut_off(server, eve, retry)
+    server.state.clock.now += 60  # type: ignore[attr-defined]
+    monkeypatch.setattr(server.store, "note_job", keep)
+    again = await eve.post(retry, json={}, headers=KEY)
+    assert [(step["job_id"], step["runs"]) for step in again.json()["steps"]] == [(43, 2), (44, 2)]
+
+
+async def test_a_list_asks_accounting_once_for_what_slurm_has_forgotten(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    for _ in range(3):
+        await eve.post(PIPELINES, json={"document": CHAIN})
+    server.work.answers["history"] = tuple(builders.job(n, "COMPLETED") for n in range(41, 47))
+    del server.work.answers["job"]
+    shown = (await eve.get(PIPELINES)).json()
+    assert [one["state"] for one in shown] == ["done"] * 3
+    assert len(server.work.named("history")) == 1

@@ -1,0 +1,366 @@
+"""run, bundles, lineage, retry, rerun and pipelines: what reaches the cluster, what is kept, who may."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.api.routers.jobs import submissions
+from headway.errors import NotAllowed, NotFound, Refused
+from headway.schemas.submissions import ExecOut, SubmitOut
+from headway.store import StoreAway
+from tests.support import builders, server_fakes
+from tests.support.server_fakes import Server, reading
+
+DIGEST = "a" * 64
+JOBS = "/api/v1/clusters/lab/jobs"
+PIPELINES = "/api/v1/clusters/lab/pipelines"
+CHAIN = {
+    "name": "chain",
+    "steps": {"a": {"run": "true"}, "b": {"run": "x", "needs": ["a"]}, "c": {"run": "y", "needs": ["b"]}},
+}
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    made = await server_fakes.start(tmp_path, lambda: 1000.0)
+    await made.apply()
+    numbers = iter(range(41, 100))
+
+    def submit(_: Any, request: Any, user: str, *__: Any) -> SubmitOut:
+        return SubmitOut(job_id=next(numbers), cluster="lab", user=user, workdir=request.chdir)
+
+    made.work.answers |= {"submit": submit, "read": reading(), "machines": ()}
+    made.work.answers["job"] = lambda _, number: builders.job(number, user="eve")
+    made.work.answers["run_command"] = ExecOut(code=1)
+    yield made
+    await made.close()
+
+
+@pytest.mark.parametrize(("away", "status"), [(1, 201), (2, 503)])
+async def test_a_job_whose_origin_can_t_be_kept_is_named_and_never_asked_for_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch, away: int, status: int
+) -> None:
+    monkeypatch.setattr(submissions, "KEEP_AGAIN_S", 0.0)
+    note, tries = server.store.note_job, 0
+
+    async def note_job(*args: Any, **said: Any) -> None:
+        nonlocal tries
+        tries += 1
+        if tries <= away:
+            raise StoreAway("the server's database is locked by another program", hint="try again once it is done")
+        await note(*args, **said)
+
+    monkeypatch.setattr(server.store, "note_job", note_job)
+    answer = await (await server.client()).post(JOBS, json={"script": "#!/bin/bash\ntrue\n", "script_name": "a.sh"})
+    assert answer.status_code == status, answer.text
+    assert len(server.work.named("submit")) == 1
+    if away == 2:
+        assert "job 41 went to lab" in answer.json()["detail"]
+        assert "do not send it again" in answer.json()["hint"]
+    else:
+        assert await server.store.job_record("lab", 41)
+
+
+async def test_a_run_is_submitted_with_its_script_and_kept(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    ask = {
+        "argv": ["torchrun", "train.py"],
+        "nodes": 2,
+        "gpus": 8,
+        "bundle": DIGEST,
+        "env": {"HF_TOKEN": "s3cret", "A": "1"},
+    }
+    done = (await eve.post("/api/v1/clusters/lab/run", json=ask)).json()
+    assert (done["job_id"], done["user"], done["script_args"]) == (41, "eve", ["train.py"])
+    ((_, request, user, stage),) = server.work.named("submit")
+    assert (user, request.env["HF_TOKEN"], stage.bundle) == ("eve", "s3cret", DIGEST)
+    assert stage.work == request.chdir == done["workdir"]
+    record = await server.store.job_record("lab", 41)
+    assert record
+    assert record.request["env"] == {"HF_TOKEN": "********", "A": "1"}
+    (line,) = [line for line in await server.store.audit_trail() if line.action == "run"]
+    assert (line.person, line.target, line.detail["job"], line.detail["user"]) == ("eve", "lab", 41, "eve")
+    seen = {"checkpoints": ["step-10"], "used": [{"image": "", "file": f"/x/sha256-{'b' * 64}.sqsh"}]}
+    server.work.answers["run_command"] = ExecOut(
+        code=0, stdout_b64=base64.b64encode(json.dumps(seen).encode()).decode()
+    )
+    shown = (await eve.get(f"{JOBS}/41/lineage")).json()
+    assert (shown["bundle"], shown["launcher"], shown["kind"]) == (DIGEST, "torchrun", "run")
+    assert (shown["checkpoints"], shown["container_digest"]) == (["step-10"], f"sha256:{'b' * 64}")
+
+
+async def test_images_that_only_steps_name_are_those_that_ran(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    await eve.post(JOBS, json={"script": "#!/bin/sh\nsrun --container-image=a x\nsrun --container-image=b y\n"})
+    used = [{"image": name, "file": f"/x/sha256-{name * 64}.sqsh"} for name in "aba"]
+    told = base64.b64encode(json.dumps({"checkpoints": [], "used": used}).encode()).decode()
+    server.work.answers["run_command"] = ExecOut(code=0, stdout_b64=told)
+    shown = (await eve.get(f"{JOBS}/41/lineage")).json()
+    assert (shown["container_image"], shown["container_digest"]) == ("a, b", f"sha256:{'a' * 64}")
+
+
+async def test_a_task_of_an_array_shows_its_own_checkpoints(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    ask = {"argv": ["python", "train.py"], "sbatch": ["--array=0-3"], "bundle": DIGEST}
+    work = (await eve.post("/api/v1/clusters/lab/run", json=ask)).json()["workdir"]
+    whole = (await eve.get(f"{JOBS}/41/lineage")).json()
+    assert whole["checkpoint_dir"] == f"{work}/checkpoints"
+    server.work.answers["job"] = builders.job(43, user="eve", array_job_id=41, array_task="2")
+    task = (await eve.get(f"{JOBS}/43/lineage")).json()
+    assert task["checkpoint_dir"] == f"{work}/checkpoints/2"
+
+
+async def test_a_node_may_have_more_than_its_plan_says(server: Server) -> None:
+    """Machines one owns: what was found there is what Slurm was told."""
+    eve = await server.client("eve", "member")
+    ask = {"argv": ["true"], "gpus": 10, "dry_run": True}
+    assert (await eve.post("/api/v1/clusters/lab/run", json=ask)).status_code == 400
+    nodes = tuple(replace(builders.node(name), gpus=10) for name in builders.cluster().slot_names)
+    server.state.live.put(replace(server.state.live.snapshot("lab"), nodes=nodes))
+    assert (await eve.post("/api/v1/clusters/lab/run", json=ask)).status_code == 201
+    checked = (
+        await eve.post(f"{JOBS}/check", json={"submit": {"args": ["-N1", "-G11"], "script": "#!/bin/sh\n"}})
+    ).json()
+    assert "a node of lab has 10" in checked["faults"][0]["message"]
+
+
+async def test_a_dry_run_submits_nothing(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    done = (await eve.post("/api/v1/clusters/lab/run", json={"argv": ["true"], "dry_run": True})).json()
+    assert done["job_id"] == 0
+    assert done["script"][0]["text"] == "#!/bin/bash"
+    assert server.work.named("submit") == []
+
+
+async def test_a_submission_that_made_no_job_is_in_the_audit_trail_all_the_same(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="eve", workdir="~")
+    assert (await eve.post(JOBS, json={"args": ["--test-only"], "script": "#!/bin/sh\n"})).status_code == 201
+    assert [line.detail["job"] for line in await server.store.audit_trail() if line.action == "submit"] == [0]
+    assert await server.store.job_record("lab", 0) is None
+
+
+async def test_who_says_that_another_s_job_is_theirs_takes_nothing_of_it(server: Server) -> None:
+    """Their sbatch may say any number: it is looked for in the person's own PATH."""
+    eve, mallory = await server.client("eve", "member"), await server.client("mallory", "member")
+    admin = await server.client()
+    sent = (("eve", eve, 41), ("mallory", mallory, 41), ("mallory", mallory, 42), ("eve", eve, 42), ("eve", eve, 43))
+    for person, client, number in (*sent, ("mallory", mallory, 43)):
+        server.work.answers["submit"] = SubmitOut(job_id=number, cluster="lab", user=person, workdir="~")
+        said = await client.post(JOBS, json={"script": f"#!/bin/sh\n# of {person}\n"})
+        assert said.status_code == 201, said.text
+    for number in (41, 42):
+        for client in (eve, admin):
+            shown = (await client.get(f"{JOBS}/{number}/lineage")).json()
+            assert (shown["user"], "of eve" in shown["script"]) == ("eve", True)
+            assert "of eve" in (await client.get(f"{JOBS}/{number}/script")).json()["text"]
+        assert (await mallory.get(f"{JOBS}/{number}/lineage")).status_code == 403
+        assert (await mallory.post(f"{JOBS}/{number}/rerun", json={})).status_code == 403
+    server.work.answers["job"] = NotFound("Slurm knows it no more")
+    assert "of eve" in (await eve.get(f"{JOBS}/43/lineage")).json()["script"]
+
+
+async def test_lineage_and_repeats_are_the_owner_s_and_admins(server: Server) -> None:
+    eve, bob = await server.client("eve", "member"), await server.client("bob", "member")
+    await eve.post("/api/v1/clusters/lab/run", json={"argv": ["true"]})
+    assert (await bob.get(f"{JOBS}/41/lineage")).status_code == 403
+    assert (await bob.post(f"{JOBS}/41/rerun", json={})).status_code == 403
+    assert (await eve.post(f"{JOBS}/41/rerun", json={})).json()["job_id"] == 42
+    admin = await server.client()
+    assert (await admin.post(f"{JOBS}/41/rerun", json={})).status_code == 201
+    assert server.work.named("submit")[-1][2] == "eve"  # still as the one whose job it is
+    assert (await eve.get(f"{JOBS}/99/lineage")).status_code == 404
+
+
+async def test_who_left_the_cluster_does_nothing_there_any_more(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    server.work.answers |= {"keep_bundle": True, "cancel": None, "array": {"0": "FAILED"}}
+    await eve.post(JOBS, json={"script": "#!/bin/sh\n", "args": ["--array=0-3"]})
+    await eve.post(PIPELINES, json={"document": CHAIN})
+    bundle = f"/api/v1/clusters/lab/bundles/{DIGEST}"
+    asks: tuple[tuple[str, str, Any], ...] = (
+        ("POST", JOBS, {"script": "#!/bin/sh\n"}),
+        ("POST", "/api/v1/clusters/lab/run", {"argv": ["true"]}),
+        ("GET", bundle, None),
+        ("PUT", bundle, {}),
+        ("GET", f"{JOBS}/41/lineage", None),
+        ("POST", f"{JOBS}/41/retry", {}),
+        ("POST", f"{JOBS}/41/rerun", {}),
+        ("POST", PIPELINES, {"document": CHAIN}),
+        ("POST", f"{PIPELINES}/chain/retry", {"steps": ["a"]}),
+        ("POST", "/api/v1/clusters/lab/exec", {"argv": ["true"], "user": "eve"}),
+    )
+    for method, path, ask in asks:
+        assert (await eve.request(method, path, json=ask)).status_code < 300, path
+    await server.store.note_users("lab", ["eve"])  # was in a team once; the file names her no more
+    before, kept = len(server.work.calls), len(await server.store.pipelines("lab"))
+    for method, path, ask in asks:
+        refused = await eve.request(method, path, json=ask)
+        assert (refused.status_code, refused.json()["detail"]) == (403, "eve may not work on lab any more"), path
+    assert (len(server.work.calls), len(await server.store.pipelines("lab"))) == (before, kept)
+    admin = await server.client()
+    assert (await admin.post(f"{JOBS}/41/rerun", json={})).status_code == 201  # what becomes of it is theirs to say
+
+
+async def test_a_secret_has_to_be_given_again(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    await eve.post(JOBS, json={"script": "#!/bin/sh\n", "env": {"API_KEY": "k"}})
+    refused = await eve.post(f"{JOBS}/41/rerun", json={})
+    assert "--env API_KEY" in refused.json()["hint"]
+    assert (await eve.post(f"{JOBS}/41/rerun", json={"env": {"API_KEY": "k"}})).status_code == 201
+    assert server.work.named("submit")[-1][1].env == {"API_KEY": "k"}
+
+
+async def test_what_only_sounds_like_a_secret_is_kept_and_repeated(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    env = {"TOKENIZERS_PARALLELISM": "false", "MAX_TOKENS": "2048", "AUTHOR": "ann"}
+    await eve.post(JOBS, json={"script": "#!/bin/sh\n", "env": env})
+    assert (await eve.post(f"{JOBS}/41/rerun", json={})).status_code == 201
+    assert server.work.named("submit")[-1][1].env == env
+    server.work.answers["cancel"] = None
+    steps = {"name": "one", "steps": {"a": {"run": "true", "env": env}}}
+    await eve.post(PIPELINES, json={"document": steps})
+    again = await eve.post(f"{PIPELINES}/one/retry", json={"steps": ["a"]})
+    assert again.status_code == 201, again.text
+    assert server.work.named("submit")[-1][1].env == {**env, "HEADWAY_PIPELINE": "one"}
+
+
+async def test_only_failed_tasks_are_retried(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    waited = {"script": "#!/bin/sh\n#SBATCH -d afterok:7\n", "args": ["--array=0-3%2", "--dependency=afterok:7"]}
+    await eve.post(JOBS, json={**waited, "chdir": "here"})
+    server.work.answers["array"] = {"0": "COMPLETED", "1": "FAILED", "2": "TIMEOUT", "3": "RUNNING"}
+    assert (await eve.get(f"{JOBS}/41/tasks")).json()["failed_tasks"] == "1-2"
+    assert (await eve.post(f"{JOBS}/41/retry", json={})).json()["job_id"] == 42
+    request = server.work.named("submit")[-1][1]
+    assert (request.args, request.chdir, request.script) == (["--array=1-2%2"], "here", "#!/bin/sh\n")
+    server.work.answers["array"] = {"0": "COMPLETED"}
+    assert (await eve.post(f"{JOBS}/41/retry", json={})).status_code == 400
+    server.work.answers["array"] = {}
+    refused = (await eve.post(f"{JOBS}/41/retry", json={})).json()
+    assert (refused["detail"], "headway job rerun lab 41" in refused["hint"]) == ("job 41 is no array", True)
+
+
+async def test_one_task_of_an_array_is_retried_and_run_again(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    await eve.post(JOBS, json={"script": "#!/bin/sh\n#SBATCH -a 0-3%2\n"})
+    server.work.answers["array"] = {"0": "COMPLETED", "1": "FAILED", "2": "TIMEOUT"}
+    for how, task in (("retry", "2"), ("rerun", "0")):
+        assert (await eve.post(f"{JOBS}/41/{how}", json={"task": task})).status_code == 201
+        assert server.work.named("submit")[-1][1].args == [f"--array={task}%2"]
+        assert (await eve.post(f"{JOBS}/41/{how}", json={"task": "7"})).status_code == 404
+    refused = (await eve.post(f"{JOBS}/41/retry", json={"task": "0"})).json()
+    assert (refused["detail"], refused["hint"]) == (
+        "41_0 has not failed: it is COMPLETED",
+        "headway job rerun lab 41_0 repeats it",
+    )
+
+
+async def test_a_task_that_waits_with_others_or_ended_long_ago_is_found_by_its_number(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    many = replace(builders.job(41, "PENDING", user="eve"), array_job_id=41, array_task="4-9%2")
+    server.work.answers["read"] = reading(many)
+    server.work.answers["task"] = replace(builders.job(43, "FAILED", user="eve"), array_job_id=41, array_task="1")
+    found = [(await eve.get(f"{JOBS}/41", params={"task": task})).json() for task in ("5", "1")]
+    assert [(one["id"], one["array_task"], one["state"]) for one in found] == [
+        (41, "5", "PENDING"),
+        (43, "1", "FAILED"),
+    ]
+    assert [call[1:] for call in server.work.named("task")] == [(41, "1")]
+
+
+async def test_bundles_are_asked_for_and_sent(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    server.work.answers["keep_bundle"] = lambda *args: bool(args[-1])
+    path = f"/api/v1/clusters/lab/bundles/{DIGEST}"
+    assert (await eve.get(path)).json() == {"digest": DIGEST, "present": False}
+    large = b"x" * (17 * 1024 * 1024)  # more than other requests may have
+    assert (await eve.put(path, content=large)).json()["present"] is True
+    assert server.work.named("keep_bundle")[-1][1:4] == ("eve", "/scratch/eve/.headway", DIGEST)
+    assert (await eve.put(path, content=b"x" * (65 * 1024 * 1024))).status_code == 413
+    assert (await eve.get("/api/v1/clusters/lab/bundles/..%2f..")).status_code in (404, 422)
+    assert (await eve.get(f"{path}?user=bob")).status_code == 403
+
+
+async def test_a_pipeline_s_steps_depend_on_each_other(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    made = (await eve.post(PIPELINES, json={"document": CHAIN, "bundle": DIGEST})).json()
+    assert [step["job_id"] for step in made["steps"]] == [41, 42, 43]
+    scripts = [call[1].script for call in server.work.named("submit")]
+    assert "--dependency" not in scripts[0]
+    assert "#SBATCH --dependency=afterok:41 " in scripts[1]
+    assert "#SBATCH --dependency=afterok:42 " in scripts[2]
+    assert len({call[3].work for call in server.work.named("submit")}) == 1
+    assert (await eve.get(f"{PIPELINES}/chain")).json()["id"] == made["id"]
+
+
+async def test_a_refused_step_takes_back_those_before_it(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    good = server.work.answers["submit"]
+
+    def submit(*args: Any) -> SubmitOut:
+        if args[1].script_name == "b":
+            raise Refused("no")
+        return good(*args)  # type: ignore[no-any-return]
+
+    server.work.answers |= {"submit": submit, "cancel": None}
+    answer = await eve.post(PIPELINES, json={"document": CHAIN})
+    assert answer.json()["detail"] == "step b: no"
+    assert [call[1] for call in server.work.named("cancel")] == ["41"]
+
+
+async def test_a_pipeline_goes_on_from_the_failed_step(server: Server) -> None:
+    eve, bob = await server.client("eve", "member"), await server.client("bob", "member")
+    await eve.post(PIPELINES, json={"document": CHAIN})
+    jobs = (builders.job(41, "COMPLETED"), builders.job(42, "FAILED"), builders.job(43, "PENDING"))
+    server.work.answers |= {"read": reading(*jobs), "cancel": None}
+    server.state.live.forget("lab")
+    assert (await bob.post(f"{PIPELINES}/chain/retry", json={})).status_code == 403
+    assert (await eve.post(f"{PIPELINES}/chain/retry", json={"steps": ["nope"]})).status_code == 404
+    server.work.answers["job"] = builders.job(44, "PENDING")
+    answer = await eve.post(f"{PIPELINES}/chain/retry", json={})
+    assert answer.status_code == 201, answer.text
+    assert [call[1] for call in server.work.named("cancel")] == ["43"]
+    scripts = [call[1].script for call in server.work.named("submit")[3:]]
+    assert len(scripts) == 2
+    assert "--dependency" not in scripts[0]  # what it needs has ended well
+    assert "afterok:44" in scripts[1]
+
+
+async def test_steps_are_cancelled_as_the_pipeline_s_own_user_whoever_repeats_it(server: Server) -> None:
+    """Slurm refuses it for a job of another, whatever number their sbatch said."""
+    eve, admin = await server.client("eve", "member"), await server.client()
+    await eve.post(PIPELINES, json={"document": CHAIN})
+    server.work.answers |= {"read": reading(*(builders.job(n, "PENDING", user="bob") for n in (41, 42, 43)))}
+    server.work.answers["cancel"] = NotAllowed("not theirs")
+    server.state.live.forget("lab")
+    await admin.post(f"{PIPELINES}/chain/retry", json={"steps": ["a"]})
+    assert [call[1:] for call in server.work.named("cancel")] == [(n, "eve", False) for n in ("41", "42", "43")]
+
+
+async def test_faults_of_a_pipeline_are_said_before_the_first_step_is_submitted(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    wrong = {"name": "p", "steps": {"a": {"run": "x", "gpus": 99}, "b": {"run": "y", "nodes": 999}}}
+    answer = await eve.post(PIPELINES, json={"document": wrong})
+    assert "step a:" in answer.json()["detail"]
+    assert "step b:" in answer.json()["detail"]
+    assert server.work.named("submit") == []
+
+
+async def test_why_a_container_did_not_start_is_told_to_who_may_read_the_log(server: Server) -> None:
+    log = base64.b64encode(b"headway: there is no image a\n").decode()
+    server.work.answers["run_command"] = ExecOut(code=0, stdout_b64=log)
+    server.work.answers["job"] = builders.job(41, "FAILED", user="eve", exit_code=125)
+    eve, mallory = await server.client("eve", "member"), await server.client("mallory", "member")
+    viewer = await server.client("vic", "viewer")
+    assert (await eve.get("/api/v1/clusters/lab/jobs/41")).json()["why"].endswith("there is no image a")
+    for other in (mallory, viewer):
+        assert "no image" not in (await other.get("/api/v1/clusters/lab/jobs/41")).json()["why"]
+    assert [user for _, _, user in server.work.named("run_command")] == ["eve"]

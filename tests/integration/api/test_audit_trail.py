@@ -1,0 +1,224 @@
+"""Every deed is in the audit trail: each write of the API and of the pages, done, failed and refused."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from headway.backup.archive import SUFFIX, Header, Writer, key_of, new_salt
+from headway.billing import periods
+from headway.domain.dataset import Version
+from headway.domain.incident import IncidentState, XidClass
+from headway.errors import HeadwayError, Refused, Unreachable
+from headway.schemas.submissions import SubmitOut
+from headway.store import AuditAsk
+from tests.integration.api import test_route_access
+from tests.integration.api.test_route_access import JOBS, PEOPLE, Things, body_of, filled, routes, server, things
+from tests.support import builders, server_fakes
+from tests.support.access_table import TABLE
+from tests.support.server_fakes import Server
+
+__all__ = ["server", "things"]  # fixtures
+ADMIN, VIEWER = PEOPLE["admin"], PEOPLE["viewer"]
+# What changes nothing: it looks, checks or makes a draft. And input belongs to a command, which has its line.
+NO_DEED = {
+    "POST api/plan", "POST api/clusters/{name}/scale/plan", "POST api/clusters/{name}/roll/plan",
+    "POST api/clusters/{name}/jobs/check", "POST api/backups/verify",
+    "POST api/clusters/{name}/estimate",
+    "POST api/clusters/{name}/commands/{key}/input",
+    "POST /new", "POST /new/check", "POST /clusters/{name}/scale", "POST /clusters/{name}/submit/check",
+}  # fmt: skip
+SIGNING = {
+    "POST /signin",
+    "POST /signin/link",
+    "POST /signout",
+}  # by people who are nobody yet, or no more: tested apart
+FORMS: dict[str, dict[str, str]] = {
+    "POST /new/apply": {"text": "name: lab\nplan: h100-8\nnodes: 4\n", "confirmed": "1"},
+    "POST /clusters/{name}/scale/apply": {"nodes-main": "2", "confirmed": "1"},
+    "POST /tokens": {"label": "x"},
+    "POST /people": {"person": "nora"},
+    "POST /people/{person}": {"role": "member", "user": "{user}"},
+    "POST /clusters/{name}/nodes/{node}/drain": {"reason": "disk swap"},
+    "POST /clusters/{name}/submit": {"script": "#!/bin/sh\nhostname\n"},
+    "POST /clusters/{name}/notebooks": {"gpus": "1"},
+}
+UTC = periods.zone("UTC")
+NOW = 1_790_000_000.0
+LAST_MONTH = periods.before(periods.month_of(NOW, UTC), UTC)
+BODIES: dict[str, Any] = {
+    "POST api/clusters/{name}/pipelines/{pipeline}/retry": {"steps": ["one"]},
+    "POST api/clusters/{name}/invoice/close": {"period": LAST_MONTH.name},
+}
+WAITING = {"hold", "release"}
+_QUEUED = (  # these don't ask the cluster
+    "/down", "/apply", "/scale", "/scale/plan", "/scale/apply", "/link", "/backup", "/restore", "/rotate",
+    "/datasets", "/verify", "/remove",
+    "/roll", "/roll/plan",
+)  # fmt: skip
+
+
+@pytest.fixture
+def world(
+    server: Server, things: Things, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Things:
+    """Where every deed works."""
+    kept = {"path": str(_backup(tmp_path_factory.mktemp("backups"))), "passphrase": "long enough", "confirmed": True}
+    monkeypatch.setitem(BODIES, "POST api/clusters/{name}/restore", kept)
+    work = server.work
+    again = [0]
+
+    def submit(*_: Any) -> Any:
+        again[0] += 1
+        return SubmitOut(job_id=1000 + again[0], cluster="lab", user="x", workdir="/w")
+
+    async def converse(*_: Any) -> AsyncIterator[tuple[str, bytes]]:
+        yield "out", b"x"
+
+    async def bring_back(_: Any, number: int, person: str, __: bool) -> Any:
+        made = await server.store.incident(number)
+        return await server.store.move_incident(made, IncidentState.RETURNED, "works", actor=person)
+
+    async def goes_on(*_: Any) -> Any:
+        return _text()
+
+    work.answers |= {
+        "submit": submit, "converse": converse, "bring_back": bring_back, "drain_node": "drained",
+        "return_node": "returned", "reboot_node": goes_on, "test_node": (), "inject": "done", "storage_bench": (),
+        "array": {"1": "FAILED"},
+        "accounting": (), "node_events": (), "losses": {}, "saves": {}, "metrics": (),
+    }  # fmt: skip
+    return things
+
+
+def _backup(folder: Path) -> Path:
+    header = Header("lab", 1.0, "1", "24.11", new_salt())
+    writer = Writer(folder / f"lab{SUFFIX}", header, key_of("long enough", header.salt))
+    writer.begin("state")
+    writer.end()
+    writer.finish()
+    writer.name()
+    return writer.path
+
+
+async def _text() -> str:
+    return ""
+
+
+async def write(world: Things, key: str, method: str, path: str, role: str, thing: str = "own") -> int:
+    """The status of one write, everything in place for it to work."""
+    made = world.server
+    names = await world.names(role, thing, path)
+    await _ready(made, key, names)
+    token = world.tokens[PEOPLE[role]]
+    if " api/" in key:
+        status, _ = await test_route_access.ask(
+            made, method, filled(path, names, key), token, BODIES.get(key) or body_of(TABLE[key], names)
+        )
+        return status
+    form = {name: text.format_map(names) if "{" in text else text for name, text in FORMS.get(key, {}).items()}
+    headers = {"authorization": f"Bearer {token}", "content-type": "application/x-www-form-urlencoded"}
+    client = made.anonymous(origin=server_fakes.URL)
+    answer = await client.request(method, filled(path, names, key), content=urlencode(form), headers=headers)
+    return answer.status_code
+
+
+async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
+    """Jobs in the state that the deed is for, a node with a fault or without, no deed of a node under way."""
+    verb = key.rpartition("/")[2]
+    state = "PENDING" if verb in WAITING else "FAILED" if verb in ("retry", "rerun") else "RUNNING"
+    jobs = tuple(builders.job(number, state, user=user) for user, number in JOBS.items())
+    made.work.answers["read"] = test_route_access.reading().__class__((builders.node("lab-1-1", "IDLE"),), jobs)
+    known = {job.id: job for job in jobs}
+    made.work.answers["job"] = lambda _, number: known.get(number) or builders.job(number, "FAILED")
+    made.state.live.forget("lab")
+    made.state.deeds.clear()
+    for operation in await made.store.operations("lab"):
+        if not operation.finished:
+            await made.work_off()
+            break
+    if "invoice" in key:
+        made.state.clock = lambda: NOW
+        await made.store.meter("lab", [("lab-1-1", "main")], [], [], LAST_MONTH.start)
+        await made.store.end_lives("lab", LAST_MONTH.end)
+    if "{dataset}" in key:
+        number = await made.store.next_number("lab", "wide")
+        await made.store.add_version(Version("lab", "wide", number, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
+        names["version"] = str(number)
+    if "incidents" in key:
+        found = await made.store.open_incident("lab", "lab-1-2", "XID 79", XidClass.RMA, 5.0, {})
+        names["number"] = str(found.number)
+
+
+def writes(made: Server) -> list[tuple[str, str, str]]:
+    """Those that bring the cluster down last."""
+    found = [one for one in sorted(routes(made)) if one[1] != "GET" and one[0] not in NO_DEED | SIGNING]
+    return sorted(found, key=lambda one: (one[0].endswith("/down"), one[0]))
+
+
+async def test_every_write_that_was_done_has_its_line(world: Things) -> None:
+    made, wrong = world.server, []
+    for key, method, path in writes(world.server):
+        before = (await made.store.audit_trail(limit=1))[0].number
+        status = await write(world, key, method, path, "admin")
+        await world.everybody()
+        lines = [
+            row for row in await made.store.audit_trail(AuditAsk(person=ADMIN), after=before) if row.result == "ok"
+        ]
+        if status >= 400:
+            wrong.append(f"{key} answered {status}: say here how it is done")
+        elif not lines:
+            wrong.append(f"{key} answered {status} and left no line")
+        elif not all(line.address == "127.0.0.1" and line.target and line.action for line in lines):
+            wrong.append(f"{key}: {lines}")
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+async def test_every_write_that_was_refused_has_its_line(world: Things) -> None:
+    made, wrong = world.server, []
+    for key, method, path in writes(world.server):
+        if "viewer" in TABLE[key].own:
+            continue
+        before = (await made.store.audit_trail(limit=1))[0].number
+        status = await write(world, key, method, path, "viewer")
+        lines = await made.store.audit_trail(AuditAsk(person=VIEWER, result="refused"), after=before)
+        if status != 403 or len(lines) != 1 or lines[0].detail["path"] == "":
+            wrong.append(f"{key} answered {status}: {lines}")
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("why", [Refused("no"), Unreachable("gone")], ids=["refused", "unreachable"])
+async def test_every_write_that_the_cluster_refused_has_its_line(world: Things, why: HeadwayError) -> None:
+    made, wrong = world.server, []
+    for key, method, path in writes(world.server):
+        if "/clusters/{name}" not in f"/{key.partition(' ')[2]}" or key.endswith(_QUEUED):
+            continue
+        for call in (
+            "submit", "cancel", "control", "keep_bundle", "run_command", "bring_back", "drain_node", "return_node",
+            "reboot_node", "inject", "storage_bench", "accounting",
+        ):  # fmt: skip
+            made.work.answers[call] = why
+        if key.endswith(
+            ("/submit", "/commands", "/nodes/{node}/test", "/notebooks/{notebook_id}", "{notebook_id}/stop")
+        ):
+            continue  # only checked by then, begun in any case, or ended by itself
+        before = (await made.store.audit_trail(limit=1))[0].number
+        status = await write(world, key, method, path, "admin")
+        lines = await made.store.audit_trail(AuditAsk(person=ADMIN, result="failed"), after=before)
+        if len(lines) != 1:
+            wrong.append(f"{key} answered {status}: {lines}")
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+async def test_the_first_admin_is_in_the_trail(tmp_path: Path) -> None:
+    from headway.server.main import first_admin
+
+    store = await builders.store(tmp_path)
+    await first_admin(store, tmp_path)
+    lines = [(row.action, row.detail.get("by")) for row in await store.audit_trail()]
+    assert lines == [("token.create", "first start"), ("person.add", "first start")]
+    await store.close()

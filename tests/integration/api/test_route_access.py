@@ -1,0 +1,255 @@
+"""Every route of the app, for every role, for one's own things and other people's: access_table.py says who gets through."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.routing import iter_route_contexts
+
+from headway.domain.cluster import Team, User
+from headway.domain.dataset import Version
+from headway.errors import Unreachable
+from headway.schemas.base import API_PREFIX
+from headway.schemas.jobs import LogFoundOut, LogPartOut
+from headway.schemas.submissions import ExecOut, SubmitOut
+from headway.services.cluster_backend import Reading
+from headway.store import NotebookRow
+from tests.support import builders, server_fakes
+from tests.support.access_table import PUBLIC, ROLES, TABLE, THINGS, Row
+from tests.support.server_fakes import Server
+
+# The person of each role; all but bob are in the team `red`, which lee leads.
+PEOPLE = {"viewer": "vic", "member": "mem", "lead": "lee", "operator": "opa", "admin": "ada"}
+MATE, STRANGER = "tim", "bob"
+ROLE = {person: role for role, person in PEOPLE.items()} | {MATE: "member", STRANGER: "member"}
+EVERYBODY = tuple(ROLE)
+JOBS = {person: number for number, person in enumerate(EVERYBODY, 11)}
+DOCUMENT = {"name": "p", "steps": {"one": {"run": "true"}}}
+
+
+def key_of(method: str, path: str) -> str:
+    inside = path.startswith(f"{API_PREFIX}/")
+    return f"{method} " + (f"api/{path.removeprefix(API_PREFIX + '/')}" if inside else path)
+
+
+def routes(server: Server) -> Iterator[tuple[str, str, str]]:
+    """(key, method, path) of all there is, as the app itself finds it."""
+    for one in iter_route_contexts(server.app.routes):
+        if not one.methods:
+            assert one.name == "static", f"what is {one.path}? teach this test to walk it"
+        for method in sorted((one.methods or set()) - {"HEAD", "OPTIONS"}):
+            yield key_of(method, one.path or ""), method, one.path or ""
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    """The app with its pages, one cluster with two teams, on a Work that answers whatever gets as far as it."""
+    done = SubmitOut(job_id=11, cluster="lab", user="x", workdir="/home/x")
+    made = await server_fakes.start(
+        tmp_path,
+        builders.Clock(),
+        shares=(),
+        plan=server_fakes.changes(),
+        plan_roll=server_fakes.changes(),
+        machines=(builders.machine("lab-head"),),
+        checks=(),
+        history=(),
+        submit=done,
+        cancel=None,
+        array={},
+        tunnel=Unreachable("nothing answers there"),
+        keep_bundle=True,
+        run_command=ExecOut(code=0),
+        runs=(),
+        control=None,
+        log_part=LogPartOut(text="", start=0, end=0, size=0),
+        log_search=LogFoundOut(found=[]),
+        tail_log=[b""],
+        tail_array=[b""],
+        read=reading(),
+        job=lambda _, number: next(job for job in reading().jobs if job.id == number),
+    )
+    red = Team("red", (*PEOPLE.values(), MATE), 1, leads=(PEOPLE["lead"],))
+    users = [User(name, (), ("red",)) for name in red.users]
+    teams = (red, Team("blue", (STRANGER,), 1))
+    made.work.clusters["lab"] = {"teams": teams, "users": (*users, User(STRANGER, (), ("blue",)))}
+    await made.apply()
+    made.state.live.stopping.set()  # streams answer and end
+    yield made
+    await made.close()
+
+
+@dataclass
+class Things:
+    """What stands in the {places} of an address and a body, when `role` asks for `thing`. Made once for all requests,
+    but for what a request may end."""
+
+    server: Server
+    tokens: dict[str, str]
+    pipelines: dict[str, str]
+    operation: str
+
+    async def everybody(self) -> None:
+        """As they were: an earlier request may have changed or removed them."""
+        store = self.server.store
+        there = {one.name: one for one in await store.people()}
+        for person in EVERYBODY:
+            if person not in there or there[person].role != ROLE[person]:
+                await store.put_person(person, ROLE[person])
+            if person not in there or person not in self.tokens:
+                _, self.tokens[person] = await store.create_token(person)
+
+    async def names(self, role: str, thing: str, path: str) -> dict[str, str]:
+        person = PEOPLE.get(role, PEOPLE["admin"])
+        owner = {"own": person, "team": MATE, "other": STRANGER}[thing]
+        names = {
+            "name": "lab",
+            "node": "lab-1-1",
+            "number": "1",
+            "job_id": str(JOBS[owner]),
+            "operation_id": self.operation,
+            "pipeline": self.pipelines[owner],
+            "digest": "0" * 64,
+            "key": "k",
+            "dataset": "wide",
+            "version": "1",
+            "verb": "cancel",
+            "user": owner,
+            "person": owner,
+        }
+        store = self.server.store
+        if "{token_id}" in path:
+            names["token_id"] = (await store.create_token(owner))[0].id
+        if "{notebook_id}" in path:
+            names["notebook_id"] = made = secrets.token_hex(8)
+            now = self.server.state.clock()
+            await store.save_notebook(NotebookRow(made, "lab", JOBS[owner], owner, owner, "/f", "secret", 60, now))
+        return names
+
+
+def reading() -> Reading:
+    jobs = (builders.job(JOBS[user], user=user, account="blue" if user == STRANGER else "red") for user in EVERYBODY)
+    return Reading((builders.node("lab-1-1", "IDLE"),), tuple(jobs))
+
+
+@pytest.fixture
+async def things(server: Server) -> Things:
+    store, pipelines = server.store, {}
+    kept: dict[str, Any] = {"document": DOCUMENT, "bundle": ""}
+    sent: dict[str, Any] = {"kind": "submit", "request": {"script": "#!/bin/sh\n"}, "facts": {}, "audit": {}}
+    made = Things(server, {}, pipelines, (await store.operations("lab"))[0].id)
+    await made.everybody()
+    await store.add_version(Version("lab", "wide", 1, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
+    for person in EVERYBODY:
+        row = await store.save_pipeline("lab", "p", person=person, user=person, workdir="/w", document=kept)
+        pipelines[person] = row.id
+        await store.note_job("lab", JOBS[person], person=person, user=person, **sent)
+    return made
+
+
+def scope_of(method: str, path: str, token: str, content: bytes) -> dict[str, Any]:
+    """A request as uvicorn hands it on."""
+    url, _, query = path.partition("?")
+    headers = [(b"host", b"127.0.0.1:7878"), (b"content-type", b"application/json")]
+    headers += [(b"content-length", str(len(content)).encode())]
+    if method == "POST":
+        headers.append((b"origin", server_fakes.URL.encode()))
+    if token:
+        headers.append((b"authorization", f"Bearer {token}".encode()))
+    return {
+        "type": "http", "http_version": "1.1", "method": method, "path": url, "raw_path": url.encode(),
+        "query_string": query.encode(), "root_path": "", "scheme": "http", "headers": headers,
+        "client": ("127.0.0.1", 5000), "server": ("127.0.0.1", 7878), "state": {}, "asgi": {"version": "3.0"},
+    }  # fmt: skip
+
+
+async def ask(server: Server, method: str, path: str, token: str, body: Any = None) -> tuple[int, bytes]:
+    """(status, first bytes) as soon as the answer begins: a stream need not end."""
+    content = b"" if body is None else json.dumps(body).encode()
+    asked, answered = False, asyncio.Event()
+    status, first = 0, b""
+
+    async def receive() -> dict[str, Any]:
+        nonlocal asked
+        if asked:
+            await asyncio.Event().wait()
+        asked = True
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    async def send(message: Any) -> None:
+        nonlocal status, first
+        if message["type"] == "http.response.start":
+            status = message["status"]
+        elif message.get("body") or not message.get("more_body"):
+            first = message.get("body", b"")
+            answered.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(server.app(scope_of(method, path, token, content), receive, send))
+    waiting = asyncio.ensure_future(answered.wait())
+    await asyncio.wait({task, waiting}, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+    for one in (task, waiting):
+        one.cancel()
+    await asyncio.gather(task, waiting, return_exceptions=True)
+    assert status, f"{method} {path} did not answer"
+    return status, first
+
+
+def filled(text: str, names: dict[str, str], key: str) -> str:
+    try:
+        return text.format_map(names)
+    except KeyError as missing:
+        raise AssertionError(f"{key}: say in Things.names what stands for {missing}") from None
+
+
+def body_of(row: Row, names: dict[str, str]) -> Any:
+    """The row's body with {user} filled in."""
+    text = json.dumps(row.body)
+    return json.loads(text.replace("{user}", names["user"]))
+
+
+def refused(status: int, first: bytes, row: Row) -> bool:
+    if row.leaves and b"event: leave" in first:
+        return True
+    return status in (401, 403) or (row.hidden and status == 404)
+
+
+async def test_every_route_has_a_row_and_every_row_a_route(server: Server) -> None:
+    known = {key for key, _, _ in routes(server)}
+    assert len(known) > 40
+    for key in sorted(known - TABLE.keys()):
+        pytest.fail(
+            f"who may use {key}? add a row to TABLE in tests/support/access_table.py, for example\n"
+            f'    "{key}": Row(ALL),  # ALL, WORK, NODES, ADMIN, or TOUCH / OWNER for somebody\'s job'
+        )
+    assert not TABLE.keys() - known, "rows without a route"
+
+
+@pytest.mark.parametrize("half", ["api", "pages"])  # so that two workers share them
+async def test_each_route_lets_through_whom_it_should_and_nobody_else(
+    server: Server, things: Things, half: str
+) -> None:
+    wrong = []
+    for key, method, path in sorted(routes(server)):
+        row = TABLE.get(key)
+        if row is None or (" api/" in key) != (half == "api"):
+            continue  # where there is no row, the test above says so
+        for role, thing in itertools.product(("nobody", *ROLES), THINGS if row.team is not None else THINGS[:1]):
+            token = things.tokens[PEOPLE[role]] if role in PEOPLE else ""
+            names = await things.names(role, thing, path)
+            status, first = await ask(server, method, filled(path, names, key), token, body_of(row, names))
+            if "people" in key:
+                await things.everybody()
+            through = not refused(status, first, row)
+            wanted = role in row.roles(thing)
+            if through != wanted and not (row.roles(thing) == PUBLIC and status == 401):
+                wrong.append(f"{key} ({thing}): {role} got {status}, should {'' if wanted else 'not '}get through")
+    assert not wrong, "\n" + "\n".join(wrong)

@@ -1,0 +1,7 @@
+"""Tests that start the app or open SQLite, without a process of their own."""
+
+from __future__ import annotations
+
+from tests.support.fixtures import lab, server
+
+__all__ = ["lab", "server"]

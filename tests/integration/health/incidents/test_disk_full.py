@@ -1,0 +1,50 @@
+"""Disks that jobs have filled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headway.domain.incident import IncidentState, XidClass
+from tests.support.incident_cluster import FOR_GOOD, Ward, signal
+
+SAYS = "100 MiB free in /, held by job 7"
+FULL = replace(signal(0, gpu=None), kind="disk", text=f"disk: {SAYS}", action=XidClass.MOUNT)
+
+
+async def test_a_job_that_fills_its_node_s_disk_costs_no_other_one_and_no_repair(lab: Ward) -> None:
+    lab.world.jobs = {7: "RUNNING", 8: "RUNNING"}
+    lab.world.unfit = [SAYS, SAYS, "", SAYS]
+    await lab.responder.take(FULL, [])
+    assert lab.world.reason == f"headway: incident 1: disk: {SAYS}"
+    found = await lab.settle()
+    assert found.state is IncidentState.RETURNED
+    assert lab.world.order == ["drain", *["look for room"] * 9, "resume"], "room has to stay"
+    assert (lab.world.requeued, found.score) == ([], 0)
+    assert "jobs hold its disk's room until they end" in [step.text for step in found.steps]
+
+
+async def test_a_disk_that_stays_full_when_they_have_gone_is_the_machine_s(lab: Ward) -> None:
+    lab.world.jobs, lab.world.away = {7: "RUNNING"}, FOR_GOOD
+    lab.world.unfit = [SAYS] * 10**6
+    await lab.responder.take(FULL, [])
+    await lab.responder.go_on()
+    assert ((await lab.newest()).state, lab.world.requeued) == (IncidentState.REPAIRING, [])
+    lab.world.unfit = []
+    drains = replace(FULL, id="later", text="disk: 100 MiB free in /", action=XidClass.DRAIN)
+    await lab.responder.take(drains, [])
+    assert lab.world.requeued == [7]
+    found = await lab.settle()
+    assert (found.state, found.action) == (IncidentState.RETURNED, XidClass.DRAIN)
+
+
+async def test_a_job_that_fills_it_again_during_the_tests_keeps_the_node_out_no_longer_than_itself(lab: Ward) -> None:
+    lab.world.unfit = [SAYS]
+    await lab.responder.take(FULL, [])
+    while (await lab.newest()).state is not IncidentState.TESTING:
+        await lab.responder.go_on()
+        for task in lab.responder.beside.values():
+            await task
+    again = replace(FULL, id="again", at=FULL.at + 100)
+    await lab.responder.take(again, [])
+    found = await lab.settle()
+    assert found.state is IncidentState.RETURNED

@@ -1,0 +1,124 @@
+"""Repairs of machines one owns: they restart themselves, and take their time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headway.domain.incident import IncidentState
+from headway.domain.machine import Machine
+from headway.health import manual_actions
+from headway.health.detection.event_stream import Beats
+from headway.transport.connect import SudoRefused
+from headway.transport.process import Ran
+from tests.support.incident_cluster import NODE, Ward, World, signal
+
+
+def own(lab: Ward) -> World:
+    """The node is a machine of one's own: its provider neither switches it off nor knows since when it runs."""
+    world = lab.world
+    assert world.machine is not None
+    world.fences, world.name, world.machine = False, "ssh", replace(world.machine, started_at=0.0)
+    return world
+
+
+async def test_a_machine_of_ones_own_is_tested_once_it_has_started_again(lab: Ward) -> None:
+    world = own(lab)
+    await lab.responder.take(signal(79), [])
+    began = lab.clock.now
+    found = await lab.settle()
+    assert found.state is IncidentState.RETURNED
+    assert world.order == ["drain", "reboot", "resume"], "once, though it answers for a minute more"
+    assert lab.clock.now >= began + 600, "its memory is tested for minutes"
+
+
+async def test_a_restart_that_another_server_asked_for_is_waited_for(
+    lab: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = own(lab)
+    real, asked = world.remote, asyncio.Event()
+
+    async def lost(at: Machine, argv: Sequence[str], **how: Any) -> Ran:
+        ran = await real(at, argv, **how)
+        if list(argv) == ["systemctl", "reboot"]:
+            asked.set()
+            await asyncio.Event().wait()
+        return ran
+
+    monkeypatch.setattr(world, "remote", lost)
+    await lab.responder.take(signal(79), [])
+    while not asked.is_set():
+        await lab.responder.go_on()
+        await lab.responder.sleep(1)
+    await lab.another_server()
+    monkeypatch.setattr(world, "remote", real)
+    lab.clock.now = world.goes_at + 1
+    assert (await lab.settle()).state is IncidentState.RETURNED
+    assert world.order.count("reboot") == 1
+
+
+async def test_a_machine_that_never_starts_again_is_a_persons(lab: Ward) -> None:
+    own(lab).restarts_s = float("inf")
+    await lab.responder.take(signal(79), [])
+    found = await lab.settle()
+    assert found.state is IncidentState.OUT
+    assert f"reboot did not help: {NODE} does not answer, for 30 minutes" in [step.text for step in found.steps]
+
+
+def wrong_password() -> tuple[int, str]:
+    raise SudoRefused("the sudo password is wrong")
+
+
+@pytest.mark.parametrize(
+    ("fails", "why"),
+    [
+        (lambda: (1, "Operation inhibited by backup"), f"{NODE} does not restart: Operation inhibited by backup"),
+        (wrong_password, "the sudo password is wrong"),
+    ],
+)
+async def test_what_no_second_try_mends_is_tried_once(
+    lab: Ward, fails: Callable[[], tuple[int, str]], why: str
+) -> None:
+    world, began = own(lab), lab.clock.now
+    world.reboot_fails = fails
+    await lab.responder.take(signal(79), [])
+    found = await lab.settle()
+    assert (found.state, world.order.count("reboot")) == (IncidentState.OUT, 1)
+    assert f"reboot did not help: {why}" in [step.text for step in found.steps]
+    assert lab.clock.now < began + 600
+
+
+@pytest.mark.parametrize("up_after_s", [40.0, 1200.0])
+async def test_a_silent_machine_of_ones_own_is_waited_for_and_never_restarted(lab: Ward, up_after_s: float) -> None:
+    """It may be starting at that moment: who tells it to restart as soon as it answers makes it worse."""
+    world = own(lab)
+    world.up_at = lab.clock.now + up_after_s
+    world.jobs, world.ages[NODE] = {7: "RUNNING"}, 40.0
+    await lab.responder.hear_beats(Beats(4, {NODE: 30.0}), lab.clock.now)
+    found = await lab.settle()
+    assert (found.state, world.jobs[7]) == (IncidentState.RETURNED, "PENDING")
+    assert "reboot" not in world.order
+    assert lab.clock.now >= world.up_at
+
+
+async def test_one_that_started_again_before_its_silence_was_seen_is_tested_at_once(lab: Ward) -> None:
+    world = own(lab)
+    world.ages[NODE], world.started = 40.0, lab.clock.now - 20
+    await lab.responder.hear_beats(Beats(4, {NODE: 30.0}), lab.clock.now)
+    assert (await lab.settle()).state is IncidentState.RETURNED
+    assert "reboot" not in world.order
+
+
+async def test_a_person_s_reboot_waits_too_but_not_for_one_that_can_t_be_told(lab: Ward) -> None:
+    world, began = own(lab), lab.clock.now
+    world.state, world.answers = "IDLE", True
+    assert await manual_actions.reboot(lab.responder.tools, NODE, "olga") == ""
+    assert [word for word in world.order if word != "ask"] == ["drain", "reboot", "resume"]
+    assert lab.clock.now >= began + 600
+    world.answers, began = False, lab.clock.now
+    assert await manual_actions.reboot(lab.responder.tools, NODE, "olga") == "no answer"
+    assert lab.clock.now == began

@@ -1,0 +1,200 @@
+"""Repairs: which one begins, what comes after one that did not help, and when no more is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.domain.cluster import Health, Storage, Volume
+from headway.domain.incident import Incident, IncidentState, XidClass
+from headway.health.detection.event_stream import Beats
+from headway.store import StoreAway
+from tests.support.incident_cluster import FOR_GOOD, LAB, NODE, Ward, signal, ward
+
+
+async def test_a_lost_volume_drains_and_comes_back_without_a_word_to_jobs_or_machine(tmp_path: Path) -> None:
+    volume = Volume("models", "/models", "nfs4", "filer:/models")
+    async with ward(tmp_path, replace(LAB, storage=Storage(volumes=(volume,)))) as made:
+        made.world.jobs, made.world.away = {7: "RUNNING"}, 3
+        lost = replace(
+            signal(0, gpu=None), kind="volumes", text="volumes: /models is not mounted", action=XidClass.MOUNT
+        )
+        await made.responder.take(lost, [])
+        assert made.world.reason == "headway: incident 1: volumes: /models is not mounted"
+        found = await made.settle()
+        assert found.state is IncidentState.RETURNED
+        assert made.world.order == ["drain", *["mount models.mount"] * 4, "resume"]
+        assert made.world.requeued == []
+        assert found.score == 0
+
+
+VOLUME = replace(LAB, storage=Storage(volumes=(Volume("models", "/models", "nfs4", "filer:/models"),)))
+LOST = replace(signal(0, gpu=None), kind="volumes", text="volumes: /models is not mounted", action=XidClass.MOUNT)
+
+
+async def test_a_fault_of_a_node_that_waits_for_a_volume_moves_the_jobs_that_ran_on(tmp_path: Path) -> None:
+    async with ward(tmp_path, VOLUME) as made:
+        made.world.jobs, made.world.away = {7: "RUNNING"}, FOR_GOOD
+        await made.responder.take(LOST, [])
+        await made.responder.go_on()
+        assert (await made.newest()).state is IncidentState.REPAIRING
+        await made.responder.take(signal(46), [])
+        assert made.world.requeued == [7], "before anything is done to its GPUs"
+        made.world.away = 0
+        found = await made.settle()
+        assert (found.state, found.action) == (IncidentState.RETURNED, XidClass.RESET)
+        assert [word for word in made.world.order if not word.startswith("mount")] == [
+            "drain",
+            "drain",
+            "reset 3",
+            "resume",
+        ]
+
+
+async def test_a_node_that_dies_while_it_waits_for_a_volume_is_down_as_any_other(tmp_path: Path) -> None:
+    async with ward(tmp_path, VOLUME) as made:
+        made.world.jobs, made.world.away = {7: "RUNNING"}, FOR_GOOD
+        await made.responder.take(LOST, [])
+        await made.responder.go_on()
+        made.world.away = 0
+        await made.responder.hear_beats(Beats(4, {NODE: 6.0}), made.clock.now)
+        assert [word for word in made.world.order if word in ("fence", "down")] == ["fence", "down"]
+        assert made.world.jobs[7] == "PENDING"
+        found = await made.settle()
+        assert (found.number, found.state, found.action) == (1, IncidentState.RETURNED, XidClass.REBOOT)
+
+
+@pytest.mark.parametrize(
+    ("code", "begins"),
+    [(46, ["drain", "reset 3", "resume"]), (48, ["drain", "reset 3", "resume"]), (54, ["drain"])],
+)
+async def test_the_class_of_the_error_says_which_repair_begins(lab: Ward, code: int, begins: list[str]) -> None:
+    await lab.responder.take(signal(code), [])
+    await lab.settle()
+    assert lab.world.order == begins
+
+
+async def test_repairs_get_heavier_are_bounded_and_then_a_person_has_to_come(lab: Ward) -> None:
+    lab.world.gpus, lab.world.gpus_after_reset = 7, 7
+    await lab.responder.take(signal(46), [])
+    found = await lab.settle()
+    assert found.state is IncidentState.OUT
+    assert lab.world.order == ["drain", "reset 3", "stop", "start"]
+    assert found.steps[-1].text == "reset and reboot did not help; once it works: headway incident return 1"
+    assert [step.text for step in found.steps if step.text.startswith("a test failed")] == [
+        "a test failed: nvidia-smi lists 7 GPUs, not 8"
+    ] * 2
+    assert await lab.responder.go_on() == [], "it stays so"
+
+
+async def test_what_the_agent_itself_finds_keeps_the_node_out(lab: Ward) -> None:
+    lab.world.sound = False
+    await lab.responder.take(signal(46), [])
+    found = await lab.settle()
+    assert found.state is IncidentState.OUT
+    assert "a test failed: mounts: /scratch is gone" in [step.text for step in found.steps]
+    assert set(lab.world.tested) == {"checks"}
+
+
+@pytest.mark.parametrize("slow_with", [(), ("lab-1-4",), ("lab-1-3", "lab-1-4")])
+async def test_hard_tests_hold_the_node_against_idle_ones(tmp_path: Path, slow_with: Sequence[str]) -> None:
+    async with ward(tmp_path, replace(LAB, health=Health(tries=1))) as lab:
+        lab.world.idle, lab.world.slow_with = ("lab-1-1", "lab-1-3", "lab-1-4"), set(slow_with)
+        await lab.responder.take(signal(), [])
+        found = await lab.settle()
+        asked = [word for word in lab.world.order if word.startswith("all-reduce")]
+        assert asked == [f"all-reduce with {name}" for name in ("lab-1-4", "lab-1-3")[: 1 + bool(slow_with)]]
+        assert lab.world.order.count("create lab-1-4") == lab.world.order.count("delete lab-1-4") == 1
+        if len(slow_with) < 2:
+            assert found.state is IncidentState.RETURNED, "one partner that is bad says nothing"
+            assert "allreduce" in found.steps[-1].evidence["passed"]  # type: ignore[operator]
+        else:
+            assert found.state is IncidentState.OUT
+            assert found.steps[-2].text == "a test failed: allreduce with lab-1-3: less than the plan expects"
+
+
+async def test_a_cluster_may_want_fewer_tries(tmp_path: Path) -> None:
+    async with ward(tmp_path, replace(LAB, health=Health(tries=1))) as lab:
+        lab.world.gpus_after_reset = None
+        await lab.responder.take(signal(46), [])
+        assert (await lab.settle()).state is IncidentState.OUT
+        assert lab.world.order == ["drain", "reset 3"]
+
+
+async def test_the_last_try_is_another_machine_where_the_provider_makes_them(
+    lab: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.world.gpus, lab.world.makes = 7, True
+    await lab.responder.take(signal(79), [])
+    while "delete" not in lab.world.order:
+        assert lab.responder.beside
+        await lab.responder.sleep(0)
+        await lab.responder.go_on()
+    (operation,) = await lab.store.operations("lab")
+    assert (operation.kind, operation.person, operation.params) == ("replace", "headway", {"node": NODE})
+    await lab.responder.go_on()
+    assert (await lab.newest()).state is IncidentState.REPAIRING, "until that has ended"
+    assert (await lab.newest()).score == 0, "it is another machine"
+    asked, real = 0, lab.store.operation
+
+    async def away(number: str) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked < 4:
+            raise StoreAway("the server's database did not answer in time")
+        return await real(number)
+
+    monkeypatch.setattr(lab.store, "operation", away)
+    while asked < 5:
+        assert lab.responder.beside, "the repair has ended because the database was away"
+        await lab.responder.sleep(0)
+        await lab.responder.go_on()
+    assert (await lab.newest()).state is IncidentState.REPAIRING
+
+
+async def test_a_drain_twice_in_a_week_is_an_rma_and_a_lemon_is_kept_out(lab: Ward) -> None:
+    lab.clock.now += 1000
+    for number, (code, what) in enumerate([(48, "drain"), (48, "rma"), (79, "rma")], start=1):
+        lab.clock.now += 3600
+        await lab.responder.take(signal(code, at=lab.clock.now), [])
+        found = await lab.settle()
+        assert (found.number, found.action.value) == (number, what)
+    assert found.state is IncidentState.OUT
+    assert "fails too often: score 8 of 8 over 14 days" in found.steps[-1].text
+    back = await lab.bring_back(3, "ann")
+    assert back.state is IncidentState.RETURNED
+    lab.clock.now += 3600
+    await lab.responder.take(signal(46, at=lab.clock.now), [])
+    assert (await lab.settle()).state is IncidentState.RETURNED, "a person has vouched for it"
+
+
+async def test_a_lemon_may_stay_for_spare_work_until_it_is_one_twice_over(tmp_path: Path) -> None:
+    async with ward(tmp_path, replace(LAB, health=Health(lemon_score=2, lemon_spare_work=True))) as lab:
+        lab.clock.now += 1000
+
+        async def again() -> Incident:
+            lab.clock.now += 3600
+            await lab.responder.take(signal(46, at=lab.clock.now), [])
+            return await lab.settle()
+
+        assert (await again()).steps[-1].text == "tests passed; back in service"
+        assert "for spare work only" in (await again()).steps[-1].text
+        assert lab.world.order[-3:] == ["reset 3", f"lemons: {NODE}", "resume"], "no other job can start there first"
+        assert "for spare work only" in (await again()).steps[-1].text
+        found = await again()
+        assert found.state is IncidentState.OUT
+        assert "fails too often: score 4 of 4 over 14 days" in found.steps[-1].text
+        await lab.bring_back(found.number, "ann")
+        assert lab.world.lemons == "", "a person has vouched for it"
+
+
+async def test_repairs_and_tests_of_a_server_that_went_are_begun_anew(lab: Ward) -> None:
+    await lab.responder.take(signal(), [])
+    assert (await lab.newest()).state is IncidentState.REPAIRING
+    await lab.another_server()
+    assert (await lab.settle()).state is IncidentState.RETURNED
+    assert lab.world.order.count("start") == 1

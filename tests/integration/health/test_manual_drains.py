@@ -1,0 +1,159 @@
+"""A person's drain is never lifted by Headway, also where it came while something was under way with the node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headway.cluster import readiness
+from headway.domain.cluster import Health
+from headway.domain.incident import IncidentState
+from headway.domain.machine import Machine
+from headway.errors import Refused
+from headway.health import manual_actions
+from headway.store.store import Store
+from headway.transport.process import Ran
+from tests.support import builders
+from tests.support.incident_cluster import LAB, NODE, Ward, signal, ward
+from tests.unit.rollout.test_image_rollout import Fleet, fleet, go, store
+
+__all__ = ["fleet", "store"]
+BOB = "bob: disk swap"
+
+
+def meanwhile(lab: Ward, what: Any) -> None:
+    """Happens while the machine is started again."""
+    start = lab.world.start
+
+    async def started(machine: Machine) -> None:
+        await start(machine)
+        await what()
+
+    lab.world.start = started  # type: ignore[method-assign, assignment]
+
+
+async def drained_by_bob(lab: Ward) -> None:
+    lab.world.state, lab.world.reason = "IDLE+DRAIN", BOB
+
+
+@pytest.mark.parametrize("sound", [True, False])
+async def test_what_is_drained_during_its_reboot_stays_so_and_keeps_its_reason(lab: Ward, sound: bool) -> None:
+    lab.world.sound = sound
+    meanwhile(lab, lambda: drained_by_bob(lab))
+    fault = await manual_actions.reboot(lab.responder.tools, NODE, "olga")
+    assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", BOB)
+    assert BOB in fault if sound else fault == "mounts: /scratch is gone"
+
+
+async def test_what_was_returned_during_its_reboot_is_drained_where_its_tests_fail(lab: Ward) -> None:
+    async def returned() -> None:
+        lab.world.state, lab.world.reason = "IDLE", ""
+
+    lab.world.sound = False
+    meanwhile(lab, returned)
+    await manual_actions.reboot(lab.responder.tools, NODE, "olga")
+    assert lab.world.reason == "olga: reboot: mounts: /scratch is gone"
+
+
+async def test_a_node_with_a_fault_that_came_during_its_reboot_does_not_serve(lab: Ward) -> None:
+    async def falls_off() -> None:
+        await lab.responder.take(signal(), [])
+
+    meanwhile(lab, falls_off)
+    fault = await manual_actions.reboot(lab.responder.tools, NODE, "olga")
+    assert fault == "incident 1 is open: headway incident return 1 first"
+    assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", (await lab.newest()).reasons[0])
+    assert await manual_actions.rebooter(lab.responder.tools, NODE) == ""
+    assert (await lab.settle()).state is IncidentState.OUT
+
+
+def drains(fleet: Fleet, name: str) -> None:
+    """Bob, while the node's machine is made anew."""
+
+    def at(line: str) -> None:
+        list.append(fleet.order, line)
+        if line == f"make {name} new":
+            fleet.reasons[name] = BOB
+
+    fleet.order = type("Order", (list,), {"append": lambda _, line: at(line)})()
+
+
+@pytest.mark.parametrize("bad", [set(), {"new"}])
+async def test_what_is_drained_while_it_is_made_anew_stays_so(fleet: Fleet, store: Store, bad: set[str]) -> None:
+    drains(fleet, "lab-1-1")
+    fleet.bad = bad
+    if bad:
+        with pytest.raises(Refused, match="lab-1-1: nvidia-smi lists 0 GPUs"):
+            await go(fleet, store)
+    else:
+        assert await go(fleet, store)
+        assert set(fleet.images().values()) == {"id-new"}
+        assert any(BOB in line for line in fleet.order if line.startswith("say lab-1-1"))
+    assert fleet.reasons == {"lab-1-1": BOB}
+
+
+async def test_an_apply_returns_what_is_down_for_nobody_s_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    reasons = ("Not responding", BOB, "headway: incident 3: XID 79", "", "headway: no machine", "ResumeTimeout reached")
+    lab = builders.cluster(6, 0)
+    now = dict(zip(lab.slot_names, reasons, strict=True))
+    back: list[str] = []
+
+    async def remote(_: Any, argv: list[str], **__: Any) -> Ran:
+        if "show" in argv:
+            return Ran(
+                tuple(argv),
+                0,
+                f"NodeName={argv[-1]} State=DOWN Reason={now[argv[-1]]} [root@2026-01-01T00:00:00]\n",
+                "",
+                0.0,
+            )
+        back.append(argv[2].partition("=")[2])
+        return Ran(tuple(argv), 0, "", "", 0.0)
+
+    async def states(*_: Any) -> dict[str, Any]:  # before anybody had said anything
+        return {name: builders.node(name, "DOWN", reason="Not responding") for name in lab.slot_names}
+
+    monkeypatch.setattr(readiness, "node_states", states)
+    env: Any = SimpleNamespace(connections=SimpleNamespace(remote=remote))
+    found = await readiness.return_nodes(lab, env, builders.machine("lab-head"), frozenset(lab.slot_names))
+    assert found == tuple(back)
+    assert {now[name] for name in found} == set(reasons) - {BOB, "headway: incident 3: XID 79"}
+
+
+@pytest.fixture
+async def lemons(tmp_path: Any) -> AsyncIterator[Ward]:
+    async with ward(tmp_path, replace(LAB, health=Health(lemon_spare_work=True))) as made:
+        yield made
+
+
+async def test_a_reservation_that_can_t_be_changed_keeps_no_repaired_node_from_service(lemons: Ward) -> None:
+    """Slurm refuses to delete one that a job names."""
+    refused = 0
+
+    def reservation(words: list[str]) -> tuple[int, str]:
+        nonlocal refused
+        if words[1] == "--oneliner":
+            return 0, "ReservationName=headway_lemons Nodes=lab-1-3\n"
+        refused += 1
+        return 1, ""
+
+    lemons.world._reservation = reservation  # type: ignore[assignment, method-assign]
+    await lemons.responder.take(signal(46), [])
+    assert (await lemons.settle()).steps[-1].text == "tests passed; back in service"
+    assert (refused, lemons.world.state) == (1, "IDLE")
+
+
+async def test_a_lemon_s_return_waits_for_the_reservation_that_is_to_hold_it(tmp_path: Any) -> None:
+    async with ward(tmp_path, replace(LAB, health=Health(lemon_score=1, lemon_spare_work=True))) as lab:
+        real = lab.world._reservation
+        lab.world._reservation = lambda words: real(words) if "--oneliner" in words else (1, "")  # type: ignore[method-assign]
+        await lab.responder.take(signal(46), [])
+        assert (await lab.settle()).state is IncidentState.TESTING
+        assert (lab.world.state, lab.world.lemons) == ("IDLE+DRAIN", "")
+        lab.world._reservation = real  # type: ignore[method-assign]
+        assert "for spare work only" in (await lab.settle()).steps[-1].text
+        assert (lab.world.state, lab.world.lemons) == ("IDLE", NODE)

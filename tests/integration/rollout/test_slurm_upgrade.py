@@ -1,0 +1,124 @@
+"""Another Slurm on the nodes: no job has nodes of both, no node is ahead of its head, and no head goes back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headway.domain.machine import Machine
+from headway.errors import Refused
+from headway.rollout.image_rollout import halt, look, plan, roll_head
+from headway.store.db.rows import NodeImage
+from headway.store.store import Store
+from headway.transport.process import Ran
+from tests.unit.rollout import test_image_rollout as world
+from tests.unit.rollout.test_image_rollout import LAB, NEW, NODES, OLD, SLURM, Fleet, fleet, go, store
+
+__all__ = ["fleet", "store"]
+
+
+@pytest.fixture
+def newer(monkeypatch: pytest.MonkeyPatch, fleet: Fleet) -> Fleet:
+    """The new image carries another Slurm, which the head runs already."""
+    monkeypatch.setitem(SLURM, NEW, "26.05")
+    monkeypatch.setattr(world, "LAB", replace(LAB, slurm_version="26.05"))
+    fleet.machines[LAB.head] = replace(fleet.machines[LAB.head], image="id-new")
+    return fleet
+
+
+async def test_a_node_with_jobs_under_maintenance_is_not_left_out(fleet: Fleet, store: Store) -> None:
+    fleet.jobs = {"lab-1-2": {7}}
+    fleet.reasons = {"lab-1-3": "bob: disk swap"}
+    real = fleet.remote
+
+    async def remote(machine: Machine, argv: Sequence[str], **more: Any) -> Ran:
+        """Somebody has made a reservation for all of them: Flags=MAINT,IGNORE_JOBS."""
+        ran = await real(machine, argv, **more)
+        return replace(ran, stdout=ran.stdout.replace("lab-1-2|idle", "lab-1-2|mixed$").replace("|idle", "|maint"))
+
+    fleet.remote = remote  # type: ignore[method-assign]
+    assert (await look(world.tools(fleet, store))).out == {"lab-1-3": "bob: disk swap"}
+
+
+async def test_no_job_has_nodes_of_two_slurms(newer: Fleet, store: Store) -> None:
+    newer.jobs = {"lab-1-4": {7}}
+
+    def turn() -> None:
+        if newer.turns == 5:
+            newer.jobs = {}
+
+    newer.each_turn = turn
+    found = await plan(world.tools(newer, store), back=False, head=False, by=False)
+    assert "none has nodes of both" in found.notes[0]
+    assert await go(newer, store)
+    first = newer.did.index("make lab-1-1 new")
+    assert {f"drain {name}" for name in NODES} <= set(newer.did[:first]), "before a node of the other kind serves"
+    assert (set(newer.images().values()), newer.reasons) == ({"id-new"}, {})
+
+
+async def test_what_was_drained_to_be_apart_serves_again_when_the_first_one_fails(newer: Fleet, store: Store) -> None:
+    newer.bad = {"new"}
+    with pytest.raises(Refused, match="lab-1-1"):
+        await go(newer, store)
+    assert set(newer.reasons) == {"lab-1-1"}
+    assert newer.images() == {name: "id-new" if name == "lab-1-1" else "id-old" for name in NODES}
+
+
+async def test_a_roll_that_is_stopped_gives_back_all_that_were_drained_to_be_apart(newer: Fleet, store: Store) -> None:
+    await store.set_node_image("lab", NodeImage(OLD, OLD))
+    newer.reasons = dict.fromkeys(NODES, "headway: rolls")
+    await halt(world.tools(newer, store), newer.say)
+    assert newer.reasons == {}
+
+
+async def test_no_node_is_ahead_of_its_head_and_no_head_goes_back(newer: Fleet, store: Store) -> None:
+    await store.set_node_image("lab", NodeImage("", OLD))
+    with pytest.raises(Refused, match="can't read what"):
+        await plan(world.tools(newer, store), back=True, head=True, by=False)
+    with pytest.raises(Refused, match="can't read what"):
+        await roll_head(world.tools(newer, store), newer.say, back=True)
+    newer.machines[LAB.head] = replace(newer.machines[LAB.head], image="id-old")
+    with pytest.raises(Refused, match=r"runs Slurm 24.11 still"):
+        await go(newer, store)
+    assert newer.did == []
+
+
+async def test_once_one_has_passed_nodes_that_are_left_stay_apart_when_another_fails(
+    newer: Fleet, store: Store
+) -> None:
+    newer.unmakable = {"lab-1-3"}
+    with pytest.raises(Refused, match="lab-1-3") as caught:
+        await go(newer, store)
+    assert "those with another Slurm that are left" in caught.value.hint
+    served = {newer.machines[name].image for name in NODES if name not in newer.reasons and name in newer.machines}
+    assert served == {"id-new"}, "no job has nodes of both kinds"
+    assert (await store.node_image("lab")).pinned == "", "nothing new is made of the Slurm before"
+
+
+async def test_a_stopped_roll_returns_no_node_that_has_yet_to_be_tested(newer: Fleet, store: Store) -> None:
+    newer.machines["lab-1-1"] = replace(newer.machines["lab-1-1"], image="id-new")
+    newer.reasons = {"lab-1-1": "headway: rolls"}
+    await halt(world.tools(newer, store), newer.say)
+    assert set(newer.reasons) == {"lab-1-1"}, "that the head is of its image says nothing of the node"
+
+
+async def test_a_roll_that_goes_on_gives_no_old_node_back_beside_new_ones(newer: Fleet, store: Store) -> None:
+    for name in ("lab-1-1", "lab-1-2"):
+        newer.machines[name] = replace(newer.machines[name], image="id-new")
+    newer.reasons = dict.fromkeys(("lab-1-3", "lab-1-4"), "headway: rolls")
+    newer.bad = {"new"}
+    with pytest.raises(Refused, match="lab-1-3"):
+        await go(newer, store)
+    assert "lab-1-4" in newer.reasons
+
+
+async def test_a_node_that_somebody_has_out_makes_no_other_roll_one_of_two_slurms(newer: Fleet, store: Store) -> None:
+    for name in NODES[:3]:
+        newer.machines[name] = replace(newer.machines[name], image="id-mid")
+    newer.reasons = {"lab-1-4": "eve: disk"}
+    assert await go(newer, store)
+    first = newer.did.index("make lab-1-1 new")
+    assert [line for line in newer.did[:first] if line.startswith("drain")] == ["drain lab-1-1"]

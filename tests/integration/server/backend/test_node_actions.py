@@ -1,0 +1,218 @@
+"""Who makes machines of a cluster: an apply, or the server by itself; never both at once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headway.autoscale import executor
+from headway.cluster.context import Env
+from headway.cluster.secrets import new_key
+from headway.errors import Unreachable
+from headway.server.backend.backend import RealWork
+from headway.server.backend.connections import Open
+from headway.server.backend.node_actions import Acting
+from headway.server.operations.wait_watch import Beside
+from headway.transport.ssh import Connections
+from tests.support import builders
+from tests.support import server_fakes as fakes
+from tests.support.incident_cluster import NODE, Ward
+
+LAB = builders.cluster(3, 0)
+
+
+class Server(Acting):
+    """Holds one cluster, whose waker's look lasts until `looked` and then has begun a machine that lasts until `made`."""
+
+    def __init__(self, monkeypatch: Any) -> None:
+        env: Any = Env(None, None, None, Path())  # type: ignore[arg-type]
+        self.opened = Open(env, None)
+        self.begun, self.looked, self.made = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.opened.waker = executor.Waker(LAB, env)
+        monkeypatch.setattr(executor.Waker, "step", self.look)
+
+    async def _held(self, _: Any) -> Open:
+        return self.opened
+
+    async def look(self, *, at_once: bool = False) -> list[tuple[str, str]]:
+        self.begun.set()
+        await self.looked.wait()
+        assert self.opened.waker is not None
+        self.opened.waker.tasks["lab-1-1"] = asyncio.create_task(self.make())
+        return []
+
+    async def make(self) -> None:
+        await self.made.wait()
+
+
+async def test_an_apply_begins_when_a_look_and_what_it_began_are_over(monkeypatch: Any) -> None:
+    server = Server(monkeypatch)
+    looking = asyncio.create_task(server._wake(LAB, server.opened))
+    await server.begun.wait()
+    inside = asyncio.Event()
+
+    async def apply() -> None:
+        async with server._alone(LAB):
+            inside.set()
+
+    applying = asyncio.create_task(apply())
+    await asyncio.sleep(0)
+    server.looked.set()
+    await looking
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not inside.is_set()
+    server.made.set()
+    await applying
+    assert inside.is_set()
+    assert server.opened.waker is None
+
+
+async def test_an_apply_that_is_given_up_before_it_began_leaves_the_waker_at_work(monkeypatch: Any) -> None:
+    server = Server(monkeypatch)
+    server.looked.set()
+    await server._wake(LAB, server.opened)
+
+    async def apply() -> None:
+        async with server._alone(LAB):
+            raise AssertionError
+
+    applying = asyncio.create_task(apply())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    applying.cancel()
+    await asyncio.wait([applying])
+    assert server.opened.waker is not None
+    assert not server.opened.waker.resting
+    assert not server.opened.making.locked()
+    server.made.set()
+
+
+async def test_while_an_apply_waits_machines_are_made_by_the_file_as_it_was(monkeypatch: Any) -> None:
+    server, said = Server(monkeypatch), list[tuple[str, str]]()
+    server.opened.cluster = LAB
+    later = builders.cluster(2, 0)
+
+    async def say(where: str, text: str, **_: Any) -> None:
+        said.append((where, text))
+
+    async def look(waker: executor.Waker) -> list[tuple[str, str]]:
+        assert (waker.cluster, waker.after) == (LAB, later)
+        waker.tasks["lab-1-1"] = asyncio.create_task(server.make())
+        return [("lab-1-1", f"made, but not {min(waker.barred)}")]
+
+    monkeypatch.setattr(executor.Waker, "step", look)
+    beside = Beside(server.opened, say, later)
+    await beside.look(["lab-1-2"])
+    assert said == [("lab-1-1", "made, but not lab-1-2")]
+    resting = asyncio.create_task(beside.rest())
+    await asyncio.sleep(0)
+    assert not resting.done()
+    server.made.set()
+    await resting
+
+
+async def test_a_key_that_another_server_gave_the_cluster_is_taken_up(server: fakes.Server, monkeypatch: Any) -> None:
+    connections = Connections("")
+    opened = Env(None, server.store, connections, Path())  # type: ignore[arg-type]
+
+    async def open_env(*_: Any) -> Env:
+        return opened
+
+    monkeypatch.setattr("headway.cluster.context.open_env", open_env)
+    holding = Acting(server.store, Path())
+    await holding._env(LAB)
+    assert connections.keyless
+    await server.store.put_secret(LAB.name, "bootstrap_key", new_key())
+    assert await holding._env(LAB) is opened
+    assert not connections.keyless
+
+
+@pytest.mark.parametrize(
+    ("started_at", "jobs", "since", "made"),
+    [(1.0, {}, 900.0, True), (950.0, {}, 900.0, False), (950.0, {}, None, True), (950.0, {7: "RUNNING"}, None, False)],
+)
+async def test_a_machine_is_made_for_one_node_unless_somebody_else_has_made_it(
+    lab: Ward, monkeypatch: Any, started_at: float, jobs: dict[int, str], since: float | None, made: bool
+) -> None:
+    """None: an earlier try was broken off, which may have made it and no more."""
+    brought = []
+
+    async def bring(_: Any, env: Env, name: str, say: Any, *, why: str) -> None:
+        brought.append((name, why))
+
+    async def say(*_: Any, **__: Any) -> None: ...
+
+    async def held(*_: Any) -> Open:
+        return opened
+
+    assert lab.world.machine is not None
+    lab.world.machine, lab.world.jobs = replace(lab.world.machine, started_at=started_at), jobs
+    opened = Open(lab.responder.env, None)
+    monkeypatch.setattr("headway.cluster.scaling.provision_slot.bring", bring)
+    work = RealWork(lab.store, Path())
+    monkeypatch.setattr(work, "_held", held)
+    await work.replace(lab.responder.cluster, say, NODE, since)
+    assert brought == ([(NODE, "the one before is broken")] if made else [])
+
+
+@pytest.mark.parametrize("fate", ["scaled", "taken out", "missing"])
+async def test_no_machine_is_made_for_a_node_that_nobody_wants_any_more(lab: Ward, monkeypatch: Any, fate: str) -> None:
+    """While the operation waited its turn the group was scaled, or its file changed."""
+    brought, said = list[str](), list[str]()
+
+    async def bring(_: Any, __: Any, name: str, *___: Any, **____: Any) -> None:
+        brought.append(name)
+
+    async def say(_: str, text: str, **__: Any) -> None:
+        said.append(text)
+
+    async def held(*_: Any) -> Open:
+        return opened
+
+    cluster, world = lab.responder.cluster, lab.world
+    (group,) = cluster.groups
+    world.machine = None
+    if fate == "scaled":
+        cluster = replace(cluster, groups=(replace(group, nodes=group.nodes - 1),))
+    elif fate == "taken out":
+        cluster = replace(cluster, groups=(replace(group, slots=tuple(one for one in group.slots if one != NODE)),))
+    opened = Open(lab.responder.env, None)
+    monkeypatch.setattr("headway.cluster.scaling.provision_slot.bring", bring)
+    work = RealWork(lab.store, Path())
+    monkeypatch.setattr(work, "_held", held)
+    await work.replace(cluster, say, NODE, None)
+    assert brought == ([NODE] if fate == "missing" else [])
+    assert said == ([] if brought else ["its machine is gone, and none is wanted in its place any more"])
+
+
+async def test_nodes_that_die_are_seen_to_whatever_incidents_meet(lab: Ward, monkeypatch: Any) -> None:
+    class Watch:
+        cluster, tender = None, SimpleNamespace(cluster=None)
+
+        async def step(self, *_: Any) -> list[tuple[str, str]]:
+            return [("lab-1-1", "its machine is gone")]
+
+    async def fails() -> Any:
+        raise Unreachable("the provider does not answer")
+
+    async def held(*_: Any) -> Open:
+        return opened
+
+    async def nothing(*_: Any) -> Any:
+        return []
+
+    watch: Any = Watch()
+    opened = Open(lab.responder.env, None, watch=watch, responder=lab.responder)
+    acting = Acting(lab.store, Path())
+    for name, instead in (("_held", held), ("_follow", nothing), ("_wake", nothing)):
+        monkeypatch.setattr(acting, name, instead)
+    monkeypatch.setattr(lab.responder, "hear_notices", fails)
+    died = ("lab-1-1", "its machine is gone")
+    assert await acting.step(LAB, [], []) == [("lab", "the provider does not answer"), died]
+    assert await acting.step(LAB, [], []) == [died], "said once"

@@ -1,0 +1,222 @@
+"""Backups that make themselves: by the clock, by one of several servers, past clocks that were ahead."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.backup.archive import Header
+from headway.domain.cluster import BackupRule
+from headway.errors import Refused
+from headway.server.operations.backups import AGAIN_S, LATE_S, Backups, retain
+from tests.support import builders, server_fakes
+from tests.support.server_fakes import Server
+from tests.unit.backup.test_backup import HEADER, made, parts
+
+__all__ = ["parts"]  # a fixture
+PHRASE = "correct horse"
+PARAMS = {"ref": "r", "what": "munge", "action": "verify", "name": "tiny", "version": 1}
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    (tmp_path / "state").mkdir()
+    made = await server_fakes.start(tmp_path / "state", builders.Clock(), rotate=None)
+    await made.apply()
+    yield made
+    await made.close()
+
+
+async def looked(server: Server, rule: BackupRule | None, backups: Backups | None = None) -> int:
+    """One look of the loop; how many backups have been asked for since the beginning."""
+    cluster = replace(builders.cluster(4, name="lab"), backup=rule)
+    server.work.whole["lab"] = cluster
+    row = await server.store.cluster("lab")
+    assert row is not None
+    document = {**row.document, "spec": {**row.document["spec"], "backup": {"rule": str(rule)}}}
+    await server.store.save_cluster("lab", document)
+    row = await server.store.cluster("lab")
+    assert row is not None
+    await (backups or Backups(server.state))._look(row)
+    if backups is None:
+        await server.work_off()
+    return len(server.work.named("back_up"))
+
+
+async def test_a_backup_is_made_when_its_time_has_come(server: Server, tmp_path: Path) -> None:
+    server.work.answers["back_up"] = None
+    file = tmp_path / "key"
+    file.write_text("correct horse battery\n")
+    rule = BackupRule(str(tmp_path / "b"), 3600, 2, str(file))
+    (tmp_path / "b").mkdir()
+    clock: Any = server.state.clock
+    assert await looked(server, None) == 0
+    assert await looked(server, rule) == 1
+    assert await looked(server, rule) == 1
+    clock.now += 3601
+    assert await looked(server, rule) == 2
+    server.work.answers["back_up"] = Refused("full")
+    clock.now += 3601
+    assert await looked(server, rule) == 3
+    assert await looked(server, rule) == 3
+    clock.now += AGAIN_S + 1
+    assert await looked(server, rule) == 4
+
+
+@pytest.fixture
+def rule(server: Server, tmp_path: Path) -> BackupRule:
+    """Every hour; two are kept."""
+    server.work.answers["back_up"] = None
+    (tmp_path / "key").write_text("correct horse battery\n")
+    (tmp_path / "b").mkdir()
+    return BackupRule(str(tmp_path / "b"), 3600, 2, str(tmp_path / "key"))
+
+
+async def test_one_that_cannot_be_removed_makes_no_other_backup_due(
+    server: Server, rule: BackupRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of those would have removed a good one more."""
+    old = [made(Path(rule.to), Header("lab", at, "1", "24.11", HEADER.salt), a=b"") for at in (1.0, 2.0, 3.0)]
+    real = Path.unlink
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        if path == old[0]:
+            raise PermissionError(1, "Operation not permitted", str(path))
+        real(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    clock: Any = server.state.clock
+    assert await looked(server, rule) == 1
+    clock.now += AGAIN_S + 1
+    assert await looked(server, rule) == 1
+    assert [path.exists() for path in old] == [True, False, True]
+    last = await server.store.scheduled_backup("lab")
+    assert last is not None
+    assert last.state == "done"
+    (said,) = [event for event in await server.store.events_after(last.id) if event.level == "warning"]
+    assert said.text == f"older ones could not be removed: {old[0].name}: Operation not permitted"
+
+
+def test_the_way_back_to_an_earlier_slurm_is_kept_beside_the_others(tmp_path: Path) -> None:
+    versions = {1.0: "24.11", 2.0: "24.11", 3.0: "26.05", 4.0: "26.05", 5.0: "26.05"}
+    rows = [made(tmp_path, Header("lab", at, "1", slurm, HEADER.salt), a=b"") for at, slurm in versions.items()]
+    assert retain(tmp_path, "lab", 2, rows[-1]) == ()
+    assert [path.exists() for path in rows] == [False, True, False, True, True]
+
+
+async def test_an_apply_that_failed_ends_no_backups(server: Server, rule: BackupRule) -> None:
+    await server.store.save_cluster("lab", state="failed")
+    assert await looked(server, rule) == 1
+    assert (await (await server.client()).get("/api/v1/clusters/lab")).json()["state"] == "failed"
+
+
+async def test_many_other_operations_make_no_backup_due(server: Server, rule: BackupRule) -> None:
+    assert await looked(server, rule) == 1
+    for number in range(60):
+        operation = await server.store.enqueue_operation("lab", "dataset", "ann", params={"n": number})
+        assert await server.store.claim("test:0", server.state.clock(), 30.0) is not None
+        await server.store.finish(operation.id, "test:0", "done")
+    assert await looked(server, rule) == 1
+
+
+async def test_a_backup_that_somebody_makes_is_not_the_one_by_the_clock(
+    server: Server, rule: BackupRule, tmp_path: Path
+) -> None:
+    client = await server.client()
+    ask = {"to": str(tmp_path / "elsewhere"), "passphrase": PHRASE}
+    assert (await client.post("/api/v1/clusters/lab/backup", json=ask)).status_code == 202
+    await server.work_off()
+    assert await looked(server, rule) == 2
+    assert await looked(server, rule) == 2
+
+
+async def test_a_backup_that_stays_away_is_told_once_a_turn(server: Server, rule: BackupRule) -> None:
+    def told() -> list[str]:
+        return [one.text for one in server.state.live.notices("lab") if "no backup" in one.text]
+
+    clock: Any = server.state.clock
+    backups = Backups(server.state)
+    assert await looked(server, rule) == 1
+    await server.store.enqueue_operation("lab", "apply", "ann", params={})  # jobs are waited for, perhaps for days
+    assert await server.store.claim("test:0", server.state.clock(), 1e9) is not None
+    clock.now += 3600 + LATE_S
+    assert await looked(server, rule, backups) == 1
+    assert told() == []
+    clock.now += 2
+    for _ in range(2):
+        assert await looked(server, rule, backups) == 1
+    (text,) = told()
+    assert (
+        "there is no backup of it since 1970-01-01 00:16 UTC, and one is wanted every 1h 00m: an apply is under way"
+        in text
+    )
+    clock.now += 3601
+    assert await looked(server, rule, backups) == 1
+    assert len(told()) == 2
+
+
+async def test_a_clock_that_was_ahead_once_keeps_no_backup_from_being_made(server: Server, rule: BackupRule) -> None:
+    clock: Any = server.state.clock
+    backups, year_s = Backups(server.state), 365 * 86_400
+
+    async def made() -> int:
+        await looked(server, rule, backups)
+        await server.work_off()
+        return len(server.work.named("back_up"))
+
+    clock.now += year_s
+    assert await made() == 1
+    clock.now -= year_s
+    assert [await made() for _ in range(3)] == [2, 2, 2]
+    clock.now += 3601
+    assert await made() == 3
+
+
+async def test_a_clock_that_was_ahead_once_silences_nobody(server: Server, rule: BackupRule) -> None:
+    def told() -> int:
+        return len([one for one in server.state.live.notices("lab") if "no backup" in one.text])
+
+    clock: Any = server.state.clock
+    backups, year_s = Backups(server.state), 365 * 86_400
+    clock.now += year_s
+    assert await looked(server, rule) == 1
+    clock.now -= year_s
+    await server.store.enqueue_operation("lab", "apply", "ann", params={})
+    assert await server.store.claim("test:0", server.state.clock(), 1e9) is not None
+    for wait_s in (0, 3600 + LATE_S + 2):
+        clock.now += wait_s
+        await looked(server, rule, backups)
+    assert told() == 1
+    clock.now += year_s
+    await looked(server, rule, backups)
+    clock.now -= year_s - 4000
+    await looked(server, rule, backups)
+    assert told() == 3
+
+
+async def test_a_roll_that_waits_keeps_no_backup_from_being_made(server: Server, tmp_path: Path) -> None:
+    server.work.answers |= {"back_up": None, "roll": True}
+    file = tmp_path / "key"
+    file.write_text("correct horse battery\n")
+    await server.store.enqueue_operation("lab", "roll", "ann", params={})
+    assert await server.store.claim("test:0", server.state.clock(), -1.0) is not None
+    assert await looked(server, BackupRule(str(tmp_path), 3600, 2, str(file))) == 1
+
+
+async def test_two_servers_make_one(server: Server, tmp_path: Path) -> None:
+    from headway.api.routers.cluster.backups import queue_backup
+
+    first = await queue_backup(server.state, "lab", "headway", tmp_path, "correct horse", ref="scheduled-5")
+    assert first is not None
+    assert await queue_backup(server.state, "lab", "headway", tmp_path, "correct horse", ref="scheduled-5") is None
+
+
+async def test_a_key_file_that_is_not_there_is_said(server: Server, tmp_path: Path) -> None:
+    rule = BackupRule(str(tmp_path), 3600, 2, str(tmp_path / "none"))
+    assert await looked(server, rule) == 0
+    (notice, *_) = server.state.live.notices("lab")
+    assert "can't be made" in notice.text

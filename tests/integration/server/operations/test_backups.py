@@ -1,0 +1,420 @@
+"""Backups, restores and rotations as operations, and backups that make themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import threading
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.backup.archive import Header, Reader, key_of
+from headway.backup.restore import read, remember
+from headway.domain.changeset import Disturbs
+from headway.domain.cluster import BackupRule
+from headway.domain.dataset import Version
+from headway.errors import Refused, Unreachable
+from headway.server.operations.backups import Backups
+from headway.server.workers.operation_worker import Reconciler
+from headway.store.core.operations import MAX_ATTEMPTS
+from headway.store.db.rows import OWN_SECRETS, PriceRow
+from tests.support import builders, server_fakes
+from tests.support.server_fakes import Server
+from tests.unit.backup.test_backup import made as archive
+from tests.unit.backup.test_backup import parts
+
+__all__ = ["parts"]  # a fixture
+PHRASE = "correct horse"
+PARAMS = {"ref": "r", "what": "munge", "action": "verify", "name": "tiny", "version": 1}
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    (tmp_path / "state").mkdir()
+    made = await server_fakes.start(tmp_path / "state", builders.Clock(), rotate=None)
+    await made.apply()
+    yield made
+    await made.close()
+
+
+async def keys(server: Server) -> list[str]:
+    return [name for name in await server.store.secrets("lab") if name.startswith(OWN_SECRETS["backup"])]
+
+
+async def test_a_backup_is_an_operation_that_leaves_no_key(server: Server, tmp_path: Path) -> None:
+    server.work.answers["back_up"] = None
+    client = await server.client()
+    answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
+    assert answer.status_code == 202
+    assert len(await keys(server)) == 1
+    assert PHRASE not in str(await server.store.operation(answer.json()["id"]))
+    await server.work_off()
+    ((cluster, about, _, path, header, key),) = server.work.named("back_up")
+    assert (cluster.name, path.parent) == ("lab", tmp_path / "b")
+    assert about["document"]["spec"]["name"] == "lab"
+    assert key == key_of(PHRASE, header.salt)
+    assert (await server.store.operation(answer.json()["id"])).kept == (str(path),)
+    assert await keys(server) == []
+
+
+async def test_a_backup_that_fails_leaves_the_cluster_as_it_is(server: Server, tmp_path: Path) -> None:
+    server.work.answers["back_up"] = Refused("the disk is full")
+    client = await server.client()
+    answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
+    await server.work_off()
+    assert (await server.store.operation(answer.json()["id"])).state == "failed"
+    assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
+    assert await keys(server) == []
+
+
+async def test_what_fails_because_its_server_stops_has_not_failed(server: Server, tmp_path: Path) -> None:
+    """The next server goes on with it, whatever this one met while it put its things away."""
+    begun = asyncio.Event()
+
+    async def back_up(*_: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise Unreachable("the head does not answer")
+
+    server.work.answers["back_up"] = back_up
+    client = await server.client()
+    answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
+    run = asyncio.create_task(Reconciler(server.state, "test:0").run())
+    await asyncio.wait_for(begun.wait(), 60)
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)
+    assert (await server.store.operation(answer.json()["id"])).state == "running"
+    server.work.answers["back_up"] = None
+    await server.work_off()
+    assert (await server.store.operation(answer.json()["id"])).state == "done"
+
+
+@asynccontextmanager
+async def held(server: Server, call: str) -> AsyncIterator[None]:
+    """While a reconciler is in a `call` that does not end; then it is stopped."""
+    begun = asyncio.Event()
+
+    async def never(*_: Any) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    server.work.answers[call] = never
+    run = asyncio.create_task(Reconciler(server.state, "test:0").run())
+    try:
+        await asyncio.wait_for(begun.wait(), 60)
+        yield
+    finally:
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+
+
+async def test_a_server_that_slept_carries_nothing_out_beside_itself(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the clock its lease has passed when it wakes; what it holds it goes on with."""
+    looks, real = asyncio.Semaphore(0), server.store.claim
+
+    async def claim(*args: Any, **more: Any) -> Any:
+        try:
+            return await real(*args, **more)
+        finally:
+            looks.release()
+
+    monkeypatch.setattr(server.store, "claim", claim)
+    client = await server.client()
+    clock: Any = server.state.clock
+    ask = {"to": str(tmp_path / "b"), "passphrase": PHRASE}
+    asked = (await client.post("/api/v1/clusters/lab/backup", json=ask)).json()["id"]
+    async with held(server, "back_up"):
+        clock.now += 3600
+        while not looks.locked():
+            await looks.acquire()
+        for _ in range(3):
+            server.state.wake.set()
+            await asyncio.wait_for(looks.acquire(), 60)
+        assert (await server.store.operation(asked)).attempts == 1
+
+
+async def test_an_operation_outlives_any_number_of_stops(server: Server, tmp_path: Path) -> None:
+    """A roll may wait for days; only servers that died under it count against it."""
+    client = await server.client()
+    ask = {"to": str(tmp_path / "b"), "passphrase": PHRASE}
+    asked = (await client.post("/api/v1/clusters/lab/backup", json=ask)).json()["id"]
+    for _ in range(MAX_ATTEMPTS + 2):
+        async with held(server, "back_up"):
+            pass
+    assert (await server.store.operation(asked)).attempts == 1
+    server.work.answers["back_up"] = None
+    await server.work_off()
+    done = await server.store.operation(asked)
+    assert (done.state, done.attempts) == ("done", 2)  # it does not pass for a new one
+
+
+async def test_a_backup_that_is_given_up_leaves_no_key(server: Server, tmp_path: Path) -> None:
+    client = await server.client()
+    answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
+    for _ in range(MAX_ATTEMPTS):
+        assert await server.store.claim("test:0", server.state.clock(), -1.0) is not None
+    await server.work_off()
+    assert (await server.store.operation(answer.json()["id"])).state == "failed"
+    assert await keys(server) == []
+
+
+async def test_a_scheduled_backup_that_could_not_be_queued_is_queued_later(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headway.api.routers.cluster.backups import queue_backup
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise Unreachable("the database is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server.store, "enqueue_operation", away)
+        with pytest.raises(Unreachable):
+            await queue_backup(server.state, "lab", "headway", tmp_path, PHRASE, ref="scheduled-5")
+    assert await keys(server) == []
+    assert await queue_backup(server.state, "lab", "headway", tmp_path, PHRASE, ref="scheduled-5") is not None
+
+
+@pytest.mark.parametrize("place", ["/etc/headway", "/", "b", "/var/tmp/../../proc/x", "/var/tmp/b\0"])
+async def test_backups_lie_nowhere_of_the_hosts_own(server: Server, place: str) -> None:
+    client = await server.client()
+    answer = await client.post("/api/v1/clusters/lab/backup", json={"to": place, "passphrase": PHRASE})
+    assert answer.status_code in (403, 422)
+    answer = await client.get("/api/v1/backups", params={"folder": place})
+    assert answer.status_code in (400, 403)
+
+
+async def test_backups_are_looked_for_where_clusters_have_them_written(
+    server: Server, tmp_path: Path, parts: dict[str, bytes]
+) -> None:
+    client = await server.client()
+    answer = await client.get("/api/v1/backups")
+    assert (answer.status_code, answer.json()["hint"]) == (400, "name one: --in DIR")
+    header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
+    kept = archive_with(tmp_path, header, key_of(PHRASE, header.salt), parts)
+    row = await server.state.row("lab")
+    for folder, there in ((tmp_path, [str(kept)]), (tmp_path / "not-yet", [])):
+        spec = {**row.document["spec"], "backup": {"to": str(folder)}}
+        await server.store.save_cluster("lab", {**row.document, "spec": spec})
+        answer = await client.get("/api/v1/backups")
+        assert [one["path"] for one in answer.json()] == there
+
+
+async def test_a_restore_brings_records_and_then_the_machines(
+    server: Server, tmp_path: Path, parts: dict[str, bytes]
+) -> None:
+    document = server_fakes.document().model_dump()
+    parts["about"] = json.dumps({"document": document, "owner": "ann"}).encode()
+    header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
+    key = key_of(PHRASE, header.salt)
+    monkey = archive_with(tmp_path, header, key, parts)
+    client = await server.client()
+    ask = {"path": str(monkey), "passphrase": PHRASE}
+    assert (await client.post("/api/v1/clusters/lab/restore", json=ask)).json()["kind"] == "needs_confirmation"
+    wrong = await client.post("/api/v1/clusters/lab/restore", json={**ask, "passphrase": "another one"})
+    assert "does not open" in wrong.json()["detail"]
+    foreign = await client.post("/api/v1/clusters/other/restore", json=ask)
+    assert "backup of the cluster lab" in foreign.json()["detail"]
+    assert server.work.named("restore") == []
+    server.work.answers["restore"] = None
+    await server.store.note_refill("lab", "a", 900.0)
+    await server.store.note_budget("lab", "a", 0, "over", capped=True)
+    then = server.state.clock() + 5
+    await server.store.note_prices(
+        [PriceRow("lab", "main", then, "99", False), PriceRow("lab", "gone", then, "9", False, reserved=3)]
+    )
+    server.state.clock.now += 10  # type: ignore[attr-defined]
+    answer = await client.post("/api/v1/clusters/lab/restore", json={**ask, "confirmed": True})
+    await server.work_off()
+    assert await server.store.refills("lab") == {"a": 1.0}, "usage is that of the backup's moment"
+    assert await server.store.capped_teams("lab") == frozenset(), "nor are limits those that were known"
+    done = await server.store.operation(answer.json()["id"])
+    assert done.state == "done", done.error
+    ((cluster, _, path, given, ref),) = server.work.named("restore")
+    assert (cluster.name, path, given) == ("lab", monkey, key)
+    assert ref == done.params["ref"]
+    assert await server.store.uids(["ann"], give=False) == {"ann": 20_003}
+    assert (await server.store.secrets("lab"))["munge_key"] == "eA=="
+    assert await keys(server) == []
+    newest = {row.group: (row.usd_per_hour, row.reserved) for row in await server.store.prices("lab")}
+    prices = {group.name: (f"{group.price_usd_per_node_hour.normalize():f}", 0) for group in cluster.groups}
+    assert newest == {**prices, "gone": ("9", 0)}, "what its file says is paid from then on"
+
+
+async def test_versions_of_datasets_are_known_again_and_those_whose_files_are_lost_are_named(
+    server: Server, tmp_path: Path, parts: dict[str, bytes]
+) -> None:
+    rows = [asdict(Version("lab", "tiny", number, "0" * 64, 1, 1, "/d", "ann", 1.0)) for number in (1, 2)]
+    lines = "".join(json.dumps(["datasets", row]) + "\n" for row in rows)
+    parts["records"] = zlib.compress(zlib.decompress(parts["records"]) + lines.encode())
+    parts["about"] = json.dumps({"document": server_fakes.document().model_dump(), "owner": "ann"}).encode()
+    header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
+    path = archive_with(tmp_path, header, key_of(PHRASE, header.salt), parts)
+    folder = server.state.library(builders.cluster()).folder("tiny")
+    (folder / "2").mkdir(parents=True)
+    folder.chmod(0o700)
+    server.work.answers["restore"] = None
+    ask = {"path": str(path), "passphrase": PHRASE, "confirmed": True}
+    asked = (await (await server.client()).post("/api/v1/clusters/lab/restore", json=ask)).json()["id"]
+    await server.work_off()
+    assert folder.stat().st_mode & 0o777 == 0o755
+    (cluster, *_) = server.work.named("restore")[0]
+    assert [(one.mount, one.source) for one in cluster.storage.datasets] == [("/datasets/tiny", str(folder))]
+    (said,) = [event for event in await server.store.events_after(asked) if event.step == "datasets"]
+    assert said.text == "no files are here of tiny@1: headway dataset add of the same ones brings them back"
+    assert await server.store.next_number("lab", "tiny") == 3
+
+
+async def test_an_archive_is_read_beside_the_loop(
+    server: Server, tmp_path: Path, parts: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have gigabytes, and leases are renewed on the loop."""
+    where: set[bool] = set()
+    real = Reader._frame
+
+    def frame(self: Reader) -> tuple[bytes, bytes]:
+        where.add(threading.current_thread() is threading.main_thread())
+        return real(self)
+
+    monkeypatch.setattr(Reader, "_frame", frame)
+    header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
+    key = key_of(PHRASE, header.salt)
+    path = archive_with(tmp_path, header, key, parts)
+    kept = await asyncio.to_thread(read, path, key)
+    assert await remember("lab", server.store, path, key, kept) > 0
+    assert where == {False}
+
+
+async def test_a_restore_that_would_give_somebody_anothers_uid_touches_nothing(
+    server: Server, tmp_path: Path, parts: dict[str, bytes]
+) -> None:
+    await server.store.uids(["eve", "fay", "gil", "hal"])  # 20,003 is hal's
+    header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
+    path = archive_with(tmp_path, header, key_of(PHRASE, header.salt), parts)
+    client = await server.client()
+    ask = {"path": str(path), "passphrase": PHRASE, "confirmed": True}
+    answer = await client.post("/api/v1/clusters/lab/restore", json=ask)
+    await server.work_off()
+    done = await server.store.operation(answer.json()["id"])
+    assert done.error is not None
+    assert "uid 20003 of ann is hal's" in done.error["message"]
+    assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
+
+
+def archive_with(folder: Path, header: Header, key: bytes, parts: dict[str, bytes]) -> Path:
+    from tests.unit.backup import test_backup
+
+    before, test_backup.KEY = test_backup.KEY, key
+    try:
+        return archive(folder, header, **parts)
+    finally:
+        test_backup.KEY = before
+
+
+async def test_keys_that_are_not_headways_to_change_are_refused(server: Server) -> None:
+    client = await server.client()
+    answer = await client.post("/api/v1/clusters/lab/secrets/rotate", json={"what": "database"})
+    assert "no password" in answer.json()["detail"]
+    answer = await client.post("/api/v1/clusters/lab/secrets/rotate", json={"what": "munge"})
+    await server.work_off()
+    ((cluster, _, what, _),) = server.work.named("rotate")
+    assert (cluster.name, what) == ("lab", "munge")
+    assert ("forget", ("lab",)) in server.work.calls
+    assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
+
+
+@pytest.mark.parametrize(("kind", "before"), [("rotate", "ready"), ("apply", "ready"), ("apply", "failed")])
+async def test_what_was_refused_before_it_began_leaves_the_cluster_as_it_was(
+    server: Server, kind: str, before: str
+) -> None:
+    server.work.answers["rotate"] = Refused("other changes to lab wait that disturb what runs")
+    server.work.answers["plan"] = server_fakes.changes(Disturbs.JOBS)
+    await server.store.save_cluster("lab", state=before)
+    row = await server.state.row("lab")
+    params = {"what": "munge", "ref": "r", "look_again": True}
+    asked = await server.store.enqueue_operation("lab", kind, "ann", document=row.document, params=params)
+    server.work.calls.clear()
+    await server.work_off()
+    assert (await server.store.operation(asked.id)).state == "failed"
+    assert server.work.named("apply") == []
+    assert (await server.state.row("lab")).state == before
+
+
+async def test_a_rotation_that_fails_leaves_no_key_behind(server: Server) -> None:
+    async def fails(cluster: Any, _say: Any, _what: str, ref: str) -> None:
+        await server.store.put_secret(cluster.name, f"rotating/{ref}", "the new key")
+        raise Unreachable("lab-1-1 does not answer")
+
+    server.work.answers["rotate"] = fails
+    client = await server.client()
+    asked = await client.post("/api/v1/clusters/lab/secrets/rotate", json={"what": "ssh"})
+    before = server.work.calls.count(("forget", ("lab",)))
+    await server.work_off()
+    assert server.work.calls.count(("forget", ("lab",))) > before, (
+        "the head may have the new one: see what is held anew"
+    )
+    assert (await server.store.operation(asked.json()["id"])).state == "failed"
+    assert (await server.state.row("lab")).state == "failed"
+    assert [name for name in await server.store.secrets("lab") if name.startswith("rotating/")] == []
+
+
+@pytest.mark.parametrize("kind", ["backup", "restore", "rotate", "dataset"])
+async def test_the_page_and_the_list_of_events_know_the_kind(server: Server, kind: str) -> None:
+    operation = await server.store.enqueue_operation("lab", kind, "ann", params=PARAMS)
+    await server.work_off()
+    client = await server.client()
+    page = await client.get(f"/operations/{operation.id}")
+    assert page.status_code == 200, page.text[-500:]
+    words = {
+        "backup": "backup: failed", "restore": "coming back from a backup: failed", "rotate": "a new key: done",
+        "dataset": "a dataset: failed",
+    }  # fmt: skip
+    assert words[kind] in (await client.get("/api/v1/clusters/lab/happenings")).text
+
+
+@pytest.mark.parametrize("away", ["clusters", "active_operation"])
+async def test_a_database_that_is_away_ends_no_loop(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: str
+) -> None:
+    """Neither where clusters are listed nor in the middle of one: the next look finds it back."""
+    server.work.answers["back_up"] = None
+    (tmp_path / "b").mkdir()
+    (tmp_path / "key").write_text("correct horse battery\n")
+    rule = BackupRule(str(tmp_path / "b"), 3600, 2, str(tmp_path / "key"))
+    server.work.whole["lab"] = replace(builders.cluster(4, name="lab"), backup=rule)
+    row = await server.store.cluster("lab")
+    assert row is not None
+    await server.store.save_cluster("lab", {**row.document, "spec": {**row.document["spec"], "backup": {"to": "b"}}})
+    real, asked, looks = getattr(server.store, away), 0, asyncio.Event()
+
+    async def answers_later(*args: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise OSError("the database is away")
+        return await real(*args)
+
+    async def pause(_: float) -> None:
+        if asked > 1:
+            looks.set()
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(server.store, away, answers_later)
+    loop = asyncio.create_task(Backups(server.state, pause).run())
+    try:
+        await asyncio.wait_for(looks.wait(), 60)
+    finally:
+        loop.cancel()
+        await asyncio.gather(loop, return_exceptions=True)
+    await server.work_off()
+    assert len(server.work.named("back_up")) == 1

@@ -1,0 +1,266 @@
+"""Datasets with versions through the API: added from folders and buckets; who may, what stands in the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moto.server import ThreadedMotoServer
+
+from headway.datasets import library
+from headway.datasets.library_location import Near
+from headway.datasets.manifest import Folder
+from headway.domain.changeset import Change, Disturbs
+from headway.domain.cluster import Dataset, Storage, Volume
+from headway.domain.dataset import in_the_way
+from headway.errors import Unreachable
+from headway.server.operations import datasets
+from headway.store.core.operations import MAX_ATTEMPTS
+from tests.support import builders, server_fakes
+from tests.support.dataset_cluster import API, Mounts, add, done, mounts, server, source
+from tests.support.server_fakes import Server
+
+__all__ = ["mounts", "server", "source"]  # fixtures
+
+
+async def test_a_folder_that_becomes_a_link_after_the_look_at_it_is_not_followed(
+    server: Server, mounts: Mounts, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may write above it would have the server read its own secrets into a dataset."""
+    real = datasets.Folder
+
+    def swapped(path: Path) -> Folder:
+        source.rename(tmp_path / "away")
+        source.symlink_to(tmp_path / "state")
+        return real(path)
+
+    monkeypatch.setattr(datasets, "Folder", swapped)
+    client = await server.client()
+    operation = await done(server, await client.post(API, json={"name": "tiny", "source": str(source)}), "failed")
+    assert "belongs to the server's machine itself" in operation.error["message"]
+    assert mounts.there == set()
+
+
+async def test_a_version_is_added_mounted_and_listed(server: Server, mounts: Mounts, source: Path) -> None:
+    operation = await add(server, source)
+    assert operation.kept == ("/datasets/tiny/1",)
+    assert mounts.there == {"tiny"}
+    client = await server.client()
+    (row,) = (await client.get(API)).json()
+    told = {
+        "name": "tiny",
+        "version": 1,
+        "path": "/datasets/tiny/1",
+        "files": 1,
+        "bytes": 5,
+        "state": "whole",
+        "jobs": 0,
+    }
+    assert told.items() <= row.items()
+    cluster = (await server.state.cluster("lab"))[1]
+    (mounted,) = cluster.storage.datasets
+    assert (mounted.mount, mounted.read_only) == ("/datasets/tiny", True)
+    assert (Path(mounted.source) / "1" / "a.txt").read_text() == "alpha"
+    assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
+
+
+async def test_another_version_changes_nothing_on_machines_and_the_same_content_makes_none(
+    server: Server, mounts: Mounts, source: Path
+) -> None:
+    await add(server, source)
+    applied = len(server.work.named("apply"))
+    assert (await add(server, source)).kept == ("/datasets/tiny/1",)
+    (source / "b.txt").write_text("beta")
+    assert (await add(server, source)).kept == ("/datasets/tiny/2",)
+    assert len(server.work.named("apply")) == applied
+    assert [one.label for one in await server.store.versions("lab")] == ["tiny@1", "tiny@2"]
+
+
+async def test_a_mount_that_would_come_with_what_disturbs_waits_for_an_apply(
+    server: Server, mounts: Mounts, source: Path
+) -> None:
+    mounts.other = (Change("unit.restart", "lab-head", "slurmctld.service", "", Disturbs.JOBS),)
+    operation = await add(server, source)
+    assert mounts.there == set()
+    events = await server.store.events_after(operation.id)
+    assert any("headway apply mounts it" in event.text and event.level == "warning" for event in events)
+
+
+async def test_machines_that_cannot_mount_it_fail_the_operation_and_keep_the_version(
+    server: Server, mounts: Mounts, source: Path
+) -> None:
+    server.work.answers["apply"] = Unreachable("lab-1-1 does not answer")
+    client = await server.client()
+    asked = await client.post(API, json={"name": "tiny", "source": str(source)})
+    operation = await done(server, asked, "failed")
+    assert "could not be mounted everywhere: lab-1-1 does not answer" in str(operation.error)
+    assert len(await server.store.versions("lab")) == 1
+    assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
+
+
+async def test_an_addition_goes_on_when_its_server_is_stopped(
+    server: Server, mounts: Mounts, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, stopped = asyncio.Event(), []
+    loop = asyncio.get_running_loop()
+    real = library.Library.bring
+
+    def waits(self: Any, name: str, of: Any, progress: library.Progress, before: int) -> Any:
+        loop.call_soon_threadsafe(begun.set)
+        progress.stop.wait(60)
+        stopped.append(name)
+        raise library.Stopped("it was stopped")
+
+    monkeypatch.setattr(library.Library, "bring", waits)
+    client = await server.client()
+    answer = await client.post(API, json={"name": "tiny", "source": str(source)})
+    run = asyncio.create_task(server_fakes.Reconciler(server.state, "test:0").run())
+    await asyncio.wait_for(begun.wait(), 60)
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)
+    assert stopped == ["tiny"]
+    assert await server.store.versions("lab") == ()
+    monkeypatch.setattr(library.Library, "bring", real)
+    assert (await done(server, answer)).kept == ("/datasets/tiny/1",)
+
+
+@pytest.mark.parametrize("place", ["/etc", "/", "/root/.ssh", "/root"])
+async def test_nothing_of_the_hosts_own_is_shown_to_a_cluster(server: Server, place: str) -> None:
+    client = await server.client()
+    answer = await client.post(API, json={"name": "tiny", "source": place})
+    assert answer.status_code == 403, answer.text
+
+
+async def test_a_folder_that_is_not_there_is_said(server: Server, mounts: Mounts, tmp_path: Path) -> None:
+    client = await server.client()
+    asked = await client.post(API, json={"name": "tiny", "source": str(tmp_path / "none")})
+    assert "No such file" in str((await done(server, asked, "failed")).error)
+
+
+class Shared:
+    """Versions on machines one owns, as the head would keep them."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self.library = library.Library(folder)
+        self.near = Near(self.library)
+        server.work.clusters["lab"] = {"provider": "ssh"}
+        server.work.answers["shelf"] = lambda _: self.near
+        server.state._resolved.clear()
+        server.state.datasets_changed("lab")
+
+
+async def test_on_machines_of_ones_own_the_head_keeps_them(
+    server: Server, mounts: Mounts, source: Path, tmp_path: Path
+) -> None:
+    shared = Shared(server, tmp_path / "scratch")
+    assert (await add(server, source)).kept == ("/datasets/tiny/1",)
+    assert (shared.library.folder("tiny") / "1" / "a.txt").read_text() == "alpha"
+    assert not (server.state.settings.state_dir / "volumes").exists()
+    (mounted,) = (await server.state.cluster("lab"))[1].storage.datasets
+    assert (mounted.source, mounted.mount) == ("/scratch/.headway/lab/datasets/versions/tiny", "/datasets/tiny")
+    assert mounts.there == {"tiny"}
+    client = await server.client()
+    await done(server, await client.post(f"{API}/tiny/1/verify"))
+    await done(server, await client.post(f"{API}/tiny/1/remove", json={}))
+    assert not (shared.library.folder("tiny") / "1").exists()
+    assert mounts.there == set()
+
+
+async def test_what_the_file_mounts_there_is_in_the_way_and_the_other_way_round(
+    server: Server, mounts: Mounts, source: Path
+) -> None:
+    await add(server, source, "wide")
+    server.work.clusters["lab"] = {"storage": Storage(datasets=(Dataset("wide", str(source), "/mnt/wide"),))}
+    client = await server.client()
+    answer = await client.post("/api/v1/plan", json=server_fakes.document().model_dump())
+    assert answer.status_code == 422
+    assert "/datasets/wide holds versions" in answer.text
+    server.work.clusters["lab"] = {"storage": Storage(volumes=(Volume("all", "/datasets", "nfs4", "filer:/d"),))}
+    server.state._resolved.clear()
+    answer = await client.post(API, json={"name": "tiny", "source": str(source)})
+    assert "storage.volumes[0]" in answer.json()["detail"]
+
+
+def test_the_ways_of_being_in_the_way() -> None:
+    storage = Storage(datasets=(Dataset("own", "/d", "/datasets/a/b"),))
+    assert in_the_way(storage, "own") == "storage.datasets[0]"
+    assert in_the_way(storage, "a") == "storage.datasets[0]"
+    assert in_the_way(storage, "aa") == ""
+
+
+@pytest.fixture
+def buckets() -> Iterator[str]:
+    s3 = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    s3.start()
+    host, port = s3.get_host_and_port()
+    yield f"http://{host}:{port}"
+    s3.stop()
+
+
+async def test_a_bucket_is_brought_in_and_its_keys_are_forgotten(server: Server, mounts: Mounts, buckets: str) -> None:
+    import boto3
+
+    keys = {"aws_access_key_id": "AKIA", "aws_secret_access_key": "hush"}
+    owner = boto3.client("s3", endpoint_url=buckets, region_name="us-east-1", **keys)
+    owner.create_bucket(Bucket="sets")
+    owner.put_object(Bucket="sets", Key="tiny/a.txt", Body=b"alpha")
+    client = await server.client()
+    s3 = {"endpoint_url": buckets, "key_id": "AKIA", "secret": "hush"}
+    answer = await client.post(API, json={"name": "tiny", "source": "s3://sets/tiny/", "s3": s3})
+    assert "hush" in str(await server.store.secrets("lab"))
+    operation = await done(server, answer)
+    assert operation.kept == ("/datasets/tiny/1",)
+    (one,) = await server.store.versions("lab")
+    assert (one.source, one.files) == ("s3://sets/tiny", 1)
+    assert (server.state.library(builders.cluster()).folder("tiny") / "1" / "a.txt").read_text() == "alpha"
+    trail = await server.store.audit_trail()
+    assert "hush" not in str([operation, await server.store.secrets("lab"), trail])
+    wrong = await client.post(API, json={"name": "tiny", "source": "s3://none/tiny", "s3": s3})
+    assert "no such bucket" in str((await done(server, wrong, "failed")).error)
+    assert "hush" not in str(await server.store.secrets("lab"))
+
+
+S3_ASK = {
+    "name": "tiny",
+    "source": "s3://sets/tiny",
+    "s3": {"endpoint_url": "http://127.0.0.1:9", "key_id": "AKIA", "secret": "hush"},
+}
+
+
+async def test_an_addition_that_is_given_up_leaves_no_keys(server: Server, mounts: Mounts) -> None:
+    client = await server.client()
+    answer = await client.post(API, json=S3_ASK)
+    assert "hush" in str(await server.store.secrets("lab"))
+    for _ in range(MAX_ATTEMPTS):
+        assert await server.store.claim("test:0", server.state.clock(), -1.0) is not None
+    assert "brought the server down" in str((await done(server, answer, "failed")).error)
+    assert "hush" not in str(await server.store.secrets("lab"))
+
+
+async def test_an_addition_that_could_not_be_queued_leaves_no_keys(
+    server: Server, mounts: Mounts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any, **__: Any) -> Any:
+        raise Unreachable("the database is away")
+
+    monkeypatch.setattr(server.store, "enqueue_operation", away)
+    client = await server.client()
+    answer = await client.post(API, json=S3_ASK)
+    assert answer.status_code >= 500
+    assert "hush" not in str(await server.store.secrets("lab"))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        {"source": "/data", "s3": {}}, {"source": "s3://UPPER/x"}, {"source": "data"},
+        {"source": "s3://b/x", "s3": {"endpoint_url": "file:///etc"}},
+        {"source": "s3://bucket/x", "s3": {"endpoint_url": "http://me:secret@host"}},
+    ],
+)  # fmt: skip
+async def test_what_is_no_source_is_refused(server: Server, ask: dict[str, Any]) -> None:
+    client = await server.client()
+    assert (await client.post(API, json={"name": "tiny", **ask})).status_code in (400, 422)

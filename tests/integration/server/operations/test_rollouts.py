@@ -1,0 +1,176 @@
+"""Rolls as operations: what waits goes first, the cluster stays ready, and a roll that stops leaves it so."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.errors import Refused
+from headway.server.workers import operation_worker
+from headway.store import StoreAway
+from tests.support import builders, server_fakes
+from tests.support.server_fakes import Server
+
+AT = "/api/v1/clusters/lab/roll"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    made = await server_fakes.start(tmp_path, builders.Clock(), plan_roll=server_fakes.changes(), roll=True)
+    await made.apply()
+    yield made
+    await made.close()
+
+
+async def state_of(server: Server) -> str:
+    row = await server.store.cluster("lab")
+    assert row is not None
+    return row.state
+
+
+async def test_a_roll_goes_by_a_moment_and_the_cluster_stays_ready(server: Server) -> None:
+    client, states = await server.client(), list[str]()
+
+    async def roll(*_: Any) -> bool:
+        states.append(await state_of(server))
+        return True
+
+    server.work.answers["roll"] = roll
+    answer = await client.post(AT, json={"by_s": 600})
+    assert answer.status_code == 202
+    clock: Any = server.state.clock
+    clock.now += 5
+    await server.work_off()
+    ((cluster, _, _, back, until),) = server.work.named("roll")
+    assert (cluster.name, back, until) == ("lab", False, clock.now - 5 + 600)
+    assert states == ["ready"]
+    assert await state_of(server) == "ready"
+    assert server.work.named("roll_head") == []
+
+
+@pytest.mark.parametrize("state", ["ready", "failed"])
+async def test_another_machine_is_that_machine_alone_and_the_cluster_stays_what_it_was(
+    server: Server, state: str
+) -> None:
+    """Whatever else an apply would change waits for somebody's word, as after an upgrade."""
+    server.work.answers["replace"] = None
+    await server.store.save_cluster("lab", state=state)
+    server.work.calls.clear()
+    asked = await server.store.enqueue_operation("lab", "replace", "headway", params={"node": "lab-1-1"})
+    await server.work_off()
+    ((cluster, _, node, since),) = server.work.named("replace")
+    assert (cluster.name, node, since) == ("lab", "lab-1-1", asked.created_at)
+    assert server.work.named("apply") == []
+    assert await state_of(server) == state
+    client = await server.client()
+    assert "Another machine of lab" in (await client.get(f"/operations/{asked.id}")).text
+    assert "another machine: done" in (await client.get("/api/v1/clusters/lab/happenings")).text
+
+
+async def test_the_head_comes_after_the_nodes_and_back_goes_back(server: Server) -> None:
+    server.work.answers["roll_head"] = None
+    await (await server.client()).post(AT, json={"back": True, "head": True})
+    await server.work_off()
+    assert [name for name, _ in server.work.calls if name in ("roll", "roll_head")] == ["roll", "roll_head"]
+    assert server.work.named("roll")[0][3] is True
+    assert server.work.named("roll_head")[0][2] is True
+    assert await state_of(server) == "ready"
+
+
+async def test_a_server_that_was_ended_at_the_head_goes_on_there(server: Server) -> None:
+    """The head may be gone by then, and without its controller nobody can look at nodes."""
+    server.work.answers["roll_head"] = None
+    await (await server.client()).post(AT, json={"head": True})
+    await server.store.save_cluster("lab", state="changing")  # as it was left
+    await server.work_off()
+    assert [name for name, _ in server.work.calls if name in ("roll", "roll_head")] == ["roll_head"]
+    assert await state_of(server) == "ready"
+
+
+async def test_a_node_that_fails_fails_the_roll_and_not_the_cluster(server: Server) -> None:
+    server.work.answers["roll"] = Refused("lab-1-1: nvidia-smi lists 0 GPUs", hint="--back")
+    answer = await (await server.client()).post(AT, json={})
+    await server.work_off()
+    operation = await server.store.operation(answer.json()["id"])
+    assert operation.state == "failed"
+    assert "lists 0 GPUs" in str(operation.error)
+    assert await state_of(server) == "ready"
+
+
+async def test_what_waits_goes_first_and_the_roll_goes_on_after_it(server: Server) -> None:
+    client, seen = await server.client(), list[bool]()
+
+    async def roll(_: Any, __: Any, waits: Any, *___: Any) -> bool:
+        if not seen:
+            await server.store.enqueue_operation("lab", "rotate", "ann", params={"what": "jwt", "ref": "r"})
+        seen.append(await waits())
+        return not seen[-1]
+
+    server.work.answers |= {"roll": roll, "rotate": None}
+    answer = await client.post(AT, json={"by_s": 600})
+    await server.work_off()
+    assert seen == [True, False]
+    kinds = [one.kind for one in reversed(await server.store.operations("lab"))]
+    assert kinds == ["apply", "roll", "rotate", "roll"]
+    first = await server.store.operation(answer.json()["id"])
+    assert first.state == "done"
+    following = await server.store.operation(first.kept[0])
+    assert following.params == first.params
+
+
+@pytest.mark.parametrize("ask", [{"stop": True}, {"back": True}])
+async def test_another_roll_takes_its_place(server: Server, ask: dict[str, bool]) -> None:
+    client, turns = await server.client(), list[bool]()
+
+    async def roll(_: Any, __: Any, waits: Any, back: bool, ___: Any) -> bool:
+        turns.append(back)
+        if not back:
+            await client.post(AT, json=ask)
+        return not await waits()
+
+    server.work.answers |= {"roll": roll, "halt_roll": None}
+    await client.post(AT, json={})
+    await server.work_off()
+    assert [one.kind for one in await server.store.operations("lab")] == ["roll", "roll", "apply"]
+    assert turns == ([False] if "stop" in ask else [False, True])
+    assert len(server.work.named("halt_roll")) == int("stop" in ask)
+
+
+async def test_what_can_not_be_rolled_is_refused_before_it_is_queued(server: Server) -> None:
+    server.work.answers["plan_roll"] = Refused("lab has not been rolled: there is no image to go back to")
+    answer = await (await server.client()).post(AT, json={"back": True})
+    assert (answer.status_code, "no image to go back to" in answer.text) == (400, True)
+    assert [one.kind for one in await server.store.operations("lab")] == ["apply"]
+
+
+async def test_the_page_and_the_list_of_events_know_it(server: Server) -> None:
+    operation = await server.store.enqueue_operation("lab", "roll", "ann", params={})
+    await server.work_off()
+    client = await server.client()
+    page = await client.get(f"/operations/{operation.id}")
+    assert (page.status_code, "Roll lab" in page.text) == (200, True)
+    assert "another node image: done" in (await client.get("/api/v1/clusters/lab/happenings")).text
+
+
+async def test_an_operation_that_meets_a_database_that_is_away_begins_anew_when_it_is_back(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = 0
+
+    async def roll(*_: Any) -> bool:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise StoreAway("the server's database does not answer")
+        return True
+
+    monkeypatch.setattr(operation_worker, "AWAY_S", 0.0)
+    server.work.answers["roll"] = roll
+    await (await server.client()).post(AT, json={})
+    await server.work_off()
+    operation = (await server.store.operations("lab"))[0]
+    assert (operation.kind, operation.state, operation.error, tries) == ("roll", "done", None, 3)
+    assert [event.text for event in await server.store.events_after(operation.id)] == [operation_worker.WAS_AWAY] * 2

@@ -1,0 +1,257 @@
+"""An operation that waits for jobs on nodes that go: the cluster is ready meanwhile, and what is asked of it goes first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.domain.changeset import Disturbs
+from headway.domain.slots import Deadline
+from headway.errors import Refused
+from headway.store import Operation, StoreAway
+from tests.support import builders, server_fakes
+from tests.support.server_fakes import Server, changes
+
+AT = "/api/v1/clusters/lab"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    made = await server_fakes.start(tmp_path, builders.Clock())
+    await made.apply(nodes=4)
+    yield made
+    await made.close()
+
+
+async def state_of(server: Server) -> str:
+    row = await server.store.cluster("lab")
+    assert row is not None
+    return row.state
+
+
+async def later(server: Server) -> list[Operation]:
+    """After the apply that made the cluster, the first first."""
+    return list(reversed(await server.store.operations("lab")))[1:]
+
+
+def waits_once(server: Server, asked: Any, nodes: Collection[str] = ("lab-1-4",)) -> list[tuple[str, bool]]:
+    """The first apply from now on waits for jobs while `asked` is asked of the cluster; (state, whether it goes aside)."""
+    seen: list[tuple[str, bool]] = []
+
+    async def apply(*_: Any) -> bool:
+        if seen:
+            return False
+        waiting = server.work.waiting
+        await waiting.begin()
+        await asked()
+        seen.append((await state_of(server), await waiting.others(nodes)))
+        await waiting.end()
+        assert await state_of(server) == "changing"
+        return seen[0][1]
+
+    server.work.answers["apply"] = apply
+    return seen
+
+
+async def test_the_cluster_is_ready_meanwhile_and_what_is_asked_goes_first(server: Server) -> None:
+    client, clock = await server.client(), server.state.clock
+
+    async def repair() -> None:
+        """As health asks for another machine."""
+        server.work.answers["replace"] = None
+        await server.store.enqueue_operation("lab", "replace", "headway", params={"node": "lab-1-1"})
+
+    seen = waits_once(server, repair)
+    answer = await client.post(f"{AT}/scale", json={"groups": {"": 2}, "deadline_s": 3600})
+    assert answer.status_code == 202, answer.text
+    await server.work_off()
+    assert seen == [("ready", True)]
+    first, other, again = await later(server)
+    assert (first.kind, first.state, first.kept) == ("scale", "done", (again.id,))
+    assert (other.person, other.state) == ("headway", "done")
+    assert (again.kind, again.person, again.state) == ("scale", "ann", "done")
+    assert server.work.deadline == Deadline(clock() + 3600, frozenset({"lab-1-4"})), (
+        "its time goes on, and does not begin anew"
+    )
+    row = await server.store.cluster("lab")
+    assert row is not None
+    assert (row.state, row.document["spec"]["nodes"]) == ("ready", 2)
+
+
+async def test_one_that_fails_while_it_waits_has_changed_the_cluster(server: Server) -> None:
+    async def apply(*_: Any) -> bool:
+        await server.work.waiting.begin()
+        raise Refused("lab-1-2 is lost")
+
+    server.work.answers["apply"] = apply
+    await (await server.client()).post(f"{AT}/scale", json={"groups": {"": 2}, "deadline_s": 3600})
+    await server.work_off()
+    assert await state_of(server) == "failed"
+
+
+async def test_the_number_of_before_takes_it_back(server: Server) -> None:
+    client = await server.client()
+
+    async def back() -> None:
+        answer = await client.post(f"{AT}/scale", json={"groups": {"": 4}})
+        assert answer.status_code == 202, answer.text
+
+    waits_once(server, back)
+    await client.post(f"{AT}/scale", json={"groups": {"": 2}, "deadline_s": 3600})
+    await server.work_off()
+    _, taken_back, again = await later(server)
+    assert (taken_back.state, again.state) == ("done", "done")
+    row = await server.store.cluster("lab")
+    assert row is not None
+    assert row.document["spec"]["nodes"] == 4, "what goes on goes by the file as it is by then"
+
+
+@pytest.mark.parametrize("kind", ["down", "apply"])
+async def test_nothing_is_done_twice_where_another_takes_its_place(server: Server, kind: str) -> None:
+    server.work.answers["down"] = ()
+    client = await server.client()
+
+    async def other() -> None:
+        if kind == "down":
+            await client.post(f"{AT}/down", json={"delete_data": False})
+        else:
+            await client.post(f"{AT}/scale", json={"groups": {"": 3}, "deadline_s": 60})
+
+    seen = waits_once(server, other)
+    await client.post(f"{AT}/scale", json={"groups": {"": 2}, "deadline_s": 3600})
+    await server.work_off()
+    assert seen == [("ready", True)]
+    first, taking, again = await later(server)
+    assert (taking.state, again.state, first.kept) == ("done", "done", (again.id,))
+    assert len(server.work.named("apply")) == (2 if kind == "down" else 3), "nothing is left for it to do"
+    if kind == "down":
+        assert await server.store.cluster("lab") is None
+
+
+@pytest.mark.parametrize("kind", ["down", "scale"])
+async def test_it_goes_on_where_the_one_that_takes_its_place_fails(server: Server, kind: str) -> None:
+    server.work.answers["down"] = Refused("the provider is away")
+    client, clock = await server.client(), server.state.clock
+
+    async def other() -> None:
+        server.work.answers["plan"] = changes(Disturbs.JOBS)  # nobody has agreed to that
+        if kind == "down":
+            await client.post(f"{AT}/down", json={"delete_data": False})
+        else:
+            await client.post(f"{AT}/scale", json={"groups": {"": 3}, "deadline_s": 60})
+
+    waits_once(server, other)
+    await client.post(f"{AT}/scale", json={"groups": {"": 2}, "deadline_s": 3600})
+    await server.work_off()
+    _, failed, again = await later(server)
+    assert (failed.state, again.state) == ("failed", "done")
+    assert server.work.deadline == Deadline(clock() + 3600, frozenset({"lab-1-4"}))
+    assert server.work.named("apply")[-1][0].groups[0].nodes == 2
+
+
+@pytest.mark.parametrize(
+    ("asks", "aside"), [({"b": 1}, False), ({"a": 1, "b": 1}, True), ("apply", False), ("restore", True)]
+)
+async def test_a_deadline_that_is_for_other_groups_does_not_end_these_jobs(
+    server: Server, asks: dict[str, int] | str, aside: bool
+) -> None:
+    lab = builders.cluster(4, 0)
+    a, b = (replace(lab.groups[0], name=n, slots=lab.groups[0].slots[i : i + 2]) for n, i in (("a", 0), ("b", 2)))
+    server.work.whole["lab"] = replace(lab, groups=(a, b))
+
+    async def other() -> None:
+        row = await server.store.cluster("lab")
+        assert row is not None
+        kind, scale = (asks, {}) if isinstance(asks, str) else ("scale", {"scale": asks})
+        params = {"deadline_s": 60, **scale}
+        await server.store.enqueue_operation("lab", kind, "ann", document=row.document, params=params)
+
+    seen = waits_once(server, other, ["lab-1-1"])
+    params: dict[str, Any] = {"scale": {}, "deadline_s": 3600}
+    await server.store.enqueue_operation("lab", "scale", "ann", params=params)
+    await server.work_off()
+    assert seen == [("ready", aside)]
+
+
+async def test_a_server_whose_database_was_away_does_not_ask_again_about_what_it_has_begun(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.server.workers.operation_worker.AWAY_S", 0.0)
+    server.work.answers["plan"] = changes()
+    tries = 0
+
+    async def apply(*_: Any) -> bool:
+        nonlocal tries
+        tries += 1
+        server.work.answers["plan"] = changes(Disturbs.JOBS)  # with half of it done
+        if tries == 1:
+            raise StoreAway("away")
+        return False
+
+    server.work.answers["apply"] = apply
+    row = await server.store.cluster("lab")
+    assert row is not None
+    params: dict[str, Any] = {"look_again": True, "scale": {}}
+    await server.store.enqueue_operation("lab", "scale", "ann", document=row.document, params=params)
+    await server.work_off()
+    (done,) = await later(server)
+    assert (done.state, tries) == ("done", 2)
+
+
+async def test_what_is_done_is_not_done_again_because_its_end_could_not_be_written(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.server.workers.operation_worker.AWAY_S", 0.0)
+    finish, tries = server.store.finish, 0
+
+    async def finishes(*args: Any, **said: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise StoreAway("away")
+        return await finish(*args, **said)
+
+    monkeypatch.setattr(server.store, "finish", finishes)
+    server.work.answers["replace"] = None
+    asked = await server.store.enqueue_operation("lab", "replace", "ann", params={"node": "lab-1-1"})
+    await server.work_off()
+    done = await server.store.operation(asked.id)
+    assert (done.state, done.attempts, tries) == ("done", 1, 2)
+    assert len(server.work.named("replace")) == 1
+
+
+async def test_it_does_not_step_aside_for_a_roll_which_steps_aside_for_it(server: Server) -> None:
+    server.work.answers["roll"] = True
+
+    async def roll() -> None:
+        await server.store.enqueue_operation("lab", "roll", "ann", params={})
+
+    seen = waits_once(server, roll)
+    await (await server.client()).post(f"{AT}/scale", json={"groups": {"": 2}, "deadline_s": 3600})
+    await server.work_off()
+    assert seen == [("ready", False)]
+
+
+async def test_what_only_waits_keeps_no_other_cluster_waiting(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One may be carried out at a time here: another cluster's apply goes on while this one waits for jobs."""
+    monkeypatch.setattr("headway.server.workers.operation_worker.AT_ONCE", 1)
+    done = asyncio.Event()
+
+    async def apply(cluster: Any, *_: Any) -> bool:
+        if cluster.name == "other":
+            done.set()
+        else:
+            await server.work.waiting.begin()
+            await done.wait()
+        return False
+
+    server.work.answers["apply"] = apply
+    for name in ("lab", "other"):
+        await server.store.enqueue_operation(name, "apply", "ann", document={"spec": {"name": name}})
+    await server.work_off()
+    assert server.state.waiting == set()

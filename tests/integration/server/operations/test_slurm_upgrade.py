@@ -1,0 +1,164 @@
+"""An apply that changes Slurm's version: the backup comes first, the roll of its nodes by itself after it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.domain.cluster import WRITTEN, BackupRule
+from headway.errors import CommandFailed, Refused
+from headway.schemas.clusters import Document
+from headway.services.cluster_backend import Resolved
+from tests.support import builders, server_fakes
+from tests.support.server_fakes import Server
+
+VERSIONS = {"debian13": "24.11", "debian14": "26.05"}
+AT = "/api/v1/clusters/lab/apply"
+
+
+@pytest.fixture
+async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
+    folder, key = tmp_path / "backups", tmp_path / "key"
+    folder.mkdir()
+    key.write_text("correct horse battery\n")
+    (tmp_path / "state").mkdir()
+    made = await server_fakes.start(tmp_path / "state", builders.Clock(), roll=True, back_up=None, image_there=None)
+    volume = tmp_path / "state" / "volumes" / "lab" / "head"
+    volume.mkdir(parents=True)
+    slurm = volume / WRITTEN
+
+    def resolve(document: Document) -> Resolved:
+        image = str(document.spec.get("image", "debian13"))
+        cluster = builders.cluster(4, name="lab")
+        rule = BackupRule(str(folder), 3600, 2, str(key))
+        return Resolved(replace(cluster, image=image, slurm_version=VERSIONS[image], backup=rule))
+
+    async def apply(cluster: Any, *_: Any) -> None:  # as the head's set-up does
+        slurm.write_text(f"{cluster.slurm_version}\n")
+
+    monkeypatch.setattr(made.work, "resolve", resolve)
+    made.work.answers["apply"] = apply
+    await made.apply()
+    made.work.calls.clear()
+    yield made
+    await made.close()
+
+
+async def ask_for(server: Server, image: str, **ask: Any) -> Any:
+    document = server_fakes.document("lab", image=image).model_dump()
+    return await (await server.client("newer")).post(AT, json={"document": document, "confirmed": True, **ask})
+
+
+async def newer(server: Server, **ask: Any) -> None:
+    answer = await ask_for(server, "debian14", **ask)
+    assert answer.status_code == 202, answer.text
+    await server.work_off()
+
+
+def did(server: Server) -> list[str]:
+    return [name for name, _ in server.work.calls if name in ("back_up", "apply", "roll")]
+
+
+async def test_a_backup_of_what_was_then_the_apply_then_the_nodes(server: Server) -> None:
+    server.work.answers["wants_roll"] = True
+    await newer(server, deadline_s=600)
+    assert did(server) == ["back_up", "apply", "roll"]
+    before, about, _, path, header, _ = server.work.named("back_up")[0]
+    assert (before.slurm_version, header.slurm_version) == ("24.11", "24.11")
+    assert "image" not in about["document"]["spec"], "the file of before"
+    assert path.name.startswith("lab-")
+    until = server.work.named("roll")[0][4]
+    assert until == 1000.0 + 600
+    roll, apply, _ = await server.store.operations("lab")
+    assert apply.kept == (roll.id,), "whoever follows the one goes on with the other"
+
+
+async def test_without_its_backup_nothing_is_touched_and_the_file_stays(server: Server) -> None:
+    server.work.answers["back_up"] = CommandFailed(["mariadb-dump"], 1, "no space")
+    await newer(server)
+    assert did(server) == ["back_up"]
+    row = await server.store.cluster("lab")
+    assert row is not None
+    assert "image" not in row.document["spec"]
+
+
+async def test_an_apply_that_is_done_again_makes_no_second_backup(server: Server) -> None:
+    await newer(server)
+    await newer(server)
+    assert did(server) == ["back_up", "apply", "apply"], "and no roll where the nodes don't wait for one"
+
+
+async def test_a_roll_that_is_under_way_is_not_asked_for_twice(server: Server) -> None:
+    async def wants(_: Any) -> bool:
+        await server.store.enqueue_operation("lab", "roll", "eve", params={"back": False, "until": None})
+        return True
+
+    server.work.answers["wants_roll"] = wants
+    await newer(server)
+    assert did(server).count("roll") == 1
+
+
+async def test_an_older_file_that_waited_behind_the_newer_one_is_refused_when_its_turn_comes(server: Server) -> None:
+    assert (await ask_for(server, "debian14")).status_code == 202
+    answer = await ask_for(server, "debian13")
+    assert answer.status_code == 202, "by then nothing was changed"
+    await server.work_off()
+    assert did(server) == ["back_up", "apply"]
+    second, first, _ = await server.store.operations("lab")
+    assert (first.state, second.state) == ("done", "failed")
+    assert "no way back" in str(second.error)
+    row = await server.store.cluster("lab")
+    assert row is not None
+    assert row.document["spec"]["image"] == "debian14"
+
+
+async def test_where_the_image_can_not_be_made_the_file_stays_and_the_old_one_goes_on(server: Server) -> None:
+    server.work.answers["image_there"] = Refused("no mirror")
+    await newer(server)
+    assert did(server) == []
+    assert (await ask_for(server, "debian13")).status_code == 202
+
+
+async def test_a_way_back_is_open_until_the_new_slurm_has_written_anything(server: Server) -> None:
+    server.work.answers["apply"] = CommandFailed(["podman"], 125, "no room")
+    await newer(server)
+    assert did(server) == ["back_up", "apply"]
+    assert (await ask_for(server, "debian13")).status_code == 202, "its head of before is there still, or is made again"
+
+
+async def test_nodes_follow_their_head_also_where_one_of_them_failed_the_apply(server: Server) -> None:
+    work = server.work.answers["apply"]
+
+    async def apply(*args: Any) -> None:
+        await work(*args)
+        raise Refused("lab-1-3: did not answer SSH")
+
+    server.work.answers |= {"apply": apply, "wants_roll": True}
+    await newer(server)
+    assert did(server) == ["back_up", "apply", "roll"]
+
+
+async def test_what_a_cluster_that_is_down_has_kept_is_of_a_slurm_too(server: Server) -> None:
+    await server.store.forget_cluster("lab", delete_data=False)
+    answer = await ask_for(server, "debian14")
+    assert (answer.status_code, "there is no backup to go back to" in answer.text) == (422, True)
+    await newer_than_nothing(server)
+
+
+async def test_a_head_that_was_set_up_before_that_was_written_down_counts_by_its_file(server: Server) -> None:
+    volume = server.state.settings.data / "volumes/lab/head"
+    (volume / WRITTEN).unlink()
+    (volume / "slurmctld").mkdir()
+    await newer(server)
+    assert did(server) == ["back_up", "apply"]
+    (volume / WRITTEN).unlink()
+    assert (await ask_for(server, "debian13")).status_code == 422
+
+
+async def newer_than_nothing(server: Server) -> None:
+    (server.state.settings.data / "volumes/lab/head" / WRITTEN).unlink()
+    assert (await ask_for(server, "debian14")).status_code == 202

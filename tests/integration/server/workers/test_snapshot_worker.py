@@ -1,0 +1,302 @@
+"""The poller, what is told to those who watch, and the log's blanks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+
+import pytest
+
+from headway.domain.cluster import Cluster
+from headway.domain.slurm.state import Check, JobState, NodeState
+from headway.errors import NotFound, Unreachable
+from headway.schemas.jobs import ProgressOut
+from headway.server.logs import BLANK, blank_secrets
+from headway.server.page_data import PageLive
+from headway.server.workers.event_listener import Listener
+from headway.server.workers.snapshot_worker import MANY, Poller
+from headway.services.cluster_backend import Reading
+from headway.services.read_model.snapshot import ALL_JOBS, Hub, Live, Snapshot, topic
+from tests.support import builders
+from tests.support.server_fakes import Server, reading
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, ...]] = []
+
+    async def step(
+        self, cluster: Cluster, nodes: Iterable[NodeState], jobs: Iterable[JobState]
+    ) -> list[tuple[str, str]]:
+        self.seen.append(tuple(node.name for node in nodes))
+        return [("lab-1-1", "the spare takes over")]
+
+    async def hurry(self, cluster: Cluster) -> list[tuple[str, str]]:
+        return [("lab-1-2", "the provider takes its machine back in 60 s")]
+
+
+async def test_hub_loses_no_change_between_two_waits() -> None:
+    hub = Hub()
+    seen = hub.number("a")
+    hub.publish("a")
+    assert await hub.changed("a", seen, 10) == 1
+    waiting = asyncio.create_task(hub.changed("a", 1))
+    await asyncio.sleep(0)
+    hub.publish("b")
+    hub.publish("a")
+    assert await waiting == 2
+    assert await hub.changed("a", 2, 0.001) == 2
+
+
+async def test_nothing_is_kept_of_what_nobody_looks_at_and_of_clusters_that_are_not_there(server: Server) -> None:
+    hub = Hub()
+    with hub.watching("a"), hub.watching("a"):
+        assert await hub.changed("a", 0, 0.001) == 0
+        assert hub.watched("a")
+    assert (hub._watchers, hub._waiting) == ({}, {})
+    for name in ("x", "y"):
+        with pytest.raises(NotFound):
+            await server.state.known(name)
+    assert len(server.state._reading) == 0
+
+
+async def test_poller_reads_tells_the_watch_and_those_who_look(server: Server) -> None:
+    await server.apply()
+    server.work.answers |= {
+        "read": reading(builders.job(7)),
+        "machines": (),
+        "checks": (Check("slurmctld", True, "runs"),),
+        "progress": {7: ProgressOut(step=3, loss=1.5, series=[(3, 1.5)])},
+    }
+    watcher, live = Watcher(), PageLive(server.state)
+    woken: list[tuple[int, int]] = []
+
+    async def look() -> None:
+        async for _ in live.subscribe("lab"):
+            page = await live.snapshot("lab")
+            woken.append((len(page.status.checks), page.progress[7].step if 7 in page.progress else 0))
+            if woken[-1] == (1, 3):
+                assert "the spare takes over" in [h.text for h in page.happenings]
+                return
+
+    looking = asyncio.create_task(look())
+    polling = asyncio.create_task(Poller(server.state, watcher).run())
+    await asyncio.wait_for(looking, 60)
+    polling.cancel()
+    await asyncio.gather(polling, return_exceptions=True)
+    assert watcher.seen[0] == ("lab-1-1", "lab-1-2")
+    assert (await live.clusters())[0].jobs_running == 1
+
+
+async def test_of_a_long_queue_a_job_is_read_alone_while_all_of_it_is_being_read(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read meanwhile is newer than the reading that began before, and older than the one that begins after."""
+    await server.apply()
+    queue = [builders.job(number, "PENDING") for number in range(1, MANY + 1)]
+    begun, goes_on, asked, rounds = asyncio.Event(), asyncio.Event(), [], 0
+    for name in ("WATCHED_S", "BUSY_S", "TICK_S"):
+        monkeypatch.setattr(f"headway.server.workers.snapshot_worker.{name}", 0.05)
+    server.state.clock = time.time  # what was read grows old
+
+    async def read(_: Cluster) -> Reading:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 2:
+            begun.set()
+            await goes_on.wait()
+        return reading(*queue)
+
+    async def jobs_now(_: Cluster, numbers: tuple[int, ...]) -> tuple[JobState, ...]:
+        asked.append(numbers)
+        return (builders.job(7), builders.job(5000, "PENDING"))
+
+    server.work.answers |= {"read": read, "machines": (), "checks": (), "progress": {}, "jobs_now": jobs_now}
+    live, at = server.state.live, topic("lab")
+
+    async def until(reached: Callable[[], bool]) -> None:
+        number = live.hub.number(at)
+        while not reached():
+            number = await live.hub.changed(at, number)
+
+    def states() -> tuple[str, bool]:
+        by_id = live.snapshot("lab").by_id
+        return by_id[7].state, 5000 in by_id
+
+    with live.hub.watching(at):
+        polling = asyncio.create_task(Poller(server.state, Watcher()).run())
+        try:
+            async with asyncio.timeout(60):
+                await begun.wait()
+                row = live.snapshot("lab").rows.setdefault(7, b"{}")
+                live.poke("lab", (7, 5000))
+                await until(lambda: states() == ("RUNNING", True))
+                assert 7 not in live.snapshot("lab").rows, row
+                goes_on.set()
+                first = live.snapshot("lab").as_of
+                await until(lambda: rounds == 2 and live.snapshot("lab").as_of != first)
+                assert states() == ("RUNNING", True)
+                await until(lambda: rounds > 2 and states() == ("PENDING", False))
+        finally:
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
+    assert [sorted(numbers) for numbers in asked] == [[7, 5000]]
+
+
+async def test_an_array_s_number_is_not_read_alone_and_an_answer_that_came_late_is_dropped(server: Server) -> None:
+    await server.apply()
+    tasks = [builders.job(number, "PENDING", array_job_id=100) for number in range(100, 120)]
+    late = asyncio.Event()
+
+    async def jobs_now(_: Cluster, numbers: tuple[int, ...]) -> tuple[JobState, ...]:
+        assert 100 not in numbers
+        await late.wait()
+        return (builders.job(7),)
+
+    server.work.answers |= {"read": reading(builders.job(7, "COMPLETED"), *tasks), "machines": (), "jobs_now": jobs_now}
+    cluster = (await server.state.cluster("lab"))[1]
+    await server.state.read(cluster, max_age_s=0)
+    glance = asyncio.create_task(server.state.glance(cluster, (7, 100)))
+    await asyncio.sleep(0)
+    assert server.state.live.poked == {"lab": {ALL_JOBS}}, "all of it is read instead"
+    await server.state.read(cluster, max_age_s=-1)
+    late.set()
+    await glance
+    assert server.state.live.snapshot("lab").by_id[7].state == "COMPLETED"
+
+
+async def test_watch_is_not_told_old_figures(server: Server) -> None:
+    await server.apply()
+    down = Unreachable("no answer")
+    server.work.answers |= {"read": down, "machines": (), "checks": down}
+    watcher = Watcher()
+    polling = asyncio.create_task(Poller(server.state, watcher).run())
+    await asyncio.wait_for(server.state.live.hub.changed(topic("lab"), server.state.live.hub.number(topic("lab"))), 60)
+    polling.cancel()
+    await asyncio.gather(polling, return_exceptions=True)
+    assert server.state.live.snapshot("lab").stale == "no answer"
+    assert watcher.seen == []
+
+
+async def test_what_can_t_wait_is_done_while_an_operation_works(server: Server) -> None:
+    await server.apply()
+    server.work.answers |= {"read": Unreachable("no answer"), "machines": (), "checks": ()}
+    await server.store.save_cluster("lab", state="changing")
+    told = server.state.live.hub.number(topic("lab"))
+    polling = asyncio.create_task(Poller(server.state, Watcher()).run())
+
+    async def until_said() -> None:
+        number = told
+        while "the provider takes its machine back in 60 s" not in [n.text for n in server.state.live.notices("lab")]:
+            number = await server.state.live.hub.changed(topic("lab"), number)
+
+    await asyncio.wait_for(until_said(), 60)
+    polling.cancel()
+    await asyncio.gather(polling, return_exceptions=True)
+
+
+async def test_nothing_is_kept_of_a_page_that_could_not_be_read(server: Server) -> None:
+    page = PageLive(server.state)
+    for name in ("no-such", "nor-such"):
+        with pytest.raises(NotFound):
+            await page.snapshot(name)
+    await asyncio.sleep(0)
+    assert page._shown == {}
+
+
+async def test_all_who_look_at_a_page_share_one_reading_until_something_changes(server: Server) -> None:
+    await server.apply()
+    server.state.live.put(Snapshot("lab", jobs=(builders.job(7),), as_of=1))
+    page = PageLive(server.state)
+    first, second = await asyncio.gather(page.snapshot("lab"), page.snapshot("lab"))
+    assert first is second
+    server.state.live.put(Snapshot("lab", jobs=(builders.job(8),), as_of=2))
+    later = await page.snapshot("lab")
+    assert [job.id for job in later.jobs] == [8]
+    server.state.live.touch("lab")  # the cluster's row: its nodes are as they were
+    third = await page.snapshot("lab")
+    assert third is not later
+    assert third.status.nodes[1] is later.status.nodes[1]
+
+
+async def test_page_stream_ends_with_the_cluster(server: Server) -> None:
+    await server.apply()
+    stream = PageLive(server.state).subscribe("lab")
+    waiting = asyncio.create_task(anext(stream, "ended"))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    await server.store.forget_cluster("lab")
+    await server.state.forget("lab")
+    assert await asyncio.wait_for(waiting, 60) == "ended"
+
+
+def test_what_happened_is_told_once() -> None:
+    live = Live(builders.Clock())
+    idle, down = builders.node("lab-1-1", "IDLE"), builders.node("lab-1-1", "DOWN", reason="killed")
+    live.put(Snapshot("lab", (idle,), (builders.job(7, "RUNNING"),), as_of=1))
+    assert live.notices("lab") == ()
+    live.put(Snapshot("lab", (down,), (builders.job(7, "PENDING", restarts=1),), as_of=2))
+    live.put(Snapshot("lab", (down,), (builders.job(7, "PENDING", restarts=1),), as_of=3))
+    live.put(Snapshot("lab", (idle,), (builders.job(7, "COMPLETED", restarts=1),), as_of=4))
+    told = [(notice.where, notice.level) for notice in reversed(live.notices("lab"))]
+    assert told == [("lab-1-1", "error"), ("job 7", "warning"), ("lab-1-1", "info"), ("job 7", "info")]
+
+
+def test_log_has_no_secrets() -> None:
+    entry = blank_secrets(
+        None,
+        "info",
+        {
+            "token": "x",
+            "Password": "y",
+            "event": "used hw_AbCdEfGhIjKlMnOpQrStUvWx and postgresql://u:p4ss@h/d",
+            "path": "/api/v1/me",
+        },
+    )
+    assert entry["token"] == entry["Password"] == BLANK
+    assert "hw_Ab" not in entry["event"]
+    assert "p4ss" not in entry["event"]
+    assert entry["path"] == "/api/v1/me"
+
+
+class Ears:
+    """Says one thing, then the stream breaks."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, bool]] = []
+        self.again = asyncio.Event()
+
+    async def hear(
+        self, cluster: Cluster, calm: Callable[[], bool], turned: Callable[[tuple[int, ...], bool], None]
+    ) -> AsyncIterator[list[tuple[str, str]]]:
+        turned((7,), True)
+        turned((8,), False)
+        self.heard.append((cluster.name, calm()))
+        if len(self.heard) > 1:
+            self.again.set()
+        yield [("lab-1-2", "drained: incident 1")]
+        raise Unreachable("the connection broke")
+
+
+async def test_a_cluster_that_works_is_heard_and_heard_again_when_the_stream_broke(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.server.workers.event_listener.TICK_S", 0.01)
+    monkeypatch.setattr("headway.server.workers.event_listener.AGAIN_S", 0.02)
+    await server.apply()
+    await server.store.save_cluster("lab", state="changing")
+    ears = Ears()
+    listening = asyncio.create_task(Listener(server.state, ears).run())
+    await asyncio.wait_for(ears.again.wait(), 60)
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+    assert ears.heard[0] == ("lab", False), "an operation is at work"
+    notice = server.state.live.notices("lab")[0]
+    assert (notice.where, notice.text, notice.level) == ("lab-1-2", "drained: incident 1", "warning")
+    assert server.state.live.poked == {"lab": {7}}, "a job began or ended on a node: the cluster is read now"
+
+
+async def test_an_apply_leaves_what_its_nodes_cost(server: Server) -> None:
+    await server.apply()
+    (row,) = await server.store.prices("lab")
+    assert (row.group, row.usd_per_hour, row.spot) == ("main", "31.2", False)

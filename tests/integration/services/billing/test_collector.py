@@ -1,0 +1,145 @@
+"""What the ledger is told after a while in which nobody could tell it anything, and of reports that nobody can keep."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from headway.domain.billing import Saves
+from headway.domain.cluster import Cluster
+from headway.render.monitoring.metric_queries import Row
+from headway.services.billing import collector as collecting
+from headway.services.billing.collector import collect
+from headway.store import StoreAway
+from tests.support.billing_cluster import OCTOBER, Accounting, H, at, got, run, said, server
+from tests.support.server_fakes import Server
+
+__all__ = ["said", "server"]  # fixtures
+
+JOBS = range(1, 6)
+
+
+def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
+    moments = range(int(since), int(until) + 1, step)
+    watts = tuple((float(one), 100.0 + one % 7) for one in moments)
+    idle = tuple((float(one), 0.0) for one in moments)
+    of_jobs = [
+        Row(key, "", {"hpc_job": str(job)}, values) for job in JOBS for key, values in (("use", idle), ("power", watts))
+    ]
+    return (*of_jobs, Row("nodes", "", {"node": "lab-1-1"}, watts))
+
+
+async def figures(server: Server) -> list[tuple[int, ...]]:
+    found = [one for job in JOBS for one in await server.store.runs_of("lab", job)]
+    return [(one.job, one.measured_s, one.idle_s, one.energy_j, one.cpu_measured_s) for one in found]
+
+
+async def test_an_hour_is_measured_in_pieces_and_one_that_is_cut_off_goes_on_where_it_was(
+    server: Server, said: Accounting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everybody else writes in between; nothing is counted twice or lost."""
+    cluster = (await server.state.cluster("lab"))[1]
+    said.runs = [run(job, 0, 0, gpus=1, cpus=8) for job in JOBS]
+    server.work.answers["metrics"] = metrics
+    monkeypatch.setattr(collecting, "MOST_AT_ONCE", 100)
+    real, marks = server.store.measure, []
+
+    async def measure(name: str, found: Any, measured_to: int, hosts: Any) -> None:
+        if len(marks) == 3:
+            marks.append(0)
+            raise StoreAway("the server's database does not answer", hint="")
+        mark = await server.store.mark(name)
+        assert all(mark.measured_to < moment <= measured_to for _, moment, *_ in found)
+        await real(name, found, measured_to, hosts)
+        marks.append(measured_to - OCTOBER.start)
+
+    monkeypatch.setattr(server.store, "measure", measure)
+    at(server, H + 20)
+    await collect(server.state, cluster)
+    assert marks == [540, 1080, 1620, 0], "11 values of each minute: 9 minutes at once"
+    assert (await server.store.mark("lab")).measured_to == OCTOBER.start + 1620
+    await collect(server.state, cluster)
+    assert (marks[4], marks[-1]) == (2160, H)
+    joules = sum(60 * (100 + moment % 7) for moment in range(OCTOBER.start + 60, OCTOBER.start + H + 1, 60))
+    cpus = cluster.group_of["lab-1-1"].plan.cpus
+    for _, measured_s, idle_s, energy_j, cpu_s in await figures(server):
+        assert (measured_s, idle_s, cpu_s) == (H, H, 8 * H)
+        assert energy_j == pytest.approx(joules + joules * 8 / cpus, abs=len(marks)), (
+            "a node's share is rounded in each"
+        )
+
+
+async def test_an_hour_in_which_nothing_was_said_is_over_too(server: Server, said: Accounting) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    at(server, H + 20)
+    await collect(server.state, cluster)
+    assert (await server.store.mark("lab")).measured_to == OCTOBER.start + H
+
+
+@pytest.mark.parametrize(
+    "bad", [Saves(10**20, 1.0, 1.0), Saves(3, math.nan, 1.0), Saves(3, 1.0, math.inf), Saves(-1, 1, 1)]
+)
+async def test_what_no_database_holds_of_one_training_stops_nothing_else(
+    server: Server, said: Accounting, bad: Saves
+) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    said.runs = [run(job, 0, 0, gpus=1, cpus=8) for job in JOBS]
+    server.work.answers |= {"saves": {1: bad, 2: Saves(4, 2.0, 60.0)}, "metrics": metrics}
+    at(server, H + 20)
+    await collect(server.state, cluster)
+    assert await server.store.saves("lab", [1, 2]) == {2: Saves(4, 2.0, 60.0)}
+    assert (await server.store.mark("lab")).measured_to == OCTOBER.start + H
+    assert await got(await server.client(), "usage?period=2026-10")
+
+
+async def test_a_job_that_waited_for_its_node_to_boot_is_one_run_from_when_the_node_was_up(
+    server: Server, said: Accounting
+) -> None:
+    """Slurm has given it the node and a start already; when the node is up it moves that start, in the same record."""
+    cluster = (await server.state.cluster("lab"))[1]
+    submit = {"submit": OCTOBER.start - 90, "eligible": OCTOBER.start - 60}
+    said.runs = [run(1, 0, 0, **submit), run(2, 0, 0, **submit)]
+    server.work.answers["metrics"] = metrics
+    at(server, 540)
+    await collect(server.state, cluster)
+    before = {one.job: one for job in (1, 2) for one in await server.store.runs_of("lab", job)}
+    server.work.answers["metrics"] = ()
+    # The second was requeued, which makes it another record: of the one before accounting still knows.
+    again = {"submit": OCTOBER.start + 560}
+    said.runs = [run(1, 600, 0, **submit), run(2, 0, 559, state="NODE_FAIL", **submit), run(2, 600, 0, **again)]
+    for moment in (660, 720):
+        at(server, moment)
+        await collect(server.state, cluster)
+    said.runs = [run(1, 600, 4200, **submit), *said.runs[1:]]
+    at(server, 5000)
+    await collect(server.state, cluster)
+    admin = await server.client()
+    for _ in range(2):
+        [one] = await server.store.runs_of("lab", 1)
+        assert (one.start - OCTOBER.start, one.end - OCTOBER.start, one.state) == (600, 4200, "COMPLETED")
+        assert one.energy_j == before[1].energy_j > 0, "what its node drew meanwhile was drawn"
+        assert [(one.start - OCTOBER.start, one.state) for one in await server.store.runs_of("lab", 2)] == [
+            (0, "NODE_FAIL"), (600, "RUNNING"),
+        ]  # fmt: skip
+        usage = await got(admin, "usage?start=2026-10")
+        assert (usage["total"]["runs"], usage["total"]["gpu_hours"]) == (3, 8 * (3600 + 559 + 4400) / H)
+        assert (await admin.post("/api/v1/clusters/lab/ledger/rebuild")).status_code == 200
+        await collect(server.state, cluster)
+
+
+async def test_what_ran_before_a_restore_was_held_though_accounting_knows_it_as_the_run_after_it(
+    server: Server, said: Accounting
+) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    submit = {"submit": OCTOBER.start - 90}
+    said.runs = [run(1, 0, 0, **submit)]
+    at(server, H)
+    await collect(server.state, cluster)
+    said.runs = [run(1, 2 * H, 0, nodes=("lab-1-2",), **submit)]
+    at(server, 2 * H + 60)
+    await collect(server.state, cluster)
+    assert [(one.start - OCTOBER.start, one.end) for one in await server.store.runs_of("lab", 1)] == [
+        (0, OCTOBER.start + H), (2 * H, 0),
+    ]  # fmt: skip

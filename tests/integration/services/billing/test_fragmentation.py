@@ -1,0 +1,183 @@
+"""Free GPUs that lie in pieces, hour by hour, against a count minute by minute."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.domain.billing import Held, NodeSpan, SpanKind
+from headway.services.billing.collector import entries
+from tests.support import builders
+from tests.support.billing_cluster import OCTOBER, Accounting, H, at, got, lab, machines, run
+from tests.support.server_fakes import Server
+
+GPUS = 8
+MINUTE = 60
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    said = Accounting()
+    said.away = True
+    async with lab(tmp_path, said) as made:
+        yield made
+
+
+async def put(server: Server, *runs: Any) -> None:
+    cluster = (await server.state.cluster("lab"))[1]
+    await server.store.put_runs("lab", entries(cluster, runs), collected_to=OCTOBER.start)
+
+
+async def hours(server: Server, month: str = "2026-10") -> Any:
+    [kind] = (await got(await server.client("vera", "lead"), f"capacity?period={month}"))["types"]
+    return kind
+
+
+async def test_free_gpus_beside_a_job_are_fragmented_and_those_of_a_free_node_are_not(server: Server) -> None:
+    await machines(server, 2)
+    at(server, 4 * H)
+    await put(
+        server,
+        run(1, 0, H, gpus=6),  # beside it two
+        run(2, H, 2 * H, gpus=8, nodes=("lab-1-1",)),
+        run(3, H + 1800, 3 * H, gpus=1, nodes=("lab-1-2",)),
+        run(4, H + 1800, 3 * H, gpus=3, nodes=("lab-1-2",)),
+        run(5, 3 * H, 0, gpus=0, cpus=4),  # in the way of no GPU
+    )
+    kind = await hours(server)
+    assert [(one["free"], one["fragmented"]) for one in kind["hours"]] == [(10, 2), (6, 2), (12, 4), (16, 0)]
+    assert kind["fragmentation"] == pytest.approx(8 / 44, abs=1e-6)
+    page = (await (await server.client()).get("/clusters/lab/costs?section=capacity&period=2026-10")).text
+    assert "18.2 %" in page
+    assert "free in pieces, hour by hour" in page
+
+
+async def test_gpus_that_the_plan_promises_and_the_machine_has_not_are_not_free(server: Server) -> None:
+    await machines(server, 2)
+    live = server.state.live
+    live.put(replace(live.snapshot("lab"), nodes=(replace(builders.node("lab-1-1", "MIXED"), gpus=6),)))
+    at(server, H)
+    await put(server, run(1, 0, H, gpus=6), run(2, 0, H, gpus=5, nodes=("lab-1-2",)))
+    kind = await hours(server)
+    assert [(one["held"], one["there"], one["free"], one["fragmented"]) for one in kind["hours"]] == [(11, 14, 3, 3)]
+
+
+async def test_nodes_that_do_not_work_have_no_free_gpus(server: Server) -> None:
+    """One is drained while a job runs on, one is a spare, one is there for an hour alone, one is full."""
+    await machines(server, 3)
+    await server.store.put_node_spans(
+        "lab",
+        [
+            NodeSpan("lab-1-1", SpanKind.DRAINED, OCTOBER.start + H, OCTOBER.start + 2 * H, "tests"),
+            NodeSpan("lab-1-1", SpanKind.DOWN, OCTOBER.start + H + 600, OCTOBER.start + 2 * H, "tests"),
+            NodeSpan("lab-1-2", SpanKind.SPARE, OCTOBER.start, 0),
+        ],
+    )
+    await server.store.meter("lab", [("lab-1-4", "main")], [], [], OCTOBER.start + 2 * H)
+    at(server, 3 * H)
+    await put(
+        server,
+        run(1, 0, 3 * H, gpus=2), run(2, 1800, H + 1800, gpus=4), run(3, 0, 0, nodes=("lab-1-3",)),
+        run(4, H, 2 * H + 60, gpus=4, nodes=("lab-1-4",)),  # Slurm says that it began before its machine was there
+    )  # fmt: skip
+    kind = await hours(server)
+    assert [(round(one["free"], 2), round(one["fragmented"], 2)) for one in kind["hours"]] == [
+        (4, 4), (0, 0), (13.93, 6.07),
+    ]  # fmt: skip
+
+
+async def test_it_is_the_count_of_every_minute(server: Server) -> None:
+    dice, span, names = random.Random(5), 30 * 60, ("lab-1-1", "lab-1-2", "lab-1-3", "lab-1-4")
+    await machines(server, 4)
+    held = {name: [0] * span for name in names}
+    works = {name: [True] * span for name in names}
+    runs = []
+    for job in range(300):
+        start, lasts, gpus = dice.randrange(-300, span), dice.randrange(1, 240), dice.choice((1, 1, 2, 4, 8, 16))
+        on = tuple(dice.sample(names, 2 if gpus == 16 else 1))
+        share, low, high = gpus // len(on), max(0, start), min(span, start + lasts)
+        if start + lasts == 0 or any(held[name][i] + share > GPUS for name in on for i in range(low, high)):
+            continue
+        for name in on:
+            for i in range(low, high):
+                held[name][i] += share
+        end = 0 if start + lasts >= span else (start + lasts) * MINUTE
+        runs.append(run(job + 1, start * MINUTE, end, gpus=gpus, nodes=on))
+    spans = []
+    for _ in range(12):
+        name, start, lasts = dice.choice(names), dice.randrange(span), dice.randrange(1, 200)
+        kind = dice.choice((SpanKind.DOWN, SpanKind.DRAINED, SpanKind.SPARE))
+        for i in range(start, min(span, start + lasts)):
+            works[name][i] = False
+        began = OCTOBER.start + start * MINUTE
+        spans.append(NodeSpan(name, kind, began, 0 if start + lasts >= span else began + lasts * MINUTE))
+    at(server, span * MINUTE)
+    await server.store.put_node_spans("lab", spans)
+    await put(server, *runs)
+    free, pieces = [0] * 30, [0] * 30
+    for name in names:
+        for i in range(span):
+            left = GPUS - held[name][i] if works[name][i] else 0
+            free[i // 60] += left
+            pieces[i // 60] += left if held[name][i] else 0
+    found = (await hours(server))["hours"]
+    assert len(runs) > 80
+    assert [one["free"] for one in found] == pytest.approx([one / 60 for one in free], abs=1e-3)
+    assert [one["fragmented"] for one in found] == pytest.approx([one / 60 for one in pieces], abs=1e-3)
+
+
+async def test_a_run_over_a_month_s_end_fragments_both_months(server: Server) -> None:
+    await machines(server, 1)
+    end = OCTOBER.seconds
+    at(server, end + 2 * H)
+    await put(server, run(1, end - 2 * H, end + H, gpus=4))
+    october, november = [await hours(server, month) for month in ("2026-10", "2026-11")]
+    assert [one["fragmented"] for one in october["hours"][-3:]] == [0, 4, 4]
+    assert len(october["hours"]) == 744
+    assert [(one["free"], one["fragmented"]) for one in november["hours"]] == [(4, 4), (8, 0)]
+
+
+async def test_a_run_over_two_groups_waited_with_all_its_gpus(server: Server) -> None:
+    """Also in the list that the figure leads to."""
+    await machines(server, 2)
+    at(server, 2 * H)
+    parts = [Held(name, (f"lab-{name}",), "h100", 8, 64, 8, 8) for name in ("a", "b")]
+    await server.store.put_runs("lab", [(run(1, 0, H, gpus=16), parts, 0)])
+    await put(server, run(2, 0, H))
+    ann = await server.client()
+    waits = (await got(ann, "capacity?period=2026-10"))["waits"]
+    assert {one["size"]: (one["runs"], one["p50_s"]) for one in waits} == {"2 to 8": (1, 60), "9 to 64": (1, 60)}
+    for sizes, jobs in (("least_gpus=2&most_gpus=8", [2]), ("least_gpus=9&most_gpus=64", [1])):
+        assert [one["job"] for one in (await got(ann, f"usage/runs?start=2026-10&waited=1&{sizes}"))["runs"]] == jobs
+        assert (await got(ann, f"usage?start=2026-10&{sizes}"))["total"]["gpu_hours"] == 8.0 * (3 - jobs[0])
+
+
+async def test_a_month_that_has_not_begun_has_no_hours(server: Server) -> None:
+    await machines(server, 1)
+    at(server, H)
+    told = await got(await server.client(), "capacity?period=2026-12")
+    assert [one["hours"] for one in told["types"]] in ([], [[]])
+    assert told["waits"] == []
+
+
+async def test_no_more_is_held_than_was_there_once_a_group_left_the_file(server: Server) -> None:
+    """Nobody knows any more what its machines had; a cluster that is down is shown as its last file says."""
+    await server.store.meter("lab", [("lab-1-1", "main"), ("lab-old-1-1", "old")], [], [], OCTOBER.start)
+    at(server, 2 * H)
+    kept, gone = run(1, 0, H), run(2, 0, 2 * H, nodes=("lab-old-1-1",))
+    await put(server, kept)
+    await server.store.put_runs("lab", [(gone, [Held("old", gone.nodes, "h100", 8, 64, 8, 8)], 0)])
+    kind = await hours(server)
+    assert [(one["held"], one["there"], one["free"]) for one in kind["hours"]] == [(8, 8, 0), (0, 8, 8)]
+    assert kind["utilisation"] == 0.5
+    server.work.answers["down"] = ()
+    ann = await server.client()
+    assert (await ann.post("/api/v1/clusters/lab/down", json={})).status_code == 202
+    await server.work_off()
+    [down] = (await got(ann, "capacity?period=2026-10"))["types"]
+    assert (down["utilisation"], [one["held"] for one in down["hours"]]) == (0.5, [8, 0])

@@ -1,0 +1,100 @@
+"""The whole ledger, from what accounting and the provider say to who pays what, for histories that may have been."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headway.billing.allocation import held
+from headway.billing.money import cents
+from headway.domain.billing import NodeSpan, Run, SpanKind
+from headway.services.billing import invoicing
+from headway.services.billing.invoicing import Place
+from headway.store import PriceRow
+from tests.support.billing_cluster import OCTOBER, Accounting, H, lab, run
+from tests.support.server_fakes import Server
+
+NODES = ("lab-1-1", "lab-1-2")
+DAY = 24 * H
+NAMES = itertools.count()
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    async with lab(tmp_path, Accounting()) as made:
+        yield made
+
+
+Stretch = tuple[int, int, int, int, int, str]  # (pause before it, seconds, GPUs, lost, idle, team): one after the other
+STRETCHES = st.lists(
+    st.tuples(
+        st.integers(0, 3 * DAY), st.integers(0, 6 * DAY), st.integers(1, 8), st.integers(0, DAY), st.integers(0, DAY),
+        st.sampled_from(["vision", "speech"]),
+    ),
+    max_size=6,
+)  # fmt: skip
+
+
+@given(
+    st.tuples(STRETCHES, STRETCHES),
+    st.integers(-5 * DAY, 30 * DAY),  # the price changes
+    st.integers(-2 * DAY, 0),  # the first job begins
+    st.lists(st.tuples(st.integers(0, 30 * DAY), st.integers(1, 5 * DAY)), max_size=3),  # the second node is broken
+    st.integers(0, 40 * DAY),
+)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_each_second_of_a_gpu_is_in_one_column_at_the_price_of_that_second(
+    server: Server,
+    given_: tuple[list[Stretch], list[Stretch]],
+    turn: int,
+    first: int,
+    broken: list[tuple[int, int]],
+    now: int,
+) -> None:
+    """Two nodes of 8 GPUs, made a week before October, at 8 and then at 20 dollars an hour."""
+    name = f"c{next(NAMES)}"
+    store, begun = server.store, OCTOBER.start
+    cluster = (await server.state.cluster("lab"))[1]
+    await store.meter(name, [(node, "main") for node in NODES], [], [], begun - 7 * DAY)
+    await store.note_prices([PriceRow(name, "main", float(begun - 7 * DAY), "8", False)])
+    await store.note_prices([PriceRow(name, "main", float(begun + turn), "20", False)])
+    spans = [NodeSpan(NODES[1], SpanKind.DOWN, begun + at, begun + at + lasted) for at, lasted in broken]
+    await store.put_node_spans(name, spans)
+    runs: list[Run] = []
+    expected: dict[str, Fraction] = {}
+    for node, stretches in zip(NODES, given_, strict=True):
+        at = first
+        for pause, lasted, gpus, lost, idle, team in stretches:
+            one = run(len(runs) + 1, at + pause, at + pause + lasted, gpus=gpus, nodes=(node,), team=team)
+            at += pause + lasted
+            if one.start > begun + now:
+                break
+            one = replace(one, end=0 if one.end > begun + now else one.end)
+            runs.append(one)
+            await store.put_runs(name, [(one, held(one, cluster.group_of), 0)])
+            if one.end:
+                await store.lose(name, one.job, one.start, min(lost, lasted))
+            await store.measure(name, [(one.job, one.start + idle, idle, idle, 0)] if idle else [], begun)
+            end = min(one.end or begun + now, OCTOBER.end)
+            low = max(one.start, begun)
+            dear = max(0, end - max(low, begun + turn))
+            cheap = max(0, end - low) - dear
+            paid = Fraction(gpus, 8) * (Fraction(20 * dear, H) + Fraction(8 * cheap, H))
+            expected[team] = expected.get(team, Fraction(0)) + paid
+    found = (await invoicing.bill(server.state, Place(name, cluster, begun + now), OCTOBER)).found
+    total = sum(one.total_cents for one in found.teams) + sum(one.cents for one in found.unassigned)
+    assert total == found.invoice.total_cents == sum(line.amount_cents for line in found.invoice.lines)
+    for one in found.teams:
+        columns: Any = one.cents
+        assert all(amount >= 0 for amount in columns.values())
+        mine = sum(columns[column] for column in ("productive", "lost", "held_idle"))
+        wanted = cents(expected.get(one.team, Fraction(0)))
+        assert abs(mine - wanted) <= 4, "a cent of rounding a column, and one a line of the invoice"

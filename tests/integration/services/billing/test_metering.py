@@ -1,0 +1,96 @@
+"""What the server does for the ledger by itself: machines are metered as they are seen, and its loop reads and sums."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headway.domain.cluster import Cluster
+from headway.domain.slurm.state import SPARES
+from headway.server.workers.billing_worker import Collector
+from headway.services.context import AppState
+from tests.support import builders
+from tests.support.billing_cluster import OCTOBER, Accounting, H, at, got, machines, run, said, server
+from tests.support.server_fakes import Server
+
+__all__ = ["said", "server"]  # fixtures
+
+
+async def test_spares_and_machines_are_metered_as_they_are_seen(server: Server) -> None:
+    from headway.services.billing.collector import Meter
+
+    cluster = (await server.state.cluster("lab"))[1]
+    state: AppState = server.state
+    meter = Meter()
+
+    async def look(moment: int, *names: str) -> None:
+        at(server, moment)
+        nodes = [replace(builders.node(name), reservation=SPARES if name == "lab-1-2" else "") for name in names]
+        state.live.put(replace(state.live.snapshot("lab"), nodes=tuple(nodes)))
+        await meter.look(state, cluster, [builders.machine(name) for name in (*names, "lab-head")])
+
+    await look(0, "lab-1-1", "lab-1-2")
+    for moment in range(2, 100, 2):
+        await look(moment, "lab-1-1", "lab-1-2")
+    await look(100, "lab-1-1")
+    lives = await server.store.lives("lab", OCTOBER.start, OCTOBER.end)
+    assert [(one.machine, one.began - OCTOBER.start, one.ended and one.ended - OCTOBER.start) for one in lives] == [
+        ("lab-1-1", 0, 0), ("lab-1-2", 0, 98),
+    ]  # fmt: skip
+    [spare] = await server.store.node_spans("lab", OCTOBER.start, OCTOBER.end)
+    assert (spare.node, spare.ended - OCTOBER.start) == ("lab-1-2", 100)
+
+
+async def test_a_machine_whose_slot_left_the_file_is_metered_until_it_goes(server: Server) -> None:
+    """A scale waits for the jobs that run there; where the slot is another group's it is another machine."""
+    from headway.services.billing.collector import Meter
+
+    cluster = (await server.state.cluster("lab"))[1]
+    main, meter = cluster.groups[0], Meter()
+    four = replace(
+        cluster, groups=(replace(main, slots=("lab-1-1", "lab-1-2")), replace(main, name="old", slots=("x",)))
+    )
+    two = replace(cluster, groups=(replace(main, slots=("lab-1-1",)), replace(main, name="new", slots=("lab-1-2",))))
+
+    async def look(moment: int, cluster: Cluster, *names: str) -> None:
+        at(server, moment)
+        await meter.look(server.state, cluster, [builders.machine(name) for name in (*names, "lab-head")])
+
+    for moment, seen in ((0, four), (H, four), (2 * H, two), (3 * H, two)):
+        await look(moment, seen, "lab-1-1", "lab-1-2", "x")
+    await look(4 * H, two, "lab-1-1", "lab-1-2")
+    lives = await server.store.lives("lab", OCTOBER.start, OCTOBER.end)
+    hours = [
+        (one.machine, one.group, (one.began - OCTOBER.start) / H, one.ended and (one.ended - OCTOBER.start) / H)
+        for one in lives
+    ]
+    assert sorted(hours) == [
+        ("lab-1-1", "main", 0, 0), ("lab-1-2", "main", 0, 1), ("lab-1-2", "new", 2, 0), ("x", "old", 0, 3),
+    ]  # fmt: skip
+
+
+async def test_the_server_s_loop_goes_on_past_a_cluster_that_does_not_answer(server: Server, said: Accounting) -> None:
+    said.away = True
+    at(server, H)
+    loop = Collector(server.state)
+    await loop.step()
+    said.away = False
+    said.runs = [run(1, 0, H)]
+    at(server, 2 * H)
+    await loop.step()
+    assert len(await server.store.runs_of("lab", 1)) == 1
+
+
+async def test_the_server_s_loop_sums_days_that_are_over(server: Server, said: Accounting) -> None:
+    await machines(server, 2, ended=100 * H)
+    said.runs = [run(1, 2 * H, 30 * H), run(2, H, 3 * H)]
+    at(server, 99 * H)
+    ann = await server.client()
+    pages = ("usage?start=2026-10", "chargeback?period=2026-10", "goodput?period=2026-10", "capacity?period=2026-10")
+    before = [await got(ann, page) for page in pages]
+    assert await server.store.kept_days("lab", OCTOBER.start, OCTOBER.end) == []
+    await Collector(server.state).step()
+    day = 24 * H
+    assert [
+        (one - OCTOBER.start) // day for one in await server.store.kept_days("lab", OCTOBER.start, OCTOBER.end)
+    ] == [0, 1, 2, 3]
+    assert [await got(ann, page) for page in pages] == before

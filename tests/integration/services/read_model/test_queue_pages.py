@@ -1,0 +1,218 @@
+"""Lists of jobs: pages, filters, what is in a row, and what looking costs Slurm."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import random
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from headway.domain.slurm.state import JobState
+from headway.schemas.jobs import JobsPage
+from headway.services.cluster_backend import Reading
+from headway.services.context import GLANCE_S
+from headway.services.read_model import queue_pages
+from headway.services.read_model.queue_query import KINDS, QueueAsk
+from headway.services.read_model.queue_query import page as queue_page
+from headway.services.read_model.snapshot import UNASKED_S, Live, Snapshot
+from tests.support import builders
+from tests.support.server_fakes import Server, reading
+
+JOBS = "/api/v1/clusters/lab/jobs"
+
+
+async def full(server: Server, *jobs: JobState) -> httpx.AsyncClient:
+    await server.apply()
+    server.work.answers |= {"read": reading(*jobs), "machines": (), "history": ()}
+    return await server.client("eve", "member")
+
+
+async def page(client: httpx.AsyncClient, **asked: object) -> JobsPage:
+    answer = await client.get(JOBS, params={key: str(value) for key, value in asked.items()})
+    assert answer.status_code == 200, answer.text
+    return JobsPage.model_validate(answer.json())
+
+
+async def test_pages_hold_every_job_once_while_the_queue_changes(server: Server) -> None:
+    client = await full(server, *(builders.job(number) for number in range(1, 8)))
+    first = await page(client, limit=3, sort="jobid")
+    assert ([job.id for job in first.jobs], first.total, first.before) == ([1, 2, 3], 7, 0)
+    server.work.answers["read"] = reading(*(builders.job(number) for number in (2, 3, 4, 5, 6, 7, 8)))
+    server.state.clock.now += 5  # type: ignore[attr-defined]
+    second = await page(client, limit=3, sort="jobid", cursor=first.next)
+    third = await page(client, limit=3, sort="jobid", cursor=second.next)
+    assert [job.id for job in (*second.jobs, *third.jobs)] == [4, 5, 6, 7, 8]
+    assert (second.before, third.next) == (2, "")
+
+
+@pytest.mark.parametrize("wrong", [{"cursor": "x"}, {"sort": "beauty"}, {"limit": 0}, {"limit": 1001}, {"colour": 1}])
+async def test_what_no_list_has_is_refused(server: Server, wrong: dict[str, object]) -> None:
+    client = await full(server, builders.job(1))
+    answer = await client.get(JOBS, params={key: str(value) for key, value in wrong.items()})
+    assert answer.status_code in (400, 422), answer.text
+
+
+async def test_filters_narrow_and_several_values_are_alternatives(server: Server) -> None:
+    client = await full(
+        server,
+        builders.job(1, user="eve", account="vision", partition="train"),
+        builders.job(2, "PENDING", user="bob", account="speech", partition="debug", name="fine-tune"),
+        builders.job(3, "PENDING", user="ann", account="vision", partition="train,debug", nodes=("lab-1-1",)),
+    )
+
+    async def ids(query: str) -> list[int]:
+        answer = JobsPage.model_validate((await client.get(f"{JOBS}?{query}")).json())
+        assert answer.total == len(answer.jobs)
+        return sorted(job.id for job in answer.jobs)
+
+    assert await ids("user=eve&user=bob") == [1, 2]
+    assert await ids("team=vision&state=pend") == [3]
+    assert await ids("partition=debug") == [2, 3]
+    assert await ids("node=lab-1-1") == [3]
+    assert await ids("q=FINE") == [2]
+    refused = await client.get("/api/v1/clusters/lab/jobs?state=nonsense")
+    assert (refused.status_code, "PENDING" in refused.json()["hint"]) == (400, True), refused.text
+
+
+async def test_a_row_says_what_job_says_but_for_what_is_empty(server: Server) -> None:
+    running = builders.job(1, start_time=100, priority=7, dependency="afterok:3", more={"nice": 5})
+    client = await full(server, running, builders.job(2, "PENDING", start_time=0))
+    server.state.clock.now = 160  # type: ignore[attr-defined]
+    row, waiting = (await client.get(JOBS)).json()["jobs"]
+    assert (row["elapsed_s"], row["priority"], row["dependency"], row["more"]) == (60, 7, "afterok:3", {"nice": 5})
+    assert "dependency" not in waiting
+    whole = (await client.get(f"{JOBS}/1")).json()
+    assert {key: whole[key] for key in row} == row
+    server.state.clock.now += 1  # type: ignore[attr-defined]
+    assert (await client.get(JOBS)).json()["jobs"][0]["elapsed_s"] == 61
+
+
+async def test_a_list_is_packed_for_who_takes_it(server: Server) -> None:
+    client = await full(server, *(builders.job(number) for number in range(200)))
+    async with client.stream("GET", JOBS, headers={"accept-encoding": "br, gzip"}) as answer:
+        raw = b"".join([piece async for piece in answer.aiter_raw()])
+    assert answer.headers["content-encoding"] == "gzip"
+    plain = await client.get(JOBS, headers={"accept-encoding": "identity, gzip;q=0"})
+    assert "content-encoding" not in plain.headers
+    assert json.loads(gzip.decompress(raw)) == plain.json()
+    assert len(raw) < len(plain.content) / 8
+
+
+async def test_twenty_viewers_ask_slurm_as_often_as_one(server: Server) -> None:
+    client = await full(server, builders.job(1))
+
+    def readings() -> int:
+        return sum(name in ("read", "job", "history") for name, _ in server.work.calls)
+
+    await client.get(JOBS)
+    before = readings()
+    for _ in range(3):
+        await asyncio.gather(*(client.get(path) for path in (JOBS, f"{JOBS}/1", f"{JOBS}?all=1") for _ in range(20)))
+    assert readings() - before == 1  # accounting, once for all who ask for what has ended
+
+
+async def test_who_looks_does_not_wait_for_a_reading_that_takes_long(server: Server) -> None:
+    client = await full(server, builders.job(1))
+    await page(client)
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(*_: object) -> Reading:
+        begun.set()
+        await go.wait()
+        return reading(builders.job(2))
+
+    server.work.answers["read"] = slow
+    server.state.clock.now += 60  # type: ignore[attr-defined]
+    old = await page(client)
+    assert begun.is_set(), "it is read all the same"
+    assert ([job.id for job in old.jobs], old.as_of) == ([1], 1000.0)
+    go.set()
+    async with asyncio.timeout(60):
+        while (await page(client)).as_of == old.as_of:
+            await asyncio.sleep(0)
+    assert [job.id for job in (await page(client)).jobs] == [2]
+
+
+async def test_the_first_look_at_a_quiet_cluster_waits_for_what_came_since(server: Server) -> None:
+    client = await full(server)
+    assert (await page(client)).total == 0
+
+    async def slow(*_: object) -> Reading:
+        await asyncio.sleep(GLANCE_S * 5)
+        return reading(builders.job(2))
+
+    server.work.answers["read"] = slow
+    server.state.clock.now += 60  # type: ignore[attr-defined]
+    assert [job.id for job in (await page(client)).jobs] == [2]
+
+
+async def test_ten_thousand_tasks_are_listed_a_page_at_a_time(server: Server) -> None:
+    tasks = (builders.job(n, "PENDING", array_job_id=1, array_task=str(n), start_time=0) for n in range(1, 10_001))
+    client = await full(server, *tasks)
+    first = await page(client)
+    assert (len(first.jobs), first.total, first.counts["waiting"]) == (100, 10_000, 10_000)
+    last = await page(client, sort="-jobid", limit=1)
+    assert [job.id for job in last.jobs] == [10_000]
+
+
+async def test_nobody_gets_the_page_of_a_reading_that_is_long_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a long queue is put in order anew who asks gets the reading before; where that is old, they wait."""
+    monkeypatch.setattr(queue_pages, "PATIENCE_S", 0.0)
+    clock = builders.Clock()
+    live = Live(clock)
+
+    def read(state: str, at: float) -> Snapshot:
+        before = live.snapshot("lab")
+        jobs = tuple(builders.job(number, state) for number in range(1, 2 * queue_pages.PIECE))
+        live.put(Snapshot("lab", jobs=jobs, as_of=at, orders=before.hand_on(at)))
+        return live.snapshot("lab")
+
+    async def shown(snapshot: Snapshot, now: float) -> tuple[str, float | None]:
+        page = await queue_pages.listed(snapshot, QueueAsk(limit=1), None, now, patience_s=queue_pages.PATIENCE_S)
+        return page.found.jobs[0].state, page.of.as_of
+
+    monkeypatch.setattr("headway.services.read_model.snapshot_diff.MOST_NEWS", 10)
+    assert await shown(read("PENDING", 1000.0), 1000.0) == ("PENDING", 1000.0)
+    assert await shown(read("RUNNING", 1002.0), 1002.0) == ("PENDING", 1000.0), "a moment ago"
+    while live.snapshot("lab").orders[QueueAsk(limit=0)][1].as_of != 1002.0:
+        await asyncio.sleep(0)
+    assert await shown(live.snapshot("lab"), 1002.0) == ("RUNNING", 1002.0)
+    assert await shown(read("COMPLETING", 1030.0), 1030.0) == ("COMPLETING", 1030.0), "not that of half a minute ago"
+    assert live.snapshot("lab").hand_on(1030.0 + UNASKED_S) == {}
+
+
+async def test_when_all_priorities_change_every_list_is_as_if_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.services.read_model.snapshot_diff.MOST_NEWS", 20)
+    rng, live = random.Random(5), Live(builders.Clock())
+    asks = [
+        QueueAsk(limit=7), QueueAsk(users=frozenset({"u1"})), QueueAsk(sort="-priority"), QueueAsk(sort="name", limit=9),
+        QueueAsk(sort="jobid", kinds=frozenset(KINDS)), QueueAsk(search="r1", sort="reason"), QueueAsk(sort="-timeused"),
+    ]  # fmt: skip
+    jobs = {
+        number: builders.job(
+            number,
+            "PENDING" if number > 30 else "RUNNING",
+            user=f"u{number % 3}",
+            name=f"n{number % 5}",
+            start_time=number,
+        )
+        for number in range(1, 3 * queue_pages.PIECE)
+    }
+    for turn in range(1, 5):
+        live.put(
+            Snapshot("lab", jobs=tuple(jobs.values()), as_of=float(turn), orders=live.snapshot("lab").hand_on(turn))
+        )
+        got = await asyncio.gather(
+            *(queue_pages.listed(live.snapshot("lab"), ask, None, 1000.0 + turn) for ask in asks)
+        )
+        for ask, one in zip(asks, got, strict=True):
+            assert one.of is live.snapshot("lab")
+            assert one.found == queue_page(jobs.values(), ask, 1000.0 + turn), ask
+        jobs = {number: replace(job, priority=rng.randrange(99), reason=f"r{turn % 3}") for number, job in jobs.items()}
+        del jobs[40 + turn]
+        jobs[50] = replace(jobs[50], state="RUNNING", start_time=7)
+        jobs[2000 + turn] = builders.job(2000 + turn, user="u1")

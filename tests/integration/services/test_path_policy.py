@@ -1,0 +1,43 @@
+"""Which files of the server's machine a cluster's file may name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headway.domain.cluster import KeySource
+from headway.services.cluster_backend import Resolved
+from headway.services.path_policy import place_faults
+from tests.support import builders, server_fakes
+from tests.support.server_fakes import Server
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    made = await server_fakes.start(tmp_path, builders.Clock())
+    yield made
+    await made.close()
+
+
+@pytest.mark.parametrize(
+    ("file", "taken"),
+    [
+        ("/etc/munge/site.key", True),
+        ("/etc/headway/munge.key", True),
+        ("/etc/headway/keys/site-munge.key", True),
+        ("/etc/headway/backup.key", False),
+        ("/etc/headway/key.pem", False),
+        ("/etc/headway/munge/../backup.key", False),
+        ("/etc/shadow", False),
+        ("/srv/keys/site.key", True),
+    ],
+)
+async def test_no_other_secret_of_the_servers_goes_to_machines_as_a_munge_key(
+    server: Server, file: str, taken: bool
+) -> None:
+    cluster = replace(builders.cluster(), munge_key=KeySource(file))
+    faults = await place_faults(server.state, Resolved(cluster))
+    assert [fault.path for fault in faults] == ([] if taken else ["secrets.munge.file"])

@@ -1,0 +1,55 @@
+"""The page that changes a cluster's file: what goes is asked about where the changes are shown."""
+
+from __future__ import annotations
+
+import re
+
+from headway.domain.changeset import Change, ChangeSet, Disturbs
+from tests.support import server_fakes
+from tests.support.server_fakes import Server
+
+TEXT = "name: lab\nplan: h100-8\nnodes: 2\n"
+
+
+def fewer(*jobs: int) -> ChangeSet:
+    disturbs = Disturbs.JOBS if jobs else Disturbs.NODE_DRAIN
+    return ChangeSet(
+        "lab", (Change("machine.delete", "lab-1-4", "lab-1-4", "why", disturbs, data={"jobs": list(jobs)}),)
+    )
+
+
+def digest(page: str) -> str:
+    found = re.search(r'name="digest" value="([^"]*)"', page)
+    assert found is not None
+    return found[1]
+
+
+async def test_jobs_on_nodes_that_go_get_the_minutes_that_are_typed(server: Server) -> None:
+    await server.apply()
+    client = await server.client(origin=server_fakes.URL)
+    server.work.answers["plan"] = fewer(7)
+    shown = (await client.post("/new", data={"text": TEXT, "do": "plan"})).text
+    assert 'name="deadline"' in shown
+    sent = {"text": TEXT, "digest": digest(shown), "confirmed": "yes"}
+    refused = await client.post("/new/apply", data=sent)
+    assert refused.status_code == 409
+    assert "lab-1-4" in refused.text
+    wrong = await client.post("/new/apply", data={**sent, "deadline": "soon"})
+    assert wrong.status_code == 400
+    assert "is no number of minutes" in wrong.text
+    assert 'value="soon"' in wrong.text, "what was typed stays"
+    assert await server.store.active_operation("lab") is None
+    done = await client.post("/new/apply", data={**sent, "digest": digest(wrong.text), "deadline": "10"})
+    operation = await server.store.active_operation("lab")
+    assert operation is not None
+    assert done.headers["location"] == f"/operations/{operation.id}"
+    assert operation.params["deadline_s"] == 600
+
+
+async def test_where_no_machine_goes_nobody_is_asked_for_minutes(server: Server) -> None:
+    await server.apply()
+    client = await server.client(origin=server_fakes.URL)
+    server.work.answers["plan"] = server_fakes.changes(Disturbs.NODE_RESTART)
+    shown = (await client.post("/new", data={"text": TEXT, "do": "plan"})).text
+    assert 'name="digest"' in shown
+    assert 'name="deadline"' not in shown

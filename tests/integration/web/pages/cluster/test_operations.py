@@ -1,0 +1,163 @@
+"""An operation's page and its stream are for those alone who reach its cluster, and cost the same for fifty viewers as for one;
+the home page counts every open incident."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from sqlalchemy import insert
+
+from headway.domain.incident import IncidentState, XidClass
+from headway.services.read_model.snapshot import operation_topic
+from headway.store.db import schema
+from headway.web.pages.cluster import operations
+from tests.support.server_fakes import Server
+
+
+@pytest.fixture
+async def server(server: Server) -> Server:
+    """With a cluster."""
+    await server.apply()
+    return server
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "GATHER_S", 0.01)
+
+
+@pytest.mark.parametrize("path", ["", "/live"])
+async def test_a_token_for_another_cluster_does_not_see_the_operation(server: Server, path: str) -> None:
+    (operation,) = await server.store.operations("lab")
+    await server.store.put_person("eve", "admin")
+    _, mine = await server.store.create_token("eve", cluster="lab")
+    _, other = await server.store.create_token("eve", cluster="sea")
+    at = f"/operations/{operation.id}{path}"
+    assert (await server.anonymous(authorization=f"Bearer {mine}").get(at)).status_code == 200
+    assert (await server.anonymous(authorization=f"Bearer {other}").get(at)).status_code == 403
+
+
+async def test_open_incidents_are_counted_however_many_have_ended_since(server: Server) -> None:
+    store = server.store
+    for number in range(60):
+        opened = await store.open_incident("lab", "lab-1-1", "what", XidClass.REBOOT, 1000.0 + number, {})
+        if number > 1:
+            await store.move_incident(opened, IncidentState.RETURNED, "passed", evidence={"passed": ["x"]})
+    page = (await (await server.client()).get("/")).text
+    assert "2 open incidents" in page
+
+
+async def _running(server: Server) -> str:
+    """An operation that somebody carries out."""
+    made = await server.store.enqueue_operation("sea", "apply", "ann")
+    assert await server.store.claim("test:1", server.state.clock(), 60) is not None
+    return made.id
+
+
+async def _tell(server: Server, operation: str, step: str, text: str, **more: Any) -> None:
+    await server.store.add_event(operation, step, text, **more)
+    server.state.live.hub.publish(operation_topic(operation))
+
+
+async def _next(stream: Any) -> tuple[str, str]:
+    event = await asyncio.wait_for(anext(stream), 60)
+    return event.event, event.data
+
+
+async def test_no_step_has_failed_because_its_end_lies_behind_twenty_thousand_lines(server: Server) -> None:
+    operation = await _running(server)
+    lines = [
+        {"operation": operation, "seq": seq, "at": 1000.0, "step": f"sea-{seq % 500}", "text": "is being made",
+         "level": "info", "done": False, "seconds": None}
+        for seq in range(1, 20_001)
+    ]  # fmt: skip
+    async with server.store._write() as db:
+        await db.execute(insert(schema.events), lines)
+    for node in range(500):
+        await server.store.add_event(operation, f"sea-{node}", "is set up", done=True, seconds=3.0)
+    await server.store.finish(operation, "test:1", "done")
+    page = (await (await server.client()).get(f"/operations/{operation}")).text
+    assert "500 of 500 done" in page
+    assert "is-failed" not in page
+
+
+async def test_a_step_that_was_open_at_the_end_did_not_end_well(server: Server) -> None:
+    operation = await _running(server)
+    await server.store.add_event(operation, "sea-head", "is set up", done=True, seconds=3.0)
+    await server.store.add_event(operation, "sea-1-1", "is being made")
+    await server.store.finish(operation, "test:1", "failed", error={"kind": "unreachable", "message": "gone"})
+    page = (await (await server.client()).get(f"/operations/{operation}")).text
+    assert page.count("step is-failed") == page.count("step is-done") == 1
+
+
+async def test_lines_are_read_and_drawn_once_for_all_who_look(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, asked = [], []
+    draw, after = operations._Looked.drawn, server.store.events_after
+
+    async def events_after(operation: str, seq: int = 0, *, limit: int = 1000) -> Any:
+        asked.append(seq)
+        return await after(operation, seq, limit=limit)
+
+    monkeypatch.setattr(operations._Looked, "drawn", lambda *of: drawn.append(draw(*of)) or drawn[-1])
+    monkeypatch.setattr(server.store, "events_after", events_after)
+    operation = await _running(server)
+    await _tell(server, operation, "sea-head", "is being made")
+    viewers = [operations.events(server.state, operation) for _ in range(3)]
+    assert {(await _next(viewer))[0] for viewer in viewers} == {"progress"}
+    await _tell(server, operation, "sea-head", "is set up", done=True, seconds=3.0)
+    for viewer in viewers:
+        event, text = await _next(viewer)
+        assert event == "progress"
+        assert "is set up" in text
+    assert len({id(text) for text in drawn}) == 2, "the very same text for each viewer"
+    assert asked.count(0) == 1, "no line is read twice"
+    await server.store.finish(operation, "test:1", "done")
+    server.state.live.hub.publish(operation_topic(operation))
+    for viewer in viewers:
+        assert [(await _next(viewer))[0] for _ in range(2)] == ["progress", "leave"]
+        with pytest.raises(StopAsyncIteration):
+            await anext(viewer)
+    viewers.clear()
+    assert not server.state.looked, "nothing is kept that nobody looks at"
+
+
+async def test_lines_close_together_go_out_as_one_and_the_clock_alone_sends_nothing(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = asyncio.Event()
+    reading = operations._Looked._read
+
+    async def reads(*of: Any) -> Any:
+        found = await reading(*of)
+        read.set()
+        return found
+
+    monkeypatch.setattr(operations, "LOOK_S", 0.01)
+    monkeypatch.setattr(operations._Looked, "_read", reads)
+    operation = await _running(server)
+    viewer = operations.events(server.state, operation)
+    await _next(viewer)
+    following = asyncio.create_task(_next(viewer))
+    server.state.clock.now += 60  # type: ignore[attr-defined]
+    for _ in range(3):
+        read.clear()
+        await asyncio.wait_for(read.wait(), 60)
+    assert not following.done()
+    monkeypatch.setattr(operations, "GATHER_S", 0.5)
+    for node in range(40):
+        await _tell(server, operation, f"sea-1-{node}", "is being made")
+    texts = [(await following)[1]]
+    while "sea-1-39" not in texts[-1]:
+        texts.append((await _next(viewer))[1])
+    assert len(texts) <= 2, "for all forty"
+    await viewer.aclose()
+
+
+async def test_a_quiet_operation_says_that_the_server_is_there(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "PULSE_S", 0)
+    operation = await _running(server)
+    viewer = operations.events(server.state, operation)
+    assert [(await _next(viewer))[0] for _ in range(3)] == ["progress", "pulse", "pulse"]
+    await viewer.aclose()

@@ -1,0 +1,123 @@
+"""A job's page: what stands under one time comes anew together, and how often that asks the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from headway.domain.slurm.state import JobState
+from headway.errors import Unreachable
+from headway.schemas.jobs import JobRunOut, JobRunsOut, ProgressOut
+from headway.schemas.submissions import ExecOut
+from headway.services.context import HISTORY_S, SAID_S
+from headway.services.read_model.snapshot import Snapshot
+from headway.web.views.job import Gpus, gpus, timeline
+from tests.support import builders
+from tests.support.server_fakes import Server
+
+ASKED = "series=gpu_utilisation&series=gpu_memory&series=gpu_power&series=gpu_temperature"
+
+
+@pytest.fixture
+async def server(server: Server) -> Server:
+    """With a cluster."""
+    await server.apply()
+    return server
+
+
+def runs(*starts: int) -> JobRunsOut:
+    return JobRunsOut(
+        runs=[JobRunOut(state="RUNNING", submit_time=1, start_time=at, end_time=0, nodelist="") for at in starts]
+    )
+
+
+@pytest.mark.parametrize("state", ["PENDING", "REQUEUED"])
+def test_a_job_that_waits_has_no_charts_though_slurm_expects_it_to_start(state: str) -> None:
+    job = builders.job(7, state, gpus=8, start_time=5000)
+    assert gpus("lab", job, runs(), simulated=True) is None
+    assert gpus("lab", replace(job, state="RUNNING", gpus=0), runs(5000), simulated=True) is None
+
+
+def test_the_charts_of_a_job_mark_each_further_run() -> None:
+    job = builders.job(7, "RUNNING", gpus=8, start_time=5000)
+    address = f"/api/v1/clusters/lab/metrics?job=7&{ASKED}"
+    assert gpus("lab", job, runs(5000), simulated=True) == Gpus(address, True, ())
+    assert gpus("lab", job, runs(3000, 5000), simulated=False) == Gpus(address, False, ((5000, "run 2"),))
+
+
+def test_a_job_that_was_preempted_for_good_has_not_gone_back_to_the_queue() -> None:
+    """As with --no-requeue; the runs before another one have."""
+    ended = builders.job(7, "PREEMPTED", start_time=300, end_time=500)
+    first, last = (
+        JobRunOut(state="PREEMPTED", submit_time=1, start_time=at, end_time=at + 200, nodelist="lab-1-1")
+        for at in (50, 300)
+    )
+    steps = timeline("lab", ended, JobRunsOut(runs=[first, last])).steps
+    assert [(step.at, step.kind, step.title, step.text) for step in steps if step.at in (250, 500)] == [
+        (250, "warn", "Went back to the queue", "preempted"), (500, "bad", "Preempted", ""),
+    ]  # fmt: skip
+    waits = timeline("lab", replace(ended, state="PENDING"), JobRunsOut(runs=[first, last])).steps
+    assert (waits[-1].title, "Preempted" in [step.title for step in waits]) == ("Waits to start again", False)
+
+
+def _tasks(*states: str) -> tuple[JobState, ...]:
+    made = [builders.job(40 + i, state, start_time=900) for i, state in enumerate(states)]
+    return tuple(replace(job, array_job_id=40, array_task=str(i)) for i, job in enumerate(made))
+
+
+async def test_an_array_is_asked_for_once_for_all_who_look_and_again_when_a_task_did_something(server: Server) -> None:
+    state, cluster = server.state, await server.state.known("lab")
+    server.work.answers["array"] = {"0": "RUNNING", "1": "PENDING"}
+    state.live.put(Snapshot("lab", jobs=_tasks("RUNNING", "PENDING"), as_of=1000.0))
+    answers = await asyncio.gather(*(state.array(cluster, 40) for _ in range(3)))
+    assert answers == [{"0": "RUNNING", "1": "PENDING"}] * 3
+    assert len(server.work.named("array")) == 1
+    state.clock.now += 10 * HISTORY_S  # type: ignore[attr-defined]
+    await state.array(cluster, 40)
+    assert len(server.work.named("array")) == 1, "no task did anything"
+    server.work.answers["array"] = {"0": "COMPLETED", "1": "RUNNING"}
+    state.live.put(Snapshot("lab", jobs=_tasks("COMPLETED", "RUNNING"), as_of=1000.0))
+    assert await state.array(cluster, 40) == {"0": "COMPLETED", "1": "RUNNING"}
+    state.live.put(Snapshot("lab", jobs=_tasks("COMPLETED", "FAILED"), as_of=1000.0))
+    assert await state.array(cluster, 40) == {"0": "COMPLETED", "1": "RUNNING"}, "not at every step of a busy array"
+    assert len(server.work.named("array")) == 2
+    server.work.answers["array"] = {"0": "COMPLETED", "1": "FAILED"}
+    state.clock.now += HISTORY_S  # type: ignore[attr-defined]
+    assert await state.array(cluster, 40) == {"0": "COMPLETED", "1": "FAILED"}
+
+
+async def test_a_run_that_was_requeued_stands_in_the_course_with_its_start_and_its_end(server: Server) -> None:
+    """Accounting calls it REQUEUED, which the controller says of a job that waits."""
+    node = builders.cluster().slot_names[0]
+    first = builders.job(7, "REQUEUED", gpus=8, nodes=(node,), submit_time=900, start_time=910, end_time=950)
+    again = builders.job(7, "PENDING", gpus=8, nodes=(), submit_time=960, start_time=0, end_time=0)
+    waits = replace(again, start_time=5000)  # when Slurm expects it to
+    server.state.live.put(Snapshot("lab", jobs=(waits,), as_of=1000.0))
+    server.work.answers["runs"] = (first, again)
+    server.work.answers["history"] = ()
+    got = await (await server.client()).get("/api/v1/clusters/lab/jobs/7/runs")
+    told = JobRunsOut.model_validate(got.json())
+    course = [(run.start_time, run.end_time, bool(run.placement)) for run in told.runs]
+    assert course == [(910, 950, True), (0, 0, False)]
+    steps = [step.title for step in timeline("lab", waits, told).steps]
+    assert steps == ["Submitted", "Started", "Went back to the queue", "Waits to start again"]
+
+
+async def test_the_loss_of_a_job_that_ended_long_ago_is_read_from_its_files_once_for_all_who_look(
+    server: Server,
+) -> None:
+    job = builders.job(7, "COMPLETED", nodes=("lab-1-1",), start_time=910, end_time=950)
+    server.state.live.put(Snapshot("lab", as_of=1000.0))
+    server.work.answers |= {"job": job, "runs": (), "history": (), "run_command": ExecOut(code=1)}
+    server.work.answers["said"] = ProgressOut(step=120, loss=1.5, series=[(60, 2.0), (120, 1.5)])
+    client = await server.client()
+    page = await client.get("/clusters/lab/jobs/7")
+    assert "[2.0, 1.5]" in page.text.replace("&#34;", '"')
+    told = (await client.get("/api/v1/clusters/lab/jobs/7")).json()
+    assert (told["progress"]["step"], len(server.work.named("said"))) == (120, 1)
+    server.work.answers["said"] = Unreachable("lab-head does not answer")
+    server.state.clock.now += 10 * SAID_S  # type: ignore[attr-defined]
+    server.state.live.put(Snapshot("lab", as_of=server.state.clock()))
+    assert (await client.get("/clusters/lab/jobs/7")).status_code == 200

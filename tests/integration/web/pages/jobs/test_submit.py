@@ -1,0 +1,85 @@
+"""The submit page: what Slurm can't say, and where nobody knows whether the job was submitted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headway.domain.cluster import Team
+from headway.errors import HeadwayError, Refused, Unanswered, Unreachable
+from headway.schemas.submissions import SubmitOut
+from headway.store import StoreAway
+from tests.support import builders
+from tests.support.server_fakes import Server
+
+PAGE = "/clusters/lab/submit"
+
+
+@pytest.mark.parametrize(
+    ("error", "unsure"),
+    [
+        (Unanswered("lab-head did not say whether the job is submitted"), True),
+        (StoreAway("the database does not answer"), True),
+        (Unreachable("lab-head does not answer"), False),
+    ],
+)
+async def test_a_job_that_may_be_submitted_is_not_said_to_be_unsent(
+    server: Server, error: HeadwayError, unsure: bool
+) -> None:
+    server.work.clusters["lab"] = {"teams": (Team("vision", ("eve",), 1),)}
+    await server.apply("lab")
+
+    def submit(_: Any, request: Any, *__: Any) -> SubmitOut:
+        if "--test-only" not in request.args:
+            raise error
+        return SubmitOut(job_id=0, cluster="lab", user="eve", workdir="", message="")
+
+    server.work.answers["submit"] = submit
+    eve = await server.client("eve", "member")
+    sent = await eve.post(PAGE, data={"how": "script", "script": "#!/bin/sh\nhostname\n"})
+    assert sent.status_code == error.http_status
+    assert (error.message[1:] in sent.text, "was not sent" in sent.text) == (True, not unsure)
+    assert ("look in the queue</a> before you send it again" in sent.text) is unsure
+    assert "hostname" in sent.text  # what was filled in stays
+
+
+async def test_what_is_being_filled_in_is_looked_at(server: Server) -> None:
+    server.work.clusters["lab"] = {"teams": (Team("vision", ("eve",), 1),)}
+    await server.apply("lab")
+    server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="eve", workdir="", message="")
+    eve = await server.client("eve", "member")
+    told = await eve.post(f"{PAGE}/check", data={"how": "script", "script": "#!/bin/sh\nhostname\n"})
+    assert (told.status_code, "It fits." in told.text) == (200, True)
+
+
+async def test_a_job_that_waits_for_nodes_out_of_service_may_be_sent(server: Server) -> None:
+    """--test-only refuses it, for it looks at nodes in service alone; sbatch itself takes it."""
+    server.work.clusters["lab"] = {"teams": (Team("vision", ("eve",), 1),)}
+    await server.apply("lab")
+
+    def submit(_: Any, request: Any, *__: Any) -> SubmitOut:
+        if "--test-only" in request.args:
+            raise Refused("allocation failure: Requested node configuration is not available", hint="lab has 4 nodes")
+        return SubmitOut(job_id=12, cluster="lab", user="eve", workdir="")
+
+    server.work.answers["submit"] = submit
+    eve = await server.client("eve", "member")
+    form = {"how": "script", "script": "#!/bin/sh\n#SBATCH -N 5 -t 60\nhostname\n"}
+    nodes = [builders.node(name) for name in builders.cluster().slot_names]
+    server.state.live.put(replace(server.state.live.snapshot("lab"), nodes=tuple(nodes)))
+    told = (await eve.post(f"{PAGE}/check", data=form)).text
+    assert "1 thing to put right" in told  # all nodes are in service: it can never run
+    nodes[1] = replace(nodes[1], states=("IDLE", "DRAIN"))
+    server.state.live.put(replace(server.state.live.snapshot("lab"), nodes=tuple(nodes)))
+    told = (await eve.post(f"{PAGE}/check", data=form)).text
+    assert "It fits.</span> It would wait until more nodes are in service: 4 of 5 are now." in told
+    assert "USD</strong>" in told
+    ask = {"submit": {"script": form["script"]}}
+    estimate = (await eve.post("/api/v1/clusters/lab/estimate", json=ask)).json()
+    assert (estimate["start"], estimate["waits"]) == (
+        0,
+        "it would wait until more nodes are in service: 4 of 5 are now",
+    )
+    assert (await eve.post(PAGE, data=form)).headers["location"].startswith("/clusters/lab/jobs/12")

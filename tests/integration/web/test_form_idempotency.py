@@ -1,0 +1,132 @@
+"""The forms that make jobs and notebooks: sent twice by one page they are carried out once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from headway.errors import Unanswered
+from headway.jobs import notebooks as jupyter
+from headway.schemas.submissions import SubmitOut
+from headway.store import StoreAway
+from tests.support import builders
+from tests.support.server_fakes import Server, reading
+
+SUBMIT = "/clusters/lab/submit"
+NOTEBOOKS = "/clusters/lab/notebooks"
+JOB = {"how": "script", "script": "#!/bin/bash\nsrun hostname\n", "deed": "0123456789abcdef" * 2}
+BOOK = {"gpus": "0", "deed": JOB["deed"]}
+
+
+def sent(server: Server) -> int:
+    """How often sbatch was run in earnest."""
+    return sum("--test-only" not in args[1].args for args in server.work.named("submit"))
+
+
+async def ready(server: Server, answer: Any = None) -> Any:
+    await server.apply()
+    numbers = iter(range(5, 50))
+
+    def submitted(_: Any, request: Any, *__: Any) -> SubmitOut:
+        number = 0 if "--test-only" in request.args else next(numbers)
+        words = "sbatch: Job 9 to start at 1700000840 using 8 processors on nodes lab-1-1 in partition all"
+        return SubmitOut(job_id=number, cluster="lab", user="alice", workdir="~", message=words)
+
+    server.work.answers["submit"] = answer or submitted
+    object.__setattr__(server.state.settings, "notebooks", "http://*.notebooks.localhost:7879")
+    return await server.client("alice", "member")
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "leads"), [(SUBMIT, JOB, "/clusters/lab/jobs/5"), (NOTEBOOKS, BOOK, NOTEBOOKS)]
+)
+async def test_what_comes_twice_is_done_once_and_leads_to_the_same(
+    server: Server, path: str, form: dict[str, str], leads: str
+) -> None:
+    alice = await ready(server)
+    first, second = await asyncio.gather(alice.post(path, data=form), alice.post(path, data=form))
+    third = await alice.post(path, data=form)
+    assert [answer.status_code for answer in (first, second, third)] == [303] * 3
+    assert [answer.headers["location"] for answer in (first, second, third)] == [leads] * 3
+    assert sent(server) == 1
+    assert len(server.work.tags) == 1, "the head knows the request too"
+    assert first.headers.get("set-cookie") == third.headers.get("set-cookie"), "and says the same"
+    assert len(await server.store.notebooks("lab")) == (path == NOTEBOOKS)
+
+
+@pytest.mark.parametrize(("fails", "submitted"), [("save_notebook", 1), ("notebook_job", 2), ("note_job", 2)])
+async def test_a_notebook_whose_start_was_cut_off_has_the_secret_of_the_job_that_the_head_knows(
+    server: Server, monkeypatch: pytest.MonkeyPatch, fails: str, submitted: int
+) -> None:
+    """Led to the first one's job with another secret and folder, it would be one that no Jupyter has."""
+    alice, works = await ready(server), getattr(server.store, fails)
+    server.work.answers |= {"read": reading(builders.job(5, "PENDING", user="alice")), "machines": ()}
+
+    async def away(*_: Any, **__: Any) -> None:
+        raise StoreAway("the database does not answer")
+
+    monkeypatch.setattr(server.store, fails, away)
+    assert (await alice.post(NOTEBOOKS, data=BOOK)).status_code == StoreAway.http_status
+    monkeypatch.setattr(server.store, fails, works)
+    assert (await alice.post(NOTEBOOKS, data=BOOK)).status_code == 303
+    (row,) = await server.store.notebooks("lab")
+    requests = [call[1] for call in server.work.named("submit")]
+    assert (row.job_id, len(requests), len(set(server.work.tags))) == (4 + submitted, submitted, 1)
+    assert {(one.env[jupyter.SECRET], one.script_args[0]) for one in requests} == {(row.secret, row.folder)}
+
+
+async def test_another_page_other_words_and_other_sessions_are_other_requests(server: Server) -> None:
+    alice = await ready(server)
+    elsewhere = await server.client("alice", "member")
+    other = {**JOB, "deed": "f" * 32}
+    for who, form in ((alice, JOB), (alice, other), (alice, {**JOB, "job_name": "b"}), (elsewhere, JOB)):
+        assert (await who.post(SUBMIT, data=form)).status_code == 303
+    assert sent(server) == 4
+    assert len(set(server.work.tags)) == 4
+
+
+async def test_without_a_name_each_is_its_own(server: Server) -> None:
+    alice = await ready(server)
+    for deed in ("", "x" * 32, "0" * 31):
+        assert (await alice.post(SUBMIT, data={**JOB, "deed": deed})).status_code == 303
+    assert (sent(server), server.work.tags) == (3, [])
+
+
+async def test_what_nobody_can_say_of_is_asked_again_under_the_same_name(server: Server) -> None:
+    """The head knows whether it ran."""
+    times: list[float] = []
+
+    def lost(_: Any, request: Any, *__: Any) -> SubmitOut:
+        if "--test-only" not in request.args and not times:
+            times.append(1)
+            raise Unanswered("the line broke")
+        words = "sbatch: Job 9 to start at 1700000840 using 8 processors on nodes lab-1-1 in partition all"
+        return SubmitOut(job_id=5, cluster="lab", user="alice", workdir="~", message=words)
+
+    alice = await ready(server, lost)
+    assert (await alice.post(SUBMIT, data=JOB)).status_code == 503
+    assert (await alice.post(SUBMIT, data=JOB)).headers["location"] == "/clusters/lab/jobs/5"
+    assert len(server.work.tags) == 2
+    assert len(set(server.work.tags)) == 1
+
+
+async def test_each_page_brings_a_name_of_its_own(server: Server) -> None:
+    alice = await ready(server)
+    found = [
+        (await alice.get(path)).text.partition('name="deed" value="')[2][:32] for path in (SUBMIT, SUBMIT, NOTEBOOKS)
+    ]
+    assert all(len(one) == 32 for one in found)
+    assert len(set(found)) == 3
+
+
+async def test_a_database_that_goes_away_after_it_was_sent_makes_no_failure_of_it(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any) -> None:
+        raise StoreAway("the database does not answer")
+
+    alice = await ready(server)
+    monkeypatch.setattr(server.store, "end_answer", away)
+    assert (await alice.post(SUBMIT, data=JOB)).headers["location"] == "/clusters/lab/jobs/5"

@@ -1,0 +1,109 @@
+"""A cluster whose ledger is asked by the API, and what Slurm would say of it. Times are seconds of October."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from headway.billing import periods
+from headway.domain.billing import NodeSpan, Run
+from headway.domain.cluster import Cluster, Team, User
+from headway.errors import Unreachable
+from tests.support import builders, server_fakes
+from tests.support.server_fakes import Server
+
+UTC = periods.zone("UTC")
+OCTOBER = periods.month("2026-10", UTC)
+NOVEMBER = periods.month("2026-11", UTC)
+H = 3600
+V1 = "/api/v1/clusters/lab"
+TEAMS = (Team("vision", ("alice", "vera"), 3, leads=("vera",)), Team("speech", ("sam",), 1))
+CHEAP = replace(builders.H100, price_usd_per_node_hour=Decimal(8))
+USERS = tuple(User(name, (), (team.name,)) for team in TEAMS for name in team.users)
+
+
+def run(job: int, start: int, end: int, **others: Any) -> Run:
+    """Times in seconds of October."""
+    at = OCTOBER.start
+    fields: dict[str, Any] = {
+        "submit": at + start - 90, "eligible": at + start - 60, "team": "vision", "user": "alice", "partition": "train",
+        "qos": "vision", "state": "COMPLETED" if end else "RUNNING", "nodes": ("lab-1-1",), "gpus": 8, "cpus": 64,
+        "memory_mib": 1000, "time_limit_s": 3600, "used_cpu_s": 5, "used_memory_mib": 10,
+    }  # fmt: skip
+    return Run(job=job, start=at + start, end=end and at + end, **{**fields, **others})
+
+
+class Accounting:
+    """What Slurm would say; sacct's rule of what a stretch holds."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+        self.events: list[NodeSpan] = []
+        self.away = False
+        self.asked: list[tuple[int, int]] = []
+
+    def __call__(self, _: Cluster, since: int, until: int) -> tuple[Run, ...]:
+        if self.away:
+            raise Unreachable("slurmdbd does not answer")
+        self.asked.append((since, until))
+        return tuple(one for one in self.runs if one.start <= until and (not one.end or one.end >= since))
+
+
+@asynccontextmanager
+async def lab(folder: Path, said: Accounting) -> AsyncIterator[Server]:
+    """A server with one cluster at the beginning of October."""
+    clock = builders.Clock()
+    clock.now = float(OCTOBER.start)
+    made = await server_fakes.start(folder, clock)
+    made.work.answers |= {
+        "accounting": said, "node_events": lambda *_: tuple(said.events), "losses": {}, "saves": {}, "metrics": (),
+        "hold_back": None, "tell": None,
+        "read": server_fakes.reading(), "machines": (), "shares": (), "forget": None,
+    }  # fmt: skip
+    made.work.clusters["lab"] = {"teams": TEAMS, "users": USERS, "plan": CHEAP}
+    await made.apply("lab")
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def at(server: Server, moment: int) -> None:
+    server.state.clock.now = float(OCTOBER.start + moment)  # type: ignore[attr-defined]
+    server.state.live._now = server.state.clock
+
+
+async def machines(server: Server, count: int, began: int = 0, ended: int = 0) -> None:
+    names = [(f"lab-1-{i + 1}", "main") for i in range(count)]
+    await server.store.meter("lab", names, [], [], OCTOBER.start + began)
+    if ended:
+        await server.store.end_lives("lab", OCTOBER.start + ended)
+
+
+async def got(client: httpx.AsyncClient, path: str) -> Any:
+    answer = await client.get(f"{V1}/{path}")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def summed(paid: Any) -> Decimal:
+    parts = [one["total_usd"] for one in paid["teams"]] + [one["usd"] for one in paid["unassigned"]]
+    return sum((Decimal(str(part)) for part in parts), Decimal(0))
+
+
+@pytest.fixture
+def said() -> Accounting:
+    return Accounting()
+
+
+@pytest.fixture
+async def server(tmp_path: Path, said: Accounting) -> AsyncIterator[Server]:
+    async with lab(tmp_path, said) as made:
+        yield made

@@ -1,0 +1,162 @@
+"""Small resolved clusters for tests: everything has a default, tests name only what they are about."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from headway.domain.cluster import MAIN, Cluster, Group, Partition, Plan, Site, Slot, Storage, Switch, Team, User
+from headway.domain.machine import Machine, MachineState
+from headway.domain.slurm.state import JobState, NodeState
+from headway.schemas.clusters import ClusterOut
+from headway.store import Store, open_store
+
+H100 = Plan("h100-8", "h100", 8, 81559, 128, 2048000, Decimal("31.20"), "NVIDIA H100 80GB HBM3")
+
+
+_migrated: list[bytes] = []
+_compiled: list[tuple[Any, Any]] = []
+
+
+async def store(folder: Path, clock: Callable[[], float] = time.time) -> Store:
+    """A store in `folder`, on a copy of the empty database that this process migrated once."""
+    if not _migrated:
+        with tempfile.TemporaryDirectory() as empty:
+            await (await open_store(Path(empty))).close()
+            _migrated.append((Path(empty) / "headway.db").read_bytes())
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "headway.db").write_bytes(_migrated[0])
+    made = await open_store(folder, clock=clock)
+    _shared(made)
+    return made
+
+
+def _shared(store: Store) -> None:
+    """What SQLAlchemy has made of each question: tests of one process ask the same ones of thousands of databases."""
+    engine: Any = store._engine.sync_engine
+    if not _compiled:
+        _compiled.append((engine.dialect, engine._compiled_cache))
+    engine.dialect, engine._compiled_cache = _compiled[0]
+
+
+def question_of(given: bytes) -> tuple[dict[str, Any], bytes]:
+    """(what node/user_helper is asked on standard input, the data behind it)"""
+    line, _, data = given.partition(b"\n")
+    return json.loads(line)["ask"], data
+
+
+class Clock:
+    """Stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0  # unix seconds
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def cluster(nodes: int = 4, spares: int = 1, leaf_size: int = 4, **others: Any) -> Cluster:
+    name = others.pop("name", "lab")
+    slots = tuple(
+        Slot(f"{name}-{i // leaf_size + 1}-{i % leaf_size + 1}", f"leaf{i // leaf_size + 1}", i + 1)
+        for i in range(nodes + spares)
+    )
+    leaves: dict[str, list[str]] = {}
+    for slot in slots:
+        leaves.setdefault(slot.leaf, []).append(slot.name)
+    switches = tuple(Switch(leaf, nodes=tuple(names)) for leaf, names in leaves.items())
+    if len(switches) > 1:
+        switches = (*switches, Switch("spine", children=tuple(leaves)))
+    plan = others.pop("plan", H100)
+    names = tuple(slot.name for slot in slots)
+    group = Group(MAIN, plan, nodes, nodes, spares, names, price_usd_per_node_hour=plan.price_usd_per_node_hour)
+    fields: dict[str, Any] = {
+        "provider": "local",
+        "image": "debian13",
+        "slurm_version": "24.11",
+        "groups": (group,),
+        "storage": Storage(),
+        "partitions": (Partition("train", tuple(s.name for s in slots), True, 1, 604800, 86400, (), False, 0, ()),),
+        "teams": (Team("default", ("alice",), 1),),
+        "users": (User("alice", (), ("default",), admin=True),),
+    }
+    fields.update(others)
+    return Cluster(
+        name=name,
+        slots=slots,
+        switches=switches if len(switches) > 1 else (),
+        **fields,
+    )
+
+
+def site(of: Cluster) -> Site:
+    addresses = {
+        of.head: "10.9.0.10",
+        **{slot.name: f"10.9.{slot.number // 200}.{slot.number % 200 + 11}" for slot in of.slots},
+    }
+    return Site("10.9.0.0/16", "10.9.0.1", "10.9.0.10", addresses, {u.name: 20000 + i for i, u in enumerate(of.users)})
+
+
+def machine(name: str, state: MachineState = MachineState.RUNNING) -> Machine:
+    return Machine(name, "lab", "10.9.0.9", state, "ssh-ed25519 AAAA")
+
+
+def node(name: str, *states: str, reason: str = "", cpus_used: int = 0) -> NodeState:
+    return NodeState(name, states or ("IDLE",), reason, 8, 0, (), 128, cpus_used, 2048000, 0, ("train",), boot_time=1)
+
+
+def job(number: int, state: str = "RUNNING", **others: Any) -> JobState:
+    fields: dict[str, Any] = {
+        "name": "train",
+        "user": "alice",
+        "account": "default",
+        "partition": "train",
+        "reason": "",
+        "nodes": (),
+        "node_count": 1,
+        "gpus": 8,
+        "submit_time": 1,
+        "start_time": 2,
+        "end_time": 0,
+        "time_limit_s": 3600,
+        "restarts": 0,
+        "stdout": "/home/alice/out",
+        "stderr": "/home/alice/out",
+        "command": "train.sbatch",
+        "workdir": "/home/alice",
+    }
+    fields.update(others)
+    return JobState(id=number, state=state, **fields)
+
+
+def cluster_out(**others: Any) -> ClusterOut:
+    """What the server says of a cluster of four nodes and a spare."""
+    fields: dict[str, Any] = {
+        "name": "lab",
+        "state": "ready",
+        "provider": "local",
+        "image": "debian13",
+        "slurm_version": "24.11",
+        "plan": "h100-8",
+        "gpu_type": "h100",
+        "nodes": 4,
+        "spares": 1,
+        "gpus": 40,
+        "simulated_gpus": True,
+        "as_of": 1000.0,
+    }
+    return ClusterOut.model_validate({**fields, **others})
+
+
+def open_to_all(folder: Path) -> Path:
+    """Makes a test's folder reachable for other users: pytest's folders above it are its own alone."""
+    above = folder.parents
+    ours = [part for part in above if part.name.startswith(("pytest-", "popen-"))]
+    for part in (folder, *ours):
+        part.chmod(0o755)
+    return folder

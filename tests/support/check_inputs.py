@@ -1,0 +1,23 @@
+"""What a check is shown: a machine of two sound GPUs, unless a test says otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent import config
+from agent.checks import runner
+from agent.gpu import source
+
+PLAN = config.Config(head="h", simulated=True, gpus=2, gpu_memory_mib=80000, memory_mib=1000, expects={"nvlinks": 18})
+SOUND = {source.NVLINKS: 18, source.PCIE_WIDTH: 16, source.PCIE_MAX_WIDTH: 16, source.THROTTLE: 0, source.FB_USED: 0}
+
+
+def gpus(**figures: float) -> list[Any]:
+    """Two; the second has these figures, or is lost."""
+    second = source.Gpu(1, "b", "H100", "", {**SOUND, **figures}, lost="lost" in figures)
+    return [source.Gpu(0, "a", "H100", "", dict(SOUND)), second]
+
+
+def seen(**more: Any) -> Any:
+    known: dict[str, Any] = {"config": PLAN, "now": 1000.0, "gpus": gpus(), "gpus_at": 999.0, "sealed_at": 999.0}
+    return runner.Seen(**{**known, **more})

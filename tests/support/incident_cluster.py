@@ -1,0 +1,350 @@
+"""One node, its machine and its controller, as far as incidents ask them: any other question fails the test."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from headway.cluster.context import Env
+from headway.domain.cluster import Cluster
+from headway.domain.incident import Incident, IncidentState, Signal
+from headway.domain.machine import Machine, MachineState
+from headway.errors import CommandFailed, Unreachable
+from headway.health.incidents.engine import Responder
+from headway.health.incidents.repair import AWAY_S
+from headway.providers.base import Notice
+from headway.render.slurm.prolog_epilog import HOLD
+from headway.render.system.agent_config import UNFIT
+from headway.transport.process import Ran
+from tests.support import builders
+from tests.support.builders import Clock, cluster, machine
+
+LAB = cluster()
+NODE = "lab-1-2"
+FOR_GOOD = 10**9
+
+
+class World:
+    """`order` is what was done to the machine and what Slurm was told, in order. As a provider, and as Connections."""
+
+    name = "local"
+    fences = True
+    makes = False
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.machine: Machine | None = replace(machine(NODE), started_at=1.0)
+        self.state, self.reason = "IDLE", ""
+        self.jobs: dict[int, str] = {}
+        self.tasks: dict[int, str] = {}  # of an array: job -> its name, "7_2"
+        self.scripts: dict[int, str] = {}
+        self.fixed: set[int] = set()  # --no-requeue
+        self.stuck: set[int] = set()  # jobs of which the controller takes no word just now
+        self.refused: dict[int, str] = {}  # in the controller's words
+        self.elsewhere: set[int] = set()  # jobs that have run on other nodes since
+        self.leaves = True  # a requeued job is off the node at once
+        self.gpus = 8
+        self.gpus_after_reset: int | None = 8  # None: the reset itself fails
+        self.answers = False  # to SSH, asked whether it lives
+        self.up_at = 0.0  # its SSH server, after its start
+        self.goes_at = 0.0  # when it stops to answer after it was told to restart, for it takes its time
+        self.restarts_s = 600.0
+        self.started = 1.0  # its first process; what a provider that can't switch it on does not know
+        self.order: list[str] = []
+        self.requeued: list[int] = []
+        self.released = 0
+        self.ages = dict.fromkeys(LAB.slot_names, 0.4) | {NODE: 16.0}  # as the head says after the asking
+        self.last_breath: dict[int, str] = {}  # how jobs end while their machine is fenced
+        self.registers = True  # with Slurm, once it was started
+        self.sound = True  # to the agent's own tests
+        self.tested: list[str] = []
+        self.batch_hosts: dict[int, str] = {}  # of jobs whose script runs on another node
+        self.ended: dict[int, int] = {}  # jobs that failed on the node, and when
+        self.accounted: dict[int, str] = {}  # states of jobs as accounting knows them
+        self.codes: dict[int, int] = {}  # exit codes of jobs that are completing
+        self.idle: tuple[str, ...] = ()  # other nodes that run nothing
+        self.slow_with: set[str] = set()  # those with which an all-reduce is slower than it should be
+        self.due: dict[str, float] = {}  # machines that the provider takes back, and when
+        self.others: dict[str, float] = {}  # machines that came later, and when
+        self.missing: set[str] = set()  # other slots without a machine
+        self.reboot_fails: Callable[[], tuple[int, str]] | None = None
+        self.away = 0  # tries of mounting that fail, or FOR_GOOD
+        self.unfit: list[str] = []  # what its agent says at the next looks
+        self.lemons: str = ""  # what the reservation of lemons holds
+
+    # --- the provider
+
+    async def list(self, _: str) -> tuple[Machine, ...]:
+        others = [
+            replace(machine(name), started_at=self.others.get(name, 1.0))
+            for name in LAB.slot_names
+            if name != NODE and name not in self.missing
+        ]
+        return (machine("lab-head"), *others, *([self.machine] if self.machine else []))
+
+    async def notices(self, _: str) -> tuple[Notice, ...]:
+        return tuple(Notice(name, at) for name, at in self.due.items())
+
+    async def fence(self, _: Machine) -> None:
+        await self._turn("fence", MachineState.STOPPED)
+        self.jobs |= self.last_breath
+
+    async def stop(self, _: Machine) -> None:
+        await self._turn("stop", MachineState.STOPPED)
+
+    async def start(self, _: Machine) -> None:
+        await self._turn("start", MachineState.RUNNING)
+        if self.registers:
+            self.state = self.state.rstrip("*")
+
+    async def delete(self, _: Machine) -> None:
+        self.order.append("delete")
+        self.machine = None
+        self.due.pop(NODE, None)
+
+    async def drop(self, _: str) -> None:
+        """Of Connections."""
+
+    async def _turn(self, word: str, state: MachineState) -> None:
+        assert self.machine is not None
+        self.order.append(word)
+        self.machine = replace(self.machine, state=state, started_at=self.clock())
+
+    # --- what is said to machines
+
+    async def remote(self, at: Machine, argv: Sequence[str], *, check: bool = True, **_: Any) -> Ran:
+        code, out = self._answer(at.name, list(argv))
+        if check and code:
+            raise CommandFailed(argv, code, out or "refused", where=at.name)
+        return Ran(tuple(argv), code, out, "", 0.0)
+
+    def _answer(self, at: str, words: Sequence[str]) -> tuple[int, str]:
+        line = " ".join(words)
+        if words[:3] == ["python3", "-I", "-S"] and "beats" in words[-1]:
+            return 0, json.dumps(self.ages)
+        if words[4:6] == ["test", "allreduce"]:
+            return self._allreduce(at, words)
+        if words[0] == "sinfo" and "%N|%T|%E" in line:
+            word = "drained" if "DRAIN" in self.state else "down" if "DOWN" in self.state else "idle"
+            return 0, "".join(
+                f"{name}|{word if name == NODE else 'idle'}|{self.reason if name == NODE else 'none'}\n"
+                for name in LAB.slot_names
+            )
+        if words[0] == "sinfo":
+            return 0, "".join(f"{name} idle\n" for name in (NODE, *self.idle))
+        if "headway_test" in line:
+            self.order.append(" ".join((words[1], line.partition("headway_test_")[2].split()[0])))
+            return 0, ""
+        if words[:3] == ["python3", "-I", "-S"] and at != NODE:  # the head asks for the node's banner
+            return 1, ""
+        if at == NODE:
+            return self._node(words)
+        if "show node" in line:
+            reason = f" Reason={self.reason} [root@2026-01-01T00:00:00]" if self.reason else ""
+            return 0, f"NodeName={NODE} Arch=x86_64 State={self.state} ThreadsPerCore=1{reason}\n"
+        if "State=UNDRAIN" in line:
+            return 0, ""
+        if "State=POWER_DOWN_FORCE" in line:
+            self.order.append("sleeps")
+            self.state, self.reason = "IDLE+POWERING_DOWN", ""
+            return 0, ""
+        for state in ("DRAIN", "DOWN", "RESUME"):
+            if f"State={state}" in line:
+                return self._update(state, line.partition("Reason=")[2])
+        if "reservation" in words or words[:2] == ["scontrol", "delete"]:
+            return self._reservation(words)
+        if "squeue" in words and "--states=FAILED" in words:
+            return 0, "".join(f"{number} {at}\n" for number, at in self.ended.items())
+        if words[0] == "squeue" and "--format=%A %i" in words:
+            return 0, "".join(f"{n} {self.tasks.get(n, n)}\n" for n in self.jobs)
+        if words[0] == "squeue":
+            asked = line.partition("--states=")[2].split()[0].split(",")
+            there = (n for n, state in self.jobs.items() if state in asked and n not in self.elsewhere)
+            return 0, "".join(f"{n} {self.batch_hosts.get(n, NODE)}\n" for n in there)
+        if "show job" in line:
+            number = int(words[-1])
+            state, code = self.jobs.get(number, "COMPLETED"), self.codes.get(number, 0)
+            return 0, f"JobId={number} JobState={state} Reason=None Restarts=0 ExitCode={code}:0\n"
+        if words[0] in {"touch", "rm"} and words[-1].startswith(HOLD):
+            jobs = " ".join(word.rpartition("/")[2] for word in words if word.startswith(HOLD))
+            self.order.append(f"{'hold' if words[0] == 'touch' else 'let go'} {jobs} on {at}")
+            return 0, ""
+        if words[:3] == ["scontrol", "write", "batch_script"]:
+            return 0, self.scripts.get(int(words[3]), "#!/bin/sh\n")
+        if words[0] == "sacct" and "JobIDRaw,State" in words:
+            return 0, "".join(f"{n}|{self.accounted.get(int(n), 'RUNNING')}\n" for n in words[-1].split(","))
+        if words[0] == "sacct":
+            return 0, f"sbatch {words[-1]}.sh\n"
+        if words[0] == "scancel":
+            self.order.append(f"signal {words[-1]} {words[1]}")
+            return 0, ""
+        if words[:2] == ["scontrol", "requeue"]:
+            names = {name: number for number, name in self.tasks.items()}
+            return self._requeue(names[words[2]] if words[2] in names else int(words[2]))
+        raise AssertionError(f"unexpected on {at}: {line}")
+
+    def _node(self, words: Sequence[str]) -> tuple[int, str]:
+        if list(words) == ["true"]:
+            self.order.append("ask")
+            if not self.answers:
+                raise Unreachable("no answer")
+            return 0, ""
+        if self.machine is None or self.machine.state is not MachineState.RUNNING:
+            raise Unreachable(f"{NODE} does not answer")
+        if self.goes_at <= self.clock() < self.up_at:
+            raise Unreachable(f"{NODE} does not answer")
+        if list(words) == ["systemctl", "reboot"]:
+            self.order.append("reboot")
+            if self.reboot_fails is not None:
+                return self.reboot_fails()
+            self.goes_at, self.up_at = self.clock() + 60, self.clock() + self.restarts_s
+            return 0, ""
+        if list(words) == ["cat", "/proc/uptime", "/proc/1/stat"]:
+            if self.registers:
+                self.state = self.state.rstrip("*")
+            started = self.up_at - 30 if self.up_at > self.goes_at and self.clock() >= self.up_at else self.started
+            return 0, f"{self.clock() - started + 1000:.2f} 9.9\n1 (systemd) S {'0 ' * 18}100000 0 0\n"
+        if words[0] == "rm" and words[-1].endswith("xid"):
+            self.released += 1
+        if "--gpu-reset" in words:
+            self.order.append(f"reset {words[-1]}")
+            if self.gpus_after_reset is None:
+                return 1, "GPU is in use"
+            self.gpus = self.gpus_after_reset
+            return 0, ""
+        if "test" in words:
+            self.tested.append(words[5])
+            rows = [{"test": "mounts", "ok": self.sound, "reason": "" if self.sound else "/scratch is gone"}]
+            return int(not self.sound), "".join(json.dumps(row) + "\n" for row in rows)
+        if list(words) == ["cat", UNFIT]:
+            self.order.append("look for room")
+            said = self.unfit.pop(0) if self.unfit else ""
+            return int(not said), said
+        if words[:2] == ["systemctl", "start"]:
+            assert words[2] == "--no-block", "a mount whose server is away lasts half a minute"
+            self.order.append(f"mount {words[3]}")
+            return 0, ""
+        if words[:3] == ["python3", "-I", "-S"] and "mounted_s" in words[-1]:
+            self.away -= 1
+            rows = [
+                {"path": path, **({"error": "is not mounted"} if self.away >= 0 else {"size": 1, "free": 1})}
+                for path in json.loads(words[-1])["paths"]
+            ]
+            return 0, "".join(json.dumps(row) + "\n" for row in rows)
+        listed = "".join(f"GPU {n}: x\n" for n in range(self.gpus))
+        known = {"rm": "", "touch": "", "systemctl": "", "nvidia-smi": listed}
+        return 0, known[words[0]]
+
+    def _update(self, state: str, reason: str) -> tuple[int, str]:
+        self.order.append(state.lower())
+        if state == "RESUME":
+            self.state, self.reason = "IDLE", ""
+        else:
+            self.state, self.reason = {"DRAIN": "IDLE+DRAIN", "DOWN": "DOWN*"}[state], reason
+        if state == "DOWN":
+            runs = {n for n, state in self.jobs.items() if state == "RUNNING"}
+            self.jobs |= {n: "PENDING" if n not in self.fixed else "NODE_FAIL" for n in runs}
+        return 0, ""
+
+    def _allreduce(self, at: str, words: Sequence[str]) -> tuple[int, str]:
+        if at == NODE:
+            return 0, '{"test": "allreduce", "ok": true}\n'
+        self.order.append(f"all-reduce with {at}")
+        reason = "less than the plan expects" if at in self.slow_with else ""
+        return int(bool(reason)), json.dumps({"test": "allreduce", "ok": not reason, "reason": reason}) + "\n"
+
+    def _reservation(self, words: Sequence[str]) -> tuple[int, str]:
+        assert "headway_lemons" in words[-1] or "ReservationName=headway_lemons" in words, words
+        if words[1] == "--oneliner":
+            return (0, f"ReservationName=headway_lemons Nodes={self.lemons}\n") if self.lemons else (1, "not found")
+        self.lemons = next((word.partition("=")[2] for word in words if word.startswith("Nodes=")), "")
+        self.order.append(f"lemons: {self.lemons}")
+        return 0, ""
+
+    def _requeue(self, number: int) -> tuple[int, str]:
+        if number in self.fixed:
+            return 1, "Requested operation is presently disabled"
+        if number in self.refused:
+            return 1, self.refused[number]
+        if number in self.stuck:
+            return 1, "Unable to contact slurm controller (connect failure)"
+        self.requeued.append(number)
+        self.jobs[number] = "PENDING" if self.leaves else "COMPLETING"
+        return 0, ""
+
+
+class Ward:
+    """A responder on a store of its own."""
+
+    def __init__(self, world: World, responder: Responder) -> None:
+        self.world, self.responder, self.clock = world, responder, world.clock
+
+    @property
+    def store(self) -> Any:
+        return self.responder.env.store
+
+    async def settle(self) -> Incident:
+        """Until nothing is under way any more; the newest incident."""
+        for _ in range(20):
+            await self.responder.go_on()
+            if self.responder.beside:
+                await asyncio.wait(list(self.responder.beside.values()))
+            elif (await self.newest()).state is IncidentState.JOBS_MOVED:
+                self.clock.now += AWAY_S  # its jobs had their time to start elsewhere
+            else:
+                break
+        return await self.newest()
+
+    async def newest(self) -> Incident:
+        found: Incident = await self.store.incident((await self.store.incidents("lab"))[0].number)
+        return found
+
+    async def bring_back(self, number: int, person: str, *, false_alarm: bool = False) -> Incident:
+        """As the server does it."""
+        tests = await self.responder.ask_back(number, person, false_alarm=false_alarm)
+        if tests is not None:
+            await asyncio.wait([tests])
+        await self.responder.go_on()
+        found: Incident = await self.store.incident(number)
+        return found
+
+    async def another_server(self) -> Responder:
+        """What an earlier one had under way is lost with it."""
+        await self.responder.close()
+        env = self.responder.env
+        self.responder = Responder(self.responder.cluster, env, self.clock, self.responder.sleep)
+        return self.responder
+
+
+@asynccontextmanager
+async def ward(folder: Path, of: Cluster = LAB) -> AsyncIterator[Ward]:
+    clock = Clock()
+    world = World(clock)
+
+    async def sleep(seconds: float) -> None:
+        """While a volume is away for good, those who wait for it leave the others time: weeks would pass meanwhile."""
+        if world.away > FOR_GOOD // 2:
+            await asyncio.sleep(0.001)
+        else:
+            clock.now += seconds
+            await asyncio.sleep(0)
+
+    store = await builders.store(folder, clock)
+    responder = Responder(of, Env(cast(Any, world), store, cast(Any, world), Path("/nowhere")), clock, sleep)
+    made = Ward(world, responder)
+    try:
+        yield made
+    finally:
+        await made.responder.close()
+        await store.close()
+
+
+def signal(
+    code: int = 79, *, at: float = 990.0, job: int | None = None, node: str = NODE, gpu: int | None = 3
+) -> Signal:
+    return Signal(f"{node}-{code}-{at}", at, node, code, gpu, "", job)

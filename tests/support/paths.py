@@ -1,0 +1,10 @@
+"""Folders of the checkout that tests read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+NODE = ROOT / "node"
+EXAMPLES = ROOT / "examples"
+RECORDINGS = ROOT / "tests" / "slurm"  # answers of real Slurm, a folder a version

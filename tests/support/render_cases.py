@@ -1,0 +1,230 @@
+"""Clusters that the golden files show: between them every kind of file and both Slurm versions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from headway.domain.cluster import (
+    MAIN,
+    Cluster,
+    Dataset,
+    Firewall,
+    Group,
+    OwnSite,
+    Partition,
+    Plan,
+    Site,
+    Slot,
+    Storage,
+    Switch,
+    Team,
+    User,
+)
+from headway.domain.survey import Found, FoundGpu
+
+H100 = Plan("h100-8", "h100", 8, 81559, 128, 2_000_000, Decimal("24"), "NVIDIA H100 80GB HBM3")
+CPU = Plan("cpu-64", "", 0, 0, 64, 256_000, Decimal("3"))
+DAY_S = 86400
+
+
+def slots(name: str, leaves: int, per_leaf: int) -> tuple[Slot, ...]:
+    return tuple(
+        Slot(f"{name}-{leaf}-{place}", f"leaf{leaf}", (leaf - 1) * per_leaf + place)
+        for leaf in range(1, leaves + 1)
+        for place in range(1, per_leaf + 1)
+    )
+
+
+def tree(places: tuple[Slot, ...]) -> tuple[Switch, ...]:
+    leaves: dict[str, list[str]] = {}
+    for place in places:
+        leaves.setdefault(place.leaf, []).append(place.name)
+    if len(leaves) == 1:
+        return ()
+    switches = [Switch(leaf, tuple(names)) for leaf, names in leaves.items()]
+    return (*switches, Switch("spine", (), tuple(leaves)))
+
+
+def group(plan: Plan, names: tuple[str, ...], spares: int = 0, name: str = MAIN, **more: Any) -> Group:
+    """All its slots have machines unless `nodes` is among `more`."""
+    most = len(names) - spares
+    fields = {"nodes": most, "price_usd_per_node_hour": plan.price_usd_per_node_hour, **more}
+    return Group(name, plan, most=most, spares=spares, slots=names, **fields)
+
+
+def gpu_cluster(leaves: int = 2, per_leaf: int = 2) -> Cluster:
+    places = slots("lab", leaves, per_leaf)
+    names = tuple(place.name for place in places)
+    return Cluster(
+        name="lab",
+        provider="local",
+        image="debian13",
+        slurm_version="24.11",
+        groups=(group(H100, names, 1),),
+        slots=places,
+        switches=tree(places),
+        storage=Storage(datasets=(Dataset("tiny", "/data/tiny", "/datasets/tiny"),)),
+        partitions=(
+            Partition("train", names, True, 1, 7 * DAY_S, DAY_S, (), True, 60, ()),
+            Partition("debug", names[:1], False, 1, 7200, None, (), True, 60, (), {"MaxNodes": "1"}),
+            Partition("urgent", names, False, 2, None, DAY_S, ("train", "debug"), False, 0, ("vision",)),
+        ),
+        teams=(Team("vision", ("alice",), 60), Team("speech", ("carol",), 40)),
+        users=(
+            User("alice", ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIalice alice@laptop",), ("vision",), True),
+            User("carol", (), ("speech",)),
+        ),
+        slurm={"priorityweightage": "2000", "MaxStepCount": "50000"},
+        mail_relay="10.87.3.1:2525",
+        containers="builtin",
+    )
+
+
+def site_of(cluster: Cluster, **changes: object) -> Site:
+    addresses = {name: f"10.87.3.{10 - place}" for place, name in enumerate(cluster.heads)}
+    for number, name in enumerate(cluster.slot_names, 11):
+        addresses[name] = f"10.{87 + number // 65536}.{3 + number // 256 % 250}.{number % 256}"
+    site = Site(
+        subnet="10.87.3.0/24",
+        gateway="10.87.3.1",
+        head_address="10.87.3.10",
+        addresses=addresses,
+        uids={user.name: 20000 + n for n, user in enumerate(cluster.users)} | {"bob": 20099},
+        departed=("bob",),
+        simulated_gpus=cluster.simulated_gpus,
+        gpu_devices=cluster.largest.gpus if cluster.simulated_gpus else 0,
+        real_cpus=4,
+        real_memory_mib=16000,
+        host_keys={name: f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{name}" for name in addresses},
+    )
+    return replace(site, **changes)  # type: ignore[arg-type]
+
+
+def cpu_cluster() -> Cluster:
+    """Machines one owns, with Debian 12's Slurm, one switch, one team."""
+    places = slots("old", 1, 2)
+    names = tuple(place.name for place in places)
+    return Cluster(
+        name="old",
+        provider="ssh",
+        image="debian12",
+        slurm_version="22.05",
+        groups=(group(CPU, names),),
+        slots=places,
+        switches=(),
+        storage=Storage(),
+        partitions=(Partition("batch", names, True, 1, 2 * DAY_S, None, (), False, 0, ()),),
+        teams=(Team("default", ("alice",), 1),),
+        users=(User("alice", ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIalice alice@laptop",), ("default",), True),),
+        containers="enroot",
+    )
+
+
+def own_site(cluster: Cluster, **changes: object) -> Site:
+    """Machines that mount nothing in common: the head exports it. One has less memory than the other."""
+    found = Found(64, 2, 32, 1, 257_000, 900_000)
+    own = OwnSite(
+        {"ops": ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIops",), "root": ("",)},
+        (22,),
+        {},
+        ("10.87.3.1",),
+        ("/home", "/scratch"),
+    )
+    here = {
+        "found": {name: replace(found, memory_mib=257_000 + 8_000 * n) for n, name in enumerate(cluster.slot_names)},
+        "own": own,
+        "departed": (),
+        "real_cpus": 0,
+        "real_memory_mib": 0,
+        "simulated_gpus": False,
+        "gpu_devices": 0,
+    }
+    return site_of(cluster, **{**here, **changes})
+
+
+def own_gpu_cluster() -> Cluster:
+    made = gpu_cluster(1, 2)
+    return replace(
+        made,
+        provider="ssh",
+        mail_relay="",
+        groups=(group(H100, made.slot_names),),
+        firewall=Firewall(("10.0.0.0/8", "192.0.2.7")),
+    )
+
+
+def own_gpu_site() -> Site:
+    """The plan says 8 H100; one machine has them, half beside each socket, the other has 2 A100."""
+    cluster = own_gpu_cluster()
+    sides = (tuple(range(32)), tuple(range(32, 64)))
+    h100 = tuple(FoundGpu("NVIDIA H100 80GB HBM3", 81559, f"0000:{n}b:00.0", sides[n // 4], n) for n in range(8))
+    a100 = tuple(FoundGpu("NVIDIA A100-SXM4-40GB", 40960, f"0000:0{n}:00.0", (), n) for n in range(2))
+    found = {
+        cluster.slot_names[0]: Found(128, 2, 32, 2, 2_063_000, 3_000_000, h100),
+        cluster.slot_names[1]: Found(64, 1, 64, 1, 515_000, 0, a100),
+    }
+    own = OwnSite({"root": ("",)}, (22, 2222), {cluster.head: "head.example.org"}, ("10.87.3.1",))
+    return own_site(cluster, found=found, own=own)
+
+
+def old_gpu_cluster() -> Cluster:
+    return replace(gpu_cluster(1, 2), slurm_version="22.05", image="debian12")
+
+
+def grouped_cluster() -> Cluster:
+    """Three kinds of nodes: some slots without a machine, cheap ones, and ones without GPUs that come when they are wanted."""
+    places = tuple(
+        Slot(f"mix-{name}-1-{place}", f"{name}-leaf1", number, name)
+        for number, (name, place) in enumerate([("gpu", 1), ("gpu", 2), ("cheap", 1), ("cpu", 1)], start=1)
+    )
+    names = tuple(place.name for place in places)
+    return replace(
+        gpu_cluster(1, 1),
+        name="mix",
+        groups=(
+            group(H100, names[:2], name="gpu", nodes=1),
+            group(H100, names[2:3], name="cheap", spot=True, price_usd_per_node_hour=Decimal("9.5")),
+            group(CPU, names[3:], name="cpu", nodes=0, idle_s=600),
+        ),
+        slots=places,
+        switches=tree(places),
+        storage=Storage(),
+        partitions=(
+            Partition("train", names, True, 1, 7 * DAY_S, DAY_S, (), False, 0, ()),
+            Partition("cpu", names[3:], False, 1, None, None, (), False, 0, ()),
+        ),
+    )
+
+
+def two_heads_cluster() -> Cluster:
+    return replace(gpu_cluster(1, 2), controllers=2)
+
+
+def own_two_heads_cluster() -> Cluster:
+    made = replace(own_gpu_cluster(), controllers=2)
+    words = Dataset("words", f"{made.library}/versions/words", "/datasets/words", versioned=True)
+    return replace(made, storage=Storage(datasets=(words,), state="/shared/headway"))
+
+
+def own_two_heads_site() -> Site:
+    cluster, before = own_two_heads_cluster(), own_gpu_site()
+    return replace(before, addresses={**before.addresses, cluster.heads[1]: "10.87.3.9"})
+
+
+def cases() -> dict[str, tuple[Cluster, Site]]:
+    gpu, cpu, old = gpu_cluster(), cpu_cluster(), old_gpu_cluster()
+    mixed = grouped_cluster()
+    old_mixed = replace(mixed, slurm_version="22.05", image="debian12")
+    here = (mixed.slot_names[0], mixed.slot_names[2])
+    return {
+        "local-groups-24.11": (mixed, site_of(mixed, departed=(), members=here)),
+        "local-groups-22.05": (old_mixed, site_of(old_mixed, departed=(), members=here)),
+        "local-gpus-24.11": (gpu, site_of(gpu)),
+        "local-two-heads-24.11": (two_heads_cluster(), site_of(two_heads_cluster())),
+        "local-gpus-22.05": (old, site_of(old)),
+        "own-cpus-22.05": (cpu, own_site(cpu)),
+        "own-gpus-24.11": (own_gpu_cluster(), own_gpu_site()),
+        "own-two-heads-24.11": (own_two_heads_cluster(), own_two_heads_site()),
+    }

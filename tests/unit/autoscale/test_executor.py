@@ -1,0 +1,433 @@
+"""Machines that Slurm asks for: made beside all else, and not paid for when they can't be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headway.autoscale import executor
+from headway.cluster.context import Env
+from headway.domain.cluster import Group
+from headway.domain.incident import Incident, IncidentState, XidClass
+from headway.domain.machine import Machine
+from headway.errors import Refused
+from headway.store import Store, StoreAway
+from headway.transport.process import Ran
+from tests.support import builders
+
+WHOLE = builders.cluster(3, 0)
+LAB = replace(WHOLE, groups=(Group("gpu", builders.H100, 0, 3, slots=WHOLE.slot_names, idle_s=60),))
+
+
+class World:
+    """A controller that wants lab-1-1, and a provider."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+        self.states = {"lab-1-1": "allocated#", "lab-1-2": "idle~", "lab-1-3": "idle~"}
+        self.reasons: dict[str, str] = {}
+        self.busy: dict[str, int] = {}  # node -> the job there
+        self.machines = {LAB.head: builders.machine(LAB.head)}
+        self.did: list[str] = []
+        self.told: list[float] = []  # when Prometheus was
+        self.deaf = False
+        self.stuck: set[str] = set()  # machines that can't be deleted
+        self.now = 1000.0
+        self.trouble: Exception | None = None
+        self.monkeypatch = monkeypatch
+        monkeypatch.setattr(executor, "bring", self.bring)
+        monkeypatch.setattr(executor, "tell_prometheus", self.tell)
+        provider: Any = SimpleNamespace(list=self.list, delete=self.delete)
+        env: Any = Env(provider, store, self, Path())  # type: ignore[arg-type]
+        self.store = store
+        self.waker = executor.Waker(LAB, env, clock=lambda: self.now)
+
+    async def bring(self, _: Any, __: Any, name: str, ___: Any) -> None:
+        self.did.append(f"make {name}")
+        self.machines[name] = replace(builders.machine(name), started_at=self.now)
+        if self.trouble:
+            raise self.trouble
+        self.states[name] = "allocated"
+
+    async def tell(self, *_: Any) -> None:
+        self.told.append(self.now)
+        if self.deaf:
+            raise Refused("no answer")
+
+    async def list(self, _: str) -> tuple[Machine, ...]:
+        return tuple(self.machines.values())
+
+    async def delete(self, machine: Machine) -> None:
+        self.did.append(f"delete {machine.name}")
+        if machine.name in self.stuck:
+            raise Refused("device busy")
+        del self.machines[machine.name]
+
+    async def drop(self, _: str) -> None: ...
+
+    async def remote(self, _: Machine, argv: Sequence[str], **__: Any) -> Ran:
+        out = ""
+        if argv[0] == "sinfo":
+            out = "".join(f"{n}|{state}|{self.reasons.get(n, 'none')}\n" for n, state in self.states.items())
+        elif argv[0] == "squeue":
+            out = "".join(f"{job} {node}\n" for node, job in self.busy.items())
+        else:
+            self.did.append(" ".join(argv[2:]))
+        return Ran(tuple(argv), 0, out, "", 0.0)
+
+    async def look(self) -> list[str]:
+        self.now += 10
+        said = await self.waker.step()
+        while self.waker.tasks:
+            await asyncio.wait(list(self.waker.tasks.values()))
+        return [words for _, words in (*said, *await self.waker.step())]
+
+
+@pytest.fixture
+async def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[World]:
+    store = await builders.store(tmp_path, lambda: 1000.0)
+    yield World(monkeypatch, store)
+    await store.close()
+
+
+async def test_a_machine_is_made_beside_and_told_of(world: World) -> None:
+    said = await world.look()
+    assert world.did == ["make lab-1-1"]
+    assert said[0] == "Slurm wants it: a machine is being made"
+    assert said[1].startswith("is ready after")
+    assert await world.look() == []
+
+
+async def test_one_that_can_t_be_made_is_given_back_and_the_group_closed_for_longer_each_time(
+    world: World,
+) -> None:
+    world.trouble = Refused("no capacity")
+    said = await world.look()
+    assert "could not be made (try 1 in a row): no capacity" in said
+    assert "delete lab-1-1" in world.did
+    assert LAB.head in world.machines
+    closed = next(words for words in world.did if "State=DOWN" in words)
+    assert closed == f"NodeName=lab-1-[1-3] State=DOWN Reason=headway: closed until {world.now + 60:.0f}: no capacity"
+    world.did.clear()
+    assert await world.look() == []  # though Slurm asks still
+    world.now += 60
+    await world.look()
+    assert f"closed until {world.now + 120:.0f}" in next(words for words in world.did if "State=DOWN" in words)
+    world.trouble = None
+    world.now += 120
+    await world.look()
+    assert world.waker.failures == {}
+
+
+async def incident(world: World) -> Incident:
+    (found,) = await world.store.incidents("lab")
+    return await world.store.incident(found.number)
+
+
+async def test_what_can_t_be_made_has_an_incident_until_a_machine_comes_up(world: World) -> None:
+    world.trouble = Refused("no capacity")
+    await world.look()
+    found = await incident(world)
+    assert (found.node, found.what, found.action) == ("lab-1-1", "a machine can't be made", XidClass.MAKE)
+    assert found.state is IncidentState.REPAIRING
+    assert found.steps[-1].text == "lab-1-1: try 1 in a row: no capacity; the next try in 60 s at the earliest"
+    world.now += 60
+    world.states |= {"lab-1-1": "idle~", "lab-1-2": "allocated#"}  # another of the group: the same incident
+    await world.look()
+    assert (await incident(world)).steps[-1].text.startswith("lab-1-2: try 2 in a row: no capacity")
+    world.trouble = None
+    world.now += 120
+    said = await world.look()
+    assert "lab-1-2 has come up" not in said  # not before it takes work
+    await world.look()
+    over = await incident(world)
+    assert over.state is IncidentState.RETURNED
+    assert over.steps[-1].text == "lab-1-2 has come up"
+
+
+async def test_its_incident_ends_also_when_nobody_wants_one_any_more(world: World) -> None:
+    world.trouble = Refused("no capacity")
+    await world.look()
+    world.states["lab-1-1"] = "idle~"
+    world.now += 600
+    await world.look()
+    assert (await incident(world)).state is IncidentState.REPAIRING
+    world.now += 61
+    await world.look()
+    assert (await incident(world)).state is IncidentState.RETURNED
+
+
+async def test_where_people_scale_it_ends_when_the_group_has_as_many_as_it_should(world: World) -> None:
+    group = replace(LAB.groups[0], nodes=2, idle_s=None, spot=True)
+    world.waker.cluster = replace(LAB, groups=(group,))
+    world.states |= {"lab-1-1": "down", "lab-1-2": "idle"}
+    world.reasons["lab-1-1"] = "headway: no machine"
+    world.machines["lab-1-2"] = builders.machine("lab-1-2")
+    world.trouble = Refused("no capacity")
+    await world.look()
+    await world.look()
+    assert (await incident(world)).state is IncidentState.REPAIRING
+    world.waker.cluster = replace(LAB, groups=(replace(group, nodes=1),))  # somebody has scaled it back
+    await world.look()
+    over = await incident(world)
+    assert (over.state, over.steps[-1].text) == (IncidentState.RETURNED, "the group has as many as it should have")
+
+
+async def test_one_that_slurm_gave_up_has_an_incident(world: World) -> None:
+    world.states["lab-1-1"], world.reasons["lab-1-1"] = "down~", "ResumeTimeout reached"
+    await world.look()
+    assert (await incident(world)).steps[-1].text == "lab-1-1: it was not ready within 900 s, and Slurm gave it up"
+
+
+@pytest.mark.parametrize("trouble", [TimeoutError(), ValueError("nonsense")], ids=["not at all", "a bug"])
+async def test_whatever_goes_wrong_the_next_try_waits(world: World, trouble: Exception) -> None:
+    world.trouble = trouble
+    await world.look()
+    assert "delete lab-1-1" in world.did
+    world.did.clear()
+    await world.look()
+    assert world.did == []
+    assert (await incident(world)).state is IncidentState.REPAIRING
+
+
+async def test_a_spot_group_that_people_scale_is_filled_again(world: World) -> None:
+    world.waker.cluster = replace(LAB, groups=(replace(LAB.groups[0], nodes=1, idle_s=None, spot=True),))
+    world.states |= {"lab-1-1": "down", "lab-1-2": "down"}
+    world.reasons |= {"lab-1-1": "headway: no machine", "lab-1-2": "headway: no machine"}
+    world.trouble = Refused("no capacity")
+    said = await world.look()
+    assert said[0] == "one is missing: a machine is being made"
+    assert world.did == ["make lab-1-1", "delete lab-1-1"]  # and nobody's slots are closed for it
+    world.trouble = None
+    world.now += 60
+    await world.look()
+    assert world.did[2:] == ["make lab-1-1"]
+
+
+async def test_a_node_that_works_is_not_given_back_because_prometheus_can_t_be_told(world: World) -> None:
+    world.deaf = True
+    said = await world.look()
+    assert "no answer" in said
+    assert "no answer" not in await world.look()  # said once
+    assert world.did == ["make lab-1-1"]
+    world.deaf = False
+    await world.look()
+    await world.look()
+    assert len(world.told) == 3
+
+
+async def test_prometheus_is_told_of_a_machine_that_somebody_else_gave_back(world: World) -> None:
+    world.states["lab-1-1"] = "idle~"
+    world.machines["lab-1-2"] = builders.machine("lab-1-2")
+    world.states["lab-1-2"] = "idle"
+    await world.look()
+    world.told.clear()
+    del world.machines["lab-1-2"]
+    await world.look()
+    await world.look()
+    assert len(world.told) == 1
+
+
+async def test_prometheus_is_told_of_a_machine_that_came_up_while_something_else_began(world: World) -> None:
+    """A roll makes a node anew, the server is started again: the next waker knows nothing of what the one before was at."""
+    await world.waker.step()
+    world.now += 10
+    await world.waker.step()
+    await world.waker.rest()
+    assert "lab-1-1" in world.machines
+    world.told.clear()
+    world.waker = executor.Waker(world.waker.cluster, world.waker.env, clock=lambda: world.now)
+    await world.look()
+    await world.look()
+    assert len(world.told) == 1
+
+
+async def test_an_apply_waits_for_what_is_under_way_and_nothing_new_begins(world: World) -> None:
+    await world.waker.rest()
+    assert await world.look() == []
+    assert world.did == []
+
+
+async def test_a_machine_on_which_a_job_runs_is_never_given_back(world: World) -> None:
+    """Whatever the states say: jobs that began between two looks, or outlive what Slurm says of their node."""
+    world.states |= {"lab-1-1": "idle%", "lab-1-2": "idle~"}
+    world.machines |= {name: builders.machine(name) for name in ("lab-1-1", "lab-1-2")}
+    world.busy = {"lab-1-1": 7}
+    await world.look()
+    assert world.did == ["delete lab-1-2"]
+    world.busy = {}
+    await world.look()
+    assert world.did == ["delete lab-1-2", "delete lab-1-1"]
+
+
+@pytest.mark.parametrize("word", ["allocated", "draining"])
+async def test_one_that_came_up_though_somebody_failed_over_it_is_let_be(world: World, word: str) -> None:
+    """An error after Slurm has heard of the machine: what runs there goes on."""
+    world.trouble = Refused("the answer was lost")
+    world.busy = {"lab-1-1": 7}
+
+    async def bring(_: Any, __: Any, name: str, ___: Any) -> None:
+        world.machines[name] = replace(builders.machine(name), started_at=world.now)
+        world.states[name] = word
+        raise Refused("the answer was lost")
+
+    world.monkeypatch.setattr(executor, "bring", bring)
+    await world.look()
+    assert "lab-1-1" in world.machines
+    assert not [words for words in world.did if "lab-1-1" in words]
+
+
+async def test_nodes_that_somebody_else_is_at_work_on_are_left_to_them(world: World) -> None:
+    other = Group("other", builders.H100, 0, 1, slots=("lab-1-3",), idle_s=60)
+    world.waker.cluster = replace(LAB, groups=(replace(LAB.groups[0], slots=LAB.slot_names[:2]), other))
+    world.states |= {"lab-1-2": "idle~", "lab-1-3": "allocated#"}
+    world.machines["lab-1-2"] = builders.machine("lab-1-2")
+    world.waker.barred = frozenset(["lab-1-2"])
+    await world.look()
+    assert world.did == ["make lab-1-3"]
+
+
+async def test_a_group_over_the_limit_has_an_incident_and_waits_longer_each_time(world: World) -> None:
+    world.waker.cluster = replace(
+        LAB,
+        groups=(replace(LAB.groups[0], price_usd_per_node_hour=Decimal(31)),),
+        most_usd_per_hour=Decimal(20),
+    )
+    await world.look()
+    assert f"closed until {world.now + 60:.0f}" in next(words for words in world.did if "State=DOWN" in words)
+    found = await incident(world)
+    assert "over the limit of 20 USD an hour; the next try in 60 s" in found.steps[-1].text
+    world.did.clear()
+    world.now += 60
+    await world.look()
+    assert f"closed until {world.now + 120:.0f}" in next(words for words in world.did if "State=DOWN" in words)
+    world.waker.cluster = replace(world.waker.cluster, most_usd_per_hour=Decimal(40))
+    world.now += 120
+    await world.look()
+    assert world.did[-1] == "make lab-1-1"
+    await world.look()
+    assert (await incident(world)).state is IncidentState.RETURNED
+    assert world.waker.over == {}
+
+
+async def test_a_machine_that_comes_up_does_not_make_forget_what_was_too_dear(world: World) -> None:
+    """A job for two nodes and one for one, where the limit pays for one: the large one's next try waits longer each time."""
+    price = Decimal(31)
+    world.waker.cluster = replace(
+        LAB, groups=(replace(LAB.groups[0], price_usd_per_node_hour=price),), most_usd_per_hour=price + 1
+    )
+    world.states |= {"lab-1-2": "allocated#", "lab-1-3": "allocated#"}
+    world.busy = {"lab-1-1": 4, "lab-1-2": 5, "lab-1-3": 5}
+    await world.look()
+    assert [words for words in world.did if words.startswith("make")] == ["make lab-1-1"]
+    assert world.waker.over == {"gpu": 1}
+    await world.look()
+    assert world.waker.over == {"gpu": 2}
+    assert [words for words in world.did if words.startswith("make")] == ["make lab-1-1"]
+
+
+async def test_where_people_scale_nobody_is_asked(world: World) -> None:
+    world.waker.cluster = WHOLE
+    assert await world.look() == []
+    assert world.did == []
+
+
+async def test_that_the_server_s_database_is_away_is_no_machine_s_fault(world: World) -> None:
+    tries = 0
+
+    async def bring(_: Any, __: Any, name: str, ___: Any) -> None:
+        nonlocal tries
+        tries += 1
+        world.machines[name] = replace(builders.machine(name), started_at=world.now)
+        if tries < 3:
+            raise StoreAway("the server's database does not answer")
+        world.states[name] = "allocated"
+
+    world.monkeypatch.setattr(executor, "bring", bring)
+    world.monkeypatch.setattr(executor, "AWAY_S", 0.0)
+    said = await world.look()
+    assert said[1:3] == ["waits: the server's database does not answer"] * 2
+    assert said[3].startswith("is ready after")
+    assert (world.did, world.waker.failures, await world.store.incidents("lab")) == ([], {}, ())
+
+
+async def test_a_machine_that_can_t_be_deleted_has_an_incident_and_holds_up_nothing_else(world: World) -> None:
+    other = Group("other", builders.H100, 0, 1, slots=("lab-1-3",), idle_s=60)
+    world.waker.cluster = replace(LAB, groups=(replace(LAB.groups[0], slots=LAB.slot_names[:2]), other))
+    world.states |= {"lab-1-3": "allocated#"}
+    world.machines["lab-1-2"], world.stuck = builders.machine("lab-1-2"), {"lab-1-2"}
+    said = await world.look()
+    assert "could not be given back (try 1 in a row): device busy" in said
+    assert {"make lab-1-1", "make lab-1-3", "delete lab-1-2"} == set(world.did)
+    found = await incident(world)
+    assert (found.node, found.what, found.action) == ("lab-1-2", "a machine can't be given back", XidClass.MAKE)
+    assert found.steps[-1].text == "try 1 in a row: device busy; the next try in 60 s at the earliest"
+    world.did.clear()
+    assert await world.look() == []
+    assert world.did == []
+    world.now += 60
+    await world.look()
+    assert world.did == ["delete lab-1-2"]
+    assert (await incident(world)).steps[-1].text.startswith("try 2 in a row: device busy; the next try in 120 s")
+    world.stuck.clear()
+    world.now += 120
+    assert "given back: Slurm has no use for it" in await world.look()
+    await world.look()
+    over = await incident(world)
+    assert (over.state, over.steps[-1].text) == (IncidentState.RETURNED, "it is gone")
+    assert world.waker.kept == {}
+
+
+async def test_one_that_was_not_made_and_can_t_be_deleted_closes_its_group_all_the_same(world: World) -> None:
+    world.trouble, world.stuck = Refused("no capacity"), {"lab-1-1"}
+    await world.look()
+    assert "NodeName=lab-1-[1-3] State=DOWN" in " ".join(world.did)
+    assert {one.what for one in await world.store.incidents("lab")} == {
+        "a machine can't be made",
+        "a machine can't be given back",
+    }
+
+
+async def test_one_that_slurm_has_use_for_again_need_not_go(world: World) -> None:
+    world.states |= {"lab-1-1": "idle~", "lab-1-2": "idle~"}
+    world.machines["lab-1-2"], world.stuck = builders.machine("lab-1-2"), {"lab-1-2"}
+    await world.look()
+    world.states["lab-1-2"] = "allocated"
+    await world.look()
+    assert (await incident(world)).steps[-1].text == "Slurm has use for it again"
+
+
+async def test_machines_of_one_job_that_can_t_be_made_are_one_try(world: World) -> None:
+    world.states = dict.fromkeys(LAB.slot_names, "allocated#")
+    world.busy = dict.fromkeys(LAB.slot_names, 7)
+    world.trouble = Refused("503")
+    await world.look()
+    assert [words for words in world.did if words.startswith("make")] == [f"make {name}" for name in LAB.slot_names]
+    assert world.waker.not_before == {"gpu": world.now + 60}
+    closed = {words.rpartition("until ")[2] for words in world.did if "State=DOWN" in words}
+    assert closed == {f"{world.now + 60:.0f}: 503"}
+    world.now += 60
+    await world.look()
+    assert world.waker.failures == {"gpu": 2}
+
+
+async def test_what_slurm_refuses_is_said_once_and_the_rest_is_done(world: World) -> None:
+    """In every look, for as long as it is so."""
+    answer = world.remote
+
+    async def remote(machine: Machine, argv: Sequence[str], **more: Any) -> Ran:
+        if "NodeName=lab-1-3" in argv:
+            raise Refused("Invalid node state specified")
+        return await answer(machine, argv, **more)
+
+    world.monkeypatch.setattr(world, "remote", remote)
+    world.states["lab-1-3"], world.reasons["lab-1-3"] = "down~", "ResumeTimeout reached"
+    said = await world.look()
+    assert {"Slurm wants it: a machine is being made", "Invalid node state specified"} <= set(said)
+    assert "Invalid node state specified" not in await world.look()

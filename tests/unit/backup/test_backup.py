@@ -1,0 +1,160 @@
+"""What a backup holds and how it is proved, without a cluster: Slurm's state as a folder, the dump as a text."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.jobs import queue_recovery
+from headway.backup.archive import FRAME, Damaged, Header, Writer, key_of, new_salt
+from headway.backup.backup import file_of, prove, rows
+from headway.backup.restore import read
+from headway.server.operations.backups import retain
+from headway.transport.remote_program import program
+
+HEADER = Header("lab", 1_790_000_000.0, "1.0", "24.11", new_salt())
+KEY = key_of("correct horse", HEADER.salt)
+DUMP = b"-- MariaDB dump\nCREATE TABLE x (y int);\n" + b"-- filler\n" * 300_000 + b"-- Dump completed on 2026-01-01\n"
+
+
+def slurm_state(folder: Path) -> Path:
+    (folder / "hash.3" / "job.13").mkdir(parents=True)
+    (folder / "hash.3" / "job.13" / "script").write_text("#!/bin/sh\n")
+    for name in ("job_state", "job_state.old", "assoc_usage", "dbd.messages"):
+        (folder / name).write_text(name)
+    return folder
+
+
+def kept_state(folder: Path) -> bytes:
+    done = subprocess.run(
+        [sys.executable, "-c", program("slurm_state"), "state", str(folder), "0"], capture_output=True, check=True
+    )
+    return done.stdout
+
+
+def made(folder: Path, header: Header = HEADER, **parts: bytes) -> Path:
+    path = file_of(folder, header)
+    writer = Writer(path, header, KEY)
+    for name, data in parts.items():
+        writer.begin(name)
+        writer.write(data)
+        writer.end()
+    writer.finish()
+    writer.name()
+    return path
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> dict[str, bytes]:
+    lines = [["uids", {"name": "ann", "uid": 20_003}], ["refills", {"cluster": "lab", "team": "a", "at": 1.0}]]
+    return {
+        "state": kept_state(slurm_state(tmp_path / "slurmctld")),
+        "database": gzip.compress(DUMP),
+        "about": json.dumps({"document": {"text": "", "spec": {}}, "owner": "ann"}).encode(),
+        "secrets": b'{"munge_key": "eA=="}',
+        "records": zlib.compress("".join(json.dumps(line) + "\n" for line in lines).encode()),
+    }
+
+
+def test_a_whole_backup_is_proved(tmp_path: Path, parts: dict[str, bytes]) -> None:
+    path = made(tmp_path, **parts)
+    proof = prove(path, KEY)
+    assert proof.records == 2
+    assert proof.bytes == path.stat().st_size
+    kept = read(path, KEY)
+    assert kept.uids == {"ann": 20_003}
+    assert kept.secrets == {"munge_key": "eA=="}
+    assert kept.about["owner"] == "ann"
+
+
+@pytest.mark.parametrize(
+    ("part", "data"),
+    [
+        ("database", gzip.compress(DUMP[: len(DUMP) // 2])),  # mariadb-dump died, and gzip ended well
+        ("database", gzip.compress(DUMP)[:-50]),
+        ("state", b"not a tar"),
+    ],
+)
+def test_a_part_that_is_not_what_it_says_is_no_backup(
+    tmp_path: Path, parts: dict[str, bytes], part: str, data: bytes
+) -> None:
+    with pytest.raises(Damaged, match="not whole"):
+        prove(made(tmp_path, **{**parts, part: data}), KEY)
+
+
+def test_a_missing_part_is_named(tmp_path: Path, parts: dict[str, bytes]) -> None:
+    del parts["secrets"]
+    with pytest.raises(Damaged, match="lacks secrets"):
+        prove(made(tmp_path, **parts), KEY)
+
+
+def test_slurms_state_comes_back_as_it_was(tmp_path: Path) -> None:
+    folder = slurm_state(tmp_path / "slurmctld")
+    data = kept_state(folder)
+    (folder / "job_state").write_text("of later")
+    subprocess.run([sys.executable, "-c", program("slurm_state"), "take", str(folder)], input=data, check=True)
+    assert (folder / "job_state").read_text() == "job_state"
+    since = (folder / "job_state").stat().st_mtime - queue_recovery.UNSAVED_S
+    assert since > time.time(), "what came after the backup is not submitted again"
+    assert (folder / "hash.3" / "job.13" / "script").read_text() == "#!/bin/sh\n"
+    assert not (folder / "job_state.old").exists()
+    assert (tmp_path / "slurmctld.before-restore" / "job_state").read_text() == "of later"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["slurmctld", "slurmctld.before-restore"]
+
+
+def test_files_that_are_renamed_into_place_meanwhile_are_of_one_moment_each(tmp_path: Path) -> None:
+    """As slurmctld does it, as fast as it can: every file that is kept is a whole one."""
+    folder = slurm_state(tmp_path / "slurmctld")
+    over = threading.Event()
+
+    def slurmctld() -> None:
+        number = 0
+        while not over.is_set():
+            number += 1
+            (folder / "job_state.new").write_text(f"{number}\n" * 20_000)
+            (folder / "job_state.new").replace(folder / "job_state")
+
+    writer = threading.Thread(target=slurmctld)
+    writer.start()
+    try:
+        for _ in range(3):
+            data = kept_state(folder)
+            place = tmp_path / "again"
+            subprocess.run([sys.executable, "-c", program("slurm_state"), "take", str(place)], input=data, check=True)
+            lines = (place / "job_state").read_text().splitlines()
+            assert len(lines) in (1, 20_000)
+            assert len(set(lines)) == 1
+    finally:
+        over.set()
+        writer.join()
+
+
+def test_records_are_read_in_pieces_of_any_size() -> None:
+    lines = [["jobs", {"script": "x" * number}] for number in range(400)]
+    data = zlib.compress("".join(json.dumps(line) + "\n" for line in lines).encode())
+
+    def pieces() -> Iterator[bytes]:
+        for start in range(0, len(data), 7):
+            yield data[start : start + 7]
+
+    assert [list(row) for row in rows(pieces())] == lines
+    assert len(data) < FRAME
+
+
+def test_only_the_clusters_own_oldest_go(tmp_path: Path) -> None:
+    mine = [made(tmp_path, Header("lab", at, "1", "24.11", HEADER.salt), a=b"") for at in (1e9, 2e9, 3e9)]
+    other = made(tmp_path, Header("other", 5e8, "1", "24.11", HEADER.salt), a=b"")
+    retain(tmp_path, "lab", 2, mine[2])
+    assert {path for path in (*mine, other) if path.exists()} == {mine[1], mine[2], other}
+    late = made(tmp_path, Header("lab", 1.5e9, "1", "24.11", HEADER.salt), a=b"")  # the clock had been ahead
+    retain(tmp_path, "lab", 1, late)
+    assert {path for path in (*mine, late, other) if path.exists()} == {late, other}

@@ -1,0 +1,171 @@
+"""Goodput, budgets, energy and capacity as pure rules."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.billing import budgets, capacity, energy, goodput
+from headway.billing.budgets import Level
+from headway.billing.capacity import Ends
+from headway.billing.goodput import Cause, Parts
+from headway.domain.billing import Hold
+from headway.domain.cluster import Budget
+from headway.jobs.view.effective_time import Course
+
+
+def test_goodput_is_of_what_was_paid_and_ettr_counts_the_queue_too() -> None:
+    parts = Parts(productive=600, lost=100, idle=100, waiting=200)
+    assert (parts.goodput, parts.ettr) == (0.75, 0.6)
+    assert Parts().goodput is None
+    assert Parts(waiting=5).ettr == 0
+
+
+def test_a_scripted_run_with_known_productive_seconds_is_measured_within_1_percent() -> None:
+    """Steps of 2 s; a checkpoint every 50; killed after step 180, back after 40 s at step 150; then to 400."""
+    course = Course()
+    at = 1000.0
+    for step in range(1, 181):
+        at += 2
+        course.mark(step, at)
+    at += 40
+    for step in range(151, 401):
+        at += 2
+        course.mark(step, at)
+    productive_s = 400 * 2.0
+    spent_s = at - 1000.0 - 2
+    assert course.ettr is not None
+    assert course.ettr * spent_s == pytest.approx(productive_s, rel=0.01)
+    saved_at = 1000.0 + 150 * 2
+    lost = goodput.lost_s("NODE_FAIL", 1000, 1360, saved_at)
+    assert lost == pytest.approx(60, rel=0.01)
+    run_s = 360 + (at - 1400)
+    assert run_s - lost == pytest.approx(productive_s, rel=0.01)
+
+
+def test_what_was_cut_short_is_lost_back_to_its_last_checkpoint_and_nothing_else_is() -> None:
+    assert goodput.lost_s("PREEMPTED", 100, 500, None) == 400
+    assert goodput.lost_s("REQUEUED", 100, 500, 460.0) == 40
+    assert goodput.lost_s("REQUEUED", 100, 500, 50.0) == 400  # of the run before
+    assert goodput.lost_s("COMPLETED", 100, 500, None) == 0
+    assert goodput.lost_s("NODE_FAIL", 100, 0, None) == 0
+
+
+@given(st.floats(60, 1e7), st.floats(0.1, 600), st.floats(1, 1e6))
+def test_no_interval_wastes_less_than_the_recommended_one(failure_s: float, write_s: float, other_s: float) -> None:
+    best = goodput.interval_s(failure_s, write_s)
+    if other_s >= write_s:
+        assert goodput.waste(best, failure_s, write_s) <= goodput.waste(other_s, failure_s, write_s) + 1e-9
+    assert best >= write_s
+
+
+def test_the_advice_says_what_it_saves() -> None:
+    told = goodput.advice(every_s=60, failure_s=86400, write_s=30)
+    assert told.best_s == pytest.approx(math.sqrt(2 * 86400 * 30))
+    assert told.saves == pytest.approx(0.5 + 60 / 172800 - (30 / told.best_s + told.best_s / 172800))
+    assert goodput.advice(told.best_s, 86400, 30).saves == 0
+
+
+def test_causes_are_ranked_by_what_they_cost() -> None:
+    found = goodput.ranked(
+        [
+            Cause("queue", "queue", 9, Fraction(1)),
+            Cause("fault", "XID 79 on n1", 1, Fraction(5)),
+            Cause("idle", "", 0, Fraction(0)),
+        ]
+    )
+    assert [one.kind for one in found] == ["fault", "queue"]
+
+
+def test_a_budget_warns_then_caps() -> None:
+    budget = Budget("usd", Decimal(100), "month", 0.8)
+    levels = [budgets.standing("vision", budget, 0, Fraction(used)).level for used in (79, 80, 99, 100, 500)]
+    assert levels == [Level.OK, Level.WARN, Level.WARN, Level.OVER, Level.OVER]
+    told = budgets.standing("vision", budget, 0, Fraction(2500, 30))
+    assert (told.used, told.left) == (Decimal("83.33"), Decimal("16.67"))
+    over = budgets.standing("speech", Budget("gpu_hours", Decimal(1), "day", cap=False), 0, Fraction(2))
+    assert budgets.capped([budgets.standing("vision", budget, 0, Fraction(100)), over]) == {"vision"}
+
+
+def test_energy_that_nobody_measured_is_reckoned_from_the_kind_of_gpu() -> None:
+    assert energy.estimate_j("h100", 2 * 3600, 16 * 3600) == (2 * 700 + 16 * 5) * 3600
+    assert energy.estimate_j("", 0, 100) == 500
+    assert energy.estimate_j("h100", -60, -60) == 0, "measured for a moment longer than it ran"
+    assert energy.Energy(1_800_000, 1_800_000).kwh(1.5) == 1.5
+    assert [energy.Energy(990, part).marked for part in (0, 10, 11)] == [False, False, True]
+    assert (energy.Energy(0, 1).marked, energy.Energy().marked) == (True, False)
+
+
+def hold(job: int, start: int, end: int, cpus: int, *nodes: str) -> Hold:
+    return Hold(job, start, end, "main", nodes or ("n1",), cpus)
+
+
+def test_what_a_node_drew_is_shared_by_the_cpus_that_runs_held_while_they_held_them() -> None:
+    """A node of 8 CPUs at 100 W for two minutes: half of it is held by a job of two nodes, an eighth for a half minute."""
+    drawn = [("n1", 60, 100.0), ("n1", 120, 100.0), ("n2", 60, 40.0)]
+    holds = [hold(1, -500, 0, 8, "n1", "n2"), hold(2, 30, 90, 1), hold(3, 120, 0, 8), hold(4, -10, 0, 8, "n3")]
+    found = energy.shared(drawn, 60, holds, {"n1": 8, "n2": 8, "n3": 8})
+    assert found == {(1, -500, "main"): (6000 + 1200, 3 * 240), (2, 30, "main"): (750, 60)}
+
+
+def test_counters_that_stand_still_measure_nothing() -> None:
+    """Virtual machines may have some; what runs there is estimated."""
+    assert energy.shared([("n1", 60, 0.0), ("n1", 120, math.nan)], 60, [hold(1, 0, 0, 8)], {"n1": 8}) == {}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 300), st.integers(1, 300), st.integers(1, 12)), max_size=12),
+    st.lists(st.floats(0, 5000), min_size=1, max_size=4),
+)
+def test_runs_never_drew_more_than_their_node(runs: list[tuple[int, int, int]], watts: list[float]) -> None:
+    """However many share it, more CPUs than it has among them."""
+    holds = [hold(i, start, start + length, cpus) for i, (start, length, cpus) in enumerate(runs)]
+    drawn = [("n1", 60 * (i + 1), value) for i, value in enumerate(watts)]
+    found = energy.shared(drawn, 60, holds, {"n1": 8})
+    assert sum(joules for joules, _ in found.values()) <= 60 * sum(watts) + len(runs)
+    assert sum(joules for joules, _ in energy.shared(drawn, 60, [hold(1, 0, 0, 8)], {"n1": 8}).values()) == (
+        pytest.approx(60 * sum(watts), abs=1)
+    )
+
+
+@given(st.lists(st.tuples(st.integers(-500, 1500), st.integers(0, 800), st.integers(1, 9)), max_size=30))
+def test_held_units_follow_from_two_sums_a_stretch(runs: list[tuple[int, int, int]]) -> None:
+    marks = [0, 100, 250, 400, 1000]
+
+    def ends(which: int) -> dict[int, Ends]:
+        found: dict[int, Ends] = {}
+        for start, length, units in runs:
+            at = (start, start + length)[which]
+            if at >= marks[-1]:
+                continue
+            place = max((i for i, mark in enumerate(marks[:-1]) if at >= mark), default=-1)
+            was = found.get(place, Ends(0, 0))
+            found[place] = Ends(was.units + units, was.unit_moments + units * at)
+        return found
+
+    wanted = [
+        sum(units * max(0, min(start + length, high) - max(start, low)) for start, length, units in runs)
+        for low, high in itertools.pairwise(marks)
+    ]
+    assert capacity.held_between(marks, ends(0), ends(1)) == wanted
+
+
+def test_percentiles_are_of_the_counted_values() -> None:
+    counts = [(10, 50), (20, 40), (300, 10)]
+    assert [capacity.percentile(counts, which) for which in capacity.PERCENTILES] == [10, 20, 300]
+    assert capacity.percentile([], 50) is None
+    assert [capacity.size_of(gpus) for gpus in (0, 1, 8, 9, 64, 65, 4096)] == [
+        "no GPU", "1 GPU", "2 to 8", "9 to 64", "9 to 64", "more than 64", "more than 64",
+    ]  # fmt: skip
+
+
+def test_free_gpus_on_nodes_that_are_partly_held_are_no_use_to_whole_node_jobs() -> None:
+    found = capacity.free([(8, 0), (8, 6), (8, 2)])
+    assert (found.gpus, found.together, found.fragmentation) == (16, 8, 0.5)
+    assert capacity.free([]).fragmentation == 0

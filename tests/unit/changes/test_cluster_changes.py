@@ -1,0 +1,238 @@
+"""A cluster's ChangeSet: what is said of what no apply changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from headway.changes.cluster_changes import SLURM_CONF, Goal, changeset
+from headway.changes.machine_changes import Wanted
+from headway.changes.slurm_accounts import desired
+from headway.cluster import observe as watched
+from headway.cluster.desired_state import make_goal
+from headway.cluster.observe import _aborted, _of_earlier_image, of_other_slurm
+from headway.domain.changeset import Change, Disturbs
+from headway.domain.cluster import Cluster
+from headway.domain.machine import MachineState
+from headway.domain.managed_file import File
+from headway.domain.observed import Observed, SeenFile, SeenMachine, SeenUnit
+from headway.domain.systemd_unit import Unit
+from headway.errors import CommandFailed, Unreachable
+from headway.images import node_image
+from headway.slurm import commands
+from tests.support import builders
+
+LAB = builders.cluster(2)
+CONTROLLER = Unit("slurmctld.service", reload_on=(SLURM_CONF,), reload=("scontrol", "reconfigure"), stage="controller")
+UP = SeenUnit(True, True, 2.0, 7, "")
+MADE = tuple(replace(builders.machine(name), image="old") for name in (LAB.head, *LAB.slot_names))
+
+
+def test_a_newer_node_image_is_no_change_and_is_told_with_what_to_do() -> None:
+    goal = Goal(LAB, {}, desired(LAB))
+    machines = {machine.name: machine for machine in MADE}
+    found = changeset(goal, Observed(machines, of_earlier_image=tuple(machines)))
+    (note,) = found.notes
+    assert "lab-head" in note
+    assert f"another node image than {LAB.image}" in note
+    assert "rebuild" in note
+    assert "headway roll lab --head" in note
+    assert changeset(goal, Observed(machines)).notes == ()
+    assert not [one for one in found.changes if one.kind.startswith("machine")]
+
+
+async def test_machines_are_of_an_earlier_image_until_one_of_the_present_inputs_made_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    present: Any = None
+
+    async def find(name: str) -> Any:
+        if isinstance(present, Exception):
+            raise present
+        return present
+
+    monkeypatch.setattr(node_image, "find", find)
+    head = replace(MADE[0], image="new")
+    assert await _of_earlier_image("debian13", [head, *MADE[1:]]) == tuple(sorted(one.name for one in MADE))
+    present = SimpleNamespace(id="new")
+    assert await _of_earlier_image("debian13", [head, *MADE[1:]]) == tuple(sorted(one.name for one in MADE[1:]))
+    assert await _of_earlier_image("debian13", [replace(one, image="") for one in MADE]) == ()  # of somebody's own
+    present = CommandFailed(["podman"], 125, "no")
+    assert await _of_earlier_image("debian13", MADE) == ()
+
+
+def test_a_head_with_another_slurm_is_made_anew_and_nothing_of_it_is_compared() -> None:
+    goal = Goal(LAB, {}, desired(LAB))
+    machines = {machine.name: machine for machine in MADE}
+    found = changeset(goal, Observed(machines, other_slurm={LAB.head: "24.05"}))
+    (change,) = [one for one in found.changes if one.where == LAB.head]
+    assert (change.kind, change.disturbs) == ("machine.rebuild", Disturbs.REBUILD)
+    assert "Slurm 24.05 becomes 24.11" in change.why
+    assert change in found.asks
+
+
+async def test_heads_have_another_slurm_when_their_image_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def list_images() -> tuple[Any, ...]:
+        return (SimpleNamespace(id="old", slurm_version="24.05"), SimpleNamespace(id="new", slurm_version="24.11"))
+
+    monkeypatch.setattr(node_image, "list_images", list_images)
+    assert await of_other_slurm(LAB, MADE) == {LAB.head: "24.05"}, "a node's may be older"
+    assert await of_other_slurm(LAB, [replace(one, image="new") for one in MADE]) == {}
+    assert await of_other_slurm(LAB, [replace(one, image="gone") for one in MADE]) == {}
+    assert await of_other_slurm(LAB, [replace(one, image="") for one in MADE]) == {}  # of somebody's own
+
+
+def test_jobs_that_slurm_ends_are_named_by_partition_and_by_node() -> None:
+    conf = "NodeName=lab-1-[1-2] CPUs=96\nPartitionName=train Nodes=ALL\n"
+    wanted = Wanted.make({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
+    seen = SeenMachine({SLURM_CONF: SeenFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
+    machines = {LAB.head: builders.machine(LAB.head)}
+    old = "NodeName=lab-1-[1-2] CPUs=64\nPartitionName=train Nodes=ALL\nPartitionName=debug Nodes=ALL\n"
+    observed = Observed(machines, {LAB.head: seen}, texts={SLURM_CONF: old}, aborted={"debug": (4, 5), "lab-1-1": (6,)})
+    goal = Goal(LAB, {"head": wanted, "node": Wanted.make({}, {}, ())}, desired(LAB))
+    (told,) = [one for one in changeset(goal, observed).asks if one.disturbs is Disturbs.JOBS]
+    assert (told.kind, told.what) == ("unit.reload", CONTROLLER.name)
+    assert told.why == (
+        "the partition debug goes, and with it jobs 4, 5; other processors or GPUs on lab-1-1: Slurm ends job 6 there"
+    )
+    nobody = changeset(goal, replace(observed, aborted={}))
+    assert not [one for one in nobody.asks if one.disturbs is Disturbs.JOBS]
+
+
+DAMAGES = (
+    "DebugFlags=Gres  Power\n",
+    "garbage\n",
+    "NodeName=lab-2-[1-3 CPUs=4\n",
+    'MailDomain="x\n',
+    "NodeName=a[1-99999999]\n",
+)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_a_slurm_conf_that_nobody_can_read_is_replaced_and_the_plan_says_so(damage: str) -> None:
+    """An apply that raised would never get to the one thing that mends it."""
+    conf = "NodeName=lab-1-[1-2] CPUs=96\nPartitionName=train Nodes=ALL\n"
+    wanted = Wanted.make({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
+    goal = Goal(LAB, {"head": wanted, "node": Wanted.make({}, {}, ())}, desired(LAB))
+    env: Any = SimpleNamespace(connections=None)
+    texts = {SLURM_CONF: conf + damage}
+    assert await _aborted(goal, env, builders.machine(LAB.head), texts) == ({}, "")
+    seen = SeenMachine({SLURM_CONF: SeenFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
+    observed = Observed({LAB.head: builders.machine(LAB.head)}, {LAB.head: seen}, texts=texts)
+    told = {one.kind: one for one in changeset(goal, observed).changes if one.where == LAB.head}
+    assert told["file.write"].why.startswith("can't be read as it is there, and is replaced: ")
+    assert told["unit.restart"].disturbs is Disturbs.CONTROLLER_RESTART
+    assert told["unit.restart"].why == "its file can't be read as it is there"
+
+
+async def test_jobs_that_nobody_can_name_are_not_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    conf = "NodeName=lab-1-[1-2] CPUs=96\nPartitionName=train Nodes=ALL\n"
+    wanted = Wanted.make({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
+    goal = Goal(LAB, {"head": wanted, "node": Wanted.make({}, {}, ())}, desired(LAB))
+    head, env = builders.machine(LAB.head), cast(Any, SimpleNamespace(connections=None))
+
+    async def unheard(*_: Any) -> Any:
+        raise Unreachable("the controller does not answer\nand more")
+
+    monkeypatch.setattr(commands, "queued", unheard)
+    monkeypatch.setattr(commands, "busy_nodes", unheard)
+    old = "NodeName=lab-1-[1-2] CPUs=64\nPartitionName=train Nodes=ALL\nPartitionName=debug Nodes=ALL\n"
+    assert await _aborted(goal, env, head, {SLURM_CONF: conf}) == ({}, "")
+    jobs, why = await _aborted(goal, env, head, {SLURM_CONF: old})
+    assert (jobs, why) == ({}, "the controller does not answer")
+    seen = SeenMachine({SLURM_CONF: SeenFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
+    observed = Observed({LAB.head: head}, {LAB.head: seen}, texts={SLURM_CONF: old}, unasked=why)
+    (told,) = [one for one in changeset(goal, observed).asks if one.disturbs is Disturbs.JOBS]
+    assert told.why == (
+        "the partition debug goes, other processors or GPUs on lab-1-[1-2]; "
+        "which jobs Slurm ends for that can't be known: the controller does not answer"
+    )
+
+
+TWO = replace(LAB, controllers=2)
+DEBUG = replace(LAB.partitions[0], name="debug", default=False)
+
+
+def _goal_of(cluster: Cluster) -> Goal:
+    site = builders.site(cluster)
+    return make_goal(cluster, replace(site, addresses={**site.addresses, cluster.heads[1]: "10.9.0.8"}), {})
+
+
+def _as(wanted: Wanted) -> SeenMachine:
+    return SeenMachine(
+        {p: SeenFile(wanted.digests[p], f.mode, f.owner, f.group, 1.0) for p, f in wanted.files.items()},
+        {unit.name: SeenUnit(True, True, 2.0, 7, wanted.loaded[unit.name]) for unit in wanted.units},
+        tuple(wanted.files),
+        frozenset(path for path, _, _ in (*wanted.dirs, *wanted.homes)),
+    )
+
+
+async def _with_two_heads(monkeypatch: pytest.MonkeyPatch, before: Cluster, first: MachineState) -> list[Change]:
+    """What an apply of TWO changes about the controllers, after one of `before`."""
+    old = _goal_of(before)
+    machines = [builders.machine(TWO.head, first), *(builders.machine(name) for name in TWO.machine_names[1:])]
+
+    async def look_at(_: Any, machine: Any, __: Any, *, with_texts: bool) -> Any:
+        wanted = old.roles[TWO.role_of(machine.name)]
+        return _as(wanted), {SLURM_CONF: wanted.files[SLURM_CONF].text} if with_texts else {}
+
+    async def queued(_: Any, head: Any, names: list[str]) -> dict[str, tuple[int, ...]]:
+        return dict.fromkeys(names, (7, 8))
+
+    async def none(*_: Any) -> Any:
+        return None
+
+    async def attached(_: str) -> frozenset[str]:
+        return frozenset()
+
+    async def listed(_: str) -> Any:
+        return machines
+
+    async def ran(*_: Any, **__: Any) -> Any:
+        return SimpleNamespace(code=0, stdout="")
+
+    monkeypatch.setattr(watched, "look_at", look_at)
+    monkeypatch.setattr(watched, "read_accounts", none)
+    monkeypatch.setattr(commands, "queued", queued)
+    provider = SimpleNamespace(list=listed, attached=attached)
+    env: Any = SimpleNamespace(provider=provider, connections=SimpleNamespace(remote=ran))
+    goal = _goal_of(TWO)
+    found = changeset(goal, await watched.observe(goal, env))
+    return [one for one in found.changes if one.what == CONTROLLER.name]
+
+
+async def test_while_the_second_head_leads_its_controller_is_the_one_that_ends_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = replace(TWO, partitions=(*TWO.partitions, DEBUG))
+    words = "the partition debug goes, and with it jobs 7, 8"
+    first, second = await _with_two_heads(monkeypatch, before, MachineState.RUNNING)
+    assert (first.where, first.disturbs, first.why) == (TWO.heads[0], Disturbs.JOBS, words)
+    assert (second.where, second.disturbs) == (TWO.heads[1], Disturbs.NOTHING)
+    (second,) = await _with_two_heads(monkeypatch, before, MachineState.STOPPED)
+    assert (second.where, second.disturbs, second.why) == (TWO.heads[1], Disturbs.JOBS, words)
+
+
+async def test_while_the_second_head_leads_its_controller_is_no_standby(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = replace(TWO, slurm={"PriorityWeightAge": "5"})
+    _, second = await _with_two_heads(monkeypatch, before, MachineState.RUNNING)
+    assert second.disturbs is Disturbs.NOTHING
+    (second,) = await _with_two_heads(monkeypatch, before, MachineState.STOPPED)
+    assert (second.kind, second.disturbs) == ("unit.restart", Disturbs.CONTROLLER_RESTART)
+
+
+async def test_who_runs_or_waits_in_what_goes_is_asked_of_slurm() -> None:
+    asked: list[list[str]] = []
+
+    class Remote:
+        async def remote(self, _: Any, argv: list[str], **__: Any) -> Any:
+            asked.append(argv)
+            return SimpleNamespace(stdout="4 debug\n5 train,debug\n6 train\n")
+
+    found = await commands.queued(Remote(), builders.machine(LAB.head), ["debug"])  # type: ignore[arg-type]
+    assert found == {"debug": (4, 5)}
+    assert "--partition=debug" in asked[0]
+    assert await commands.queued(Remote(), builders.machine(LAB.head), []) == {}  # type: ignore[arg-type]

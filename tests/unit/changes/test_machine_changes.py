@@ -1,0 +1,133 @@
+"""What must change on a machine, from facts alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headway.changes.machine_changes import Wanted, machine_changes
+from headway.domain.changeset import Disturbs
+from headway.domain.managed_file import File
+from headway.domain.observed import NOT_SEEN, SeenFile, SeenMachine, SeenUnit
+from headway.domain.systemd_unit import Unit
+
+CONF = "/etc/slurm/slurm.conf"
+KEY = "/etc/munge/munge.key"
+UNITS = (
+    Unit("munge.service", restart_on=(KEY,)),
+    Unit("slurmctld.service", reload_on=(CONF,), reload=("scontrol", "reconfigure"), stage="controller"),
+)
+WANTED = Wanted.make(
+    {CONF: File("ClusterName=lab\n"), KEY: File("", 0o400, "munge", "munge", secret="munge_key")},
+    {"munge_key": "d1"},
+    UNITS,
+)
+
+
+def as_wanted(written: float = 100.0, started: float = 200.0) -> SeenMachine:
+    files = {p: SeenFile(WANTED.digests[p], f.mode, f.owner, f.group, written) for p, f in WANTED.files.items()}
+    units = {unit.name: SeenUnit(True, True, started, 7, "") for unit in UNITS}
+    return SeenMachine(files, units, tuple(WANTED.files))
+
+
+def kinds(seen: SeenMachine, wanted: Wanted = WANTED) -> list[tuple[str, str]]:
+    return [(c.kind, c.what) for c in machine_changes("lab-head", wanted, seen)]
+
+
+def test_a_machine_as_wanted_needs_nothing() -> None:
+    assert kinds(as_wanted()) == []
+
+
+def test_an_empty_machine_gets_files_before_units() -> None:
+    found = [kind for kind, _ in kinds(NOT_SEEN)]
+    assert found == ["file.write", "file.write", "managed.write", "unit.start", "unit.start"]
+
+
+def test_a_file_written_after_its_daemon_started_is_caught_up_even_when_the_file_is_right() -> None:
+    """The trace of an apply that was killed between writing a file and telling the daemon."""
+    assert kinds(as_wanted(written=300.0)) == [
+        ("unit.restart", "munge.service"),
+        ("unit.reload", "slurmctld.service"),
+    ]
+
+
+def test_a_controller_whose_reload_was_cut_off_is_told_again() -> None:
+    """It has begun since with the new files, and the nodes have the old ones: only its stamp shows that."""
+    seen = as_wanted()
+    stamped = {name: replace(unit, loaded="of before") for name, unit in seen.units.items()}
+    assert kinds(replace(seen, units=stamped)) == [("unit.reload", "slurmctld.service")]
+
+
+def test_a_daemon_that_was_told_since_is_left_alone() -> None:
+    seen = as_wanted(written=300.0)
+    told = {name: replace(unit, loaded=WANTED.loaded[name]) for name, unit in seen.units.items()}
+    assert kinds(replace(seen, units=told)) == []
+
+
+def test_a_changed_file_reloads_or_restarts_by_what_it_changes() -> None:
+    old = replace(as_wanted().files[CONF], digest="other")
+    seen = replace(as_wanted(), files={**as_wanted().files, CONF: old})
+    assert kinds(seen) == [
+        ("file.write", CONF),
+        ("managed.write", "list of Headway's files"),
+        ("unit.reload", "slurmctld.service"),
+    ]
+    hard = replace(WANTED, effects={CONF: Disturbs.CONTROLLER_RESTART})
+    last = list(machine_changes("lab-head", hard, seen))[-1]
+    assert (last.kind, last.disturbs) == ("unit.restart", Disturbs.CONTROLLER_RESTART)
+
+
+def test_jobs_that_slurm_ends_by_the_new_file_are_said_and_asked_about() -> None:
+    seen = replace(as_wanted(), files={**as_wanted().files, CONF: replace(as_wanted().files[CONF], digest="other")})
+    for effect, kind in ((Disturbs.RECONFIGURE, "unit.reload"), (Disturbs.CONTROLLER_RESTART, "unit.restart")):
+        wanted = replace(WANTED, effects={CONF: effect}, ends={CONF: "the partition debug goes, and with it job 4"})
+        last = list(machine_changes("lab-head", wanted, seen))[-1]
+        assert (last.kind, last.disturbs, last.why) == (kind, Disturbs.JOBS, wanted.ends[CONF])
+        assert not [one for one in machine_changes("lab-head", wanted, as_wanted()) if one.disturbs is Disturbs.JOBS]
+
+
+def test_a_controller_that_does_not_run_ends_jobs_by_its_start_too() -> None:
+    """It finds them in its state folder, without their partition."""
+    seen = replace(as_wanted(), files={**as_wanted().files, CONF: replace(as_wanted().files[CONF], digest="other")})
+    off = replace(seen, units={**seen.units, UNITS[1].name: replace(seen.units[UNITS[1].name], active=False)})
+    wanted = replace(WANTED, ends={CONF: "the partition debug goes, and with it job 4"})
+    last = list(machine_changes("lab-head", wanted, off))[-1]
+    assert (last.kind, last.disturbs) == ("unit.start", Disturbs.JOBS)
+    assert last.why == "is not running; the partition debug goes, and with it job 4"
+    last = list(machine_changes("lab-head", replace(WANTED, ends={CONF: ""}), off))[-1]
+    assert (last.kind, last.disturbs, last.why) == ("unit.start", Disturbs.NOTHING, "is not running")
+
+
+def test_a_controller_that_is_started_anew_for_a_changed_file_tells_the_nodes() -> None:
+    """They have their configuration from it, at their own start or by a reconfigure."""
+    seen = replace(as_wanted(), files={**as_wanted().files, CONF: replace(as_wanted().files[CONF], digest="other")})
+    hard = replace(WANTED, effects={CONF: Disturbs.CONTROLLER_RESTART})
+    assert list(machine_changes("lab-head", hard, seen))[-1].data["reload"] is True
+    own = replace(UNITS[1], restart_on=("/etc/drop-in",))
+    files = {**WANTED.files, "/etc/drop-in": File("x")}
+    both = Wanted.make(files, {"munge_key": "d1"}, (UNITS[0], own))
+    last = list(machine_changes("lab-head", both, seen))[-1]
+    assert (last.kind, last.data["reload"]) == ("unit.restart", True)
+    last = list(machine_changes("lab-head", both, as_wanted()))[-1]
+    assert (last.kind, last.data["reload"]) == ("unit.restart", False)
+
+
+def test_a_wrong_mode_or_owner_counts_as_a_difference() -> None:
+    seen = as_wanted()
+    open_key = replace(seen.files[KEY], mode=0o444)
+    assert ("file.write", KEY) in kinds(replace(seen, files={**seen.files, KEY: open_key}))
+
+
+def test_a_secret_never_shows() -> None:
+    for change in machine_changes("lab-head", WANTED, NOT_SEEN):
+        assert "d1" not in repr(change)
+
+
+def test_a_file_that_headway_wrote_and_no_longer_wants_goes() -> None:
+    seen = replace(as_wanted(), managed=(*WANTED.files, "/etc/slurm/topology.conf"))
+    assert ("file.remove", "/etc/slurm/topology.conf") in kinds(seen)
+
+
+def test_a_departed_user_s_processes_end() -> None:
+    wanted = replace(WANTED, departed=("bob",))
+    assert ("user.end", "bob") in kinds(replace(as_wanted(), sessions=("bob",)), wanted)
+    assert kinds(as_wanted(), wanted) == []

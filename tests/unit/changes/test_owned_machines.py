@@ -1,0 +1,368 @@
+"""What looks at machines one owns lead to: what stops an apply, what is only said, what is told to Slurm."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headway.changes.owned_machines import Judgement, Known, judge
+from headway.changes.uid_conflicts import agreed_uids
+from headway.domain.cluster import Host, Storage, Volume
+from headway.domain.survey import Difference, Found, FoundGpu, FoundMount, FoundNic, Holder, Survey
+from headway.render.slurm.auxiliary_conf import gres_conf
+from headway.render.slurm.node_hardware import gpu_type, hardware_of
+from tests.support import builders
+
+LAB = builders.cluster(nodes=2, spares=0, provider="ssh")
+NAMES = (LAB.head, *LAB.slot_names)
+GPUS = tuple(FoundGpu("NVIDIA H100 80GB HBM3", 81559, f"0000:{n}b:00.0", (), n) for n in range(8))
+MACHINE = Found(128, 2, 64, 1, 2_040_000, 900_000, GPUS)
+ONE = {"/home": FoundMount("filer:/home", "nfs4", "7 1 4096"), "/scratch": FoundMount("filer:/s", "nfs4", "9 1 4096")}
+GOOD = Survey(
+    "", "", MACHINE, "debian13", "Debian GNU/Linux 13 (trixie)", "6.12", "rack", 0.1, free_mib=90_000,
+    packages={"nvidia-container-toolkit": "1.17"}, mounts=ONE, nfs_server=True, nfs_client=True, firewall=True,
+)  # fmt: skip
+NEW = Known("me", {"alice": 20000}, {}, ())
+
+
+def look(known: Known = NEW, of: str = "", **changes: Any) -> Judgement:
+    """All machines are good; the one named `of` (or every one) is changed."""
+    surveys = {
+        name: replace(GOOD, machine=name, address=f"10.9.0.{n}", **(changes if of in ("", name) else {}))
+        for n, name in enumerate(NAMES, 10)
+    }
+    return judge(LAB, surveys, known)
+
+
+def stops(told: Judgement) -> str:
+    return "\n".join(f"{gap.what}; {gap.fix}" for gap in told.gaps if gap.fatal)
+
+
+def warns(told: Judgement) -> str:
+    return "\n".join(f"{gap.what}; {gap.fix}" for gap in told.gaps if not gap.fatal)
+
+
+def test_good_machines_that_share_their_folders_are_taken_as_they_are() -> None:
+    told = look()
+    assert told.gaps == ()
+    assert told.nfs == ()
+    assert set(told.found) == set(NAMES)
+    assert told.differences == ()
+
+
+def test_what_is_there_counts_and_differences_are_told() -> None:
+    small = replace(MACHINE, cpus=64, memory_mib=515_000, gpus=(replace(GPUS[0], product="NVIDIA A100-SXM4-40GB"),) * 2)
+    assert look(of="lab-1-2", found=small).differences == (
+        Difference("lab-1-2", "GPUs", "8 x h100", "2 x a100 (NVIDIA A100-SXM4-40GB)"),
+        Difference("lab-1-2", "CPUs", "128", "64"),
+        Difference("lab-1-2", "memory", "2,000 GiB", "503 GiB"),
+    )
+
+
+def test_the_container_toolkit_is_missed_by_enroot_alone() -> None:
+    surveys = {name: replace(GOOD, machine=name, address="10.9.0.1", packages={}) for name in NAMES}
+    for containers, said in (("builtin", False), ("", False), ("enroot", True)):
+        told = judge(replace(LAB, containers=containers), surveys, NEW)
+        assert ("has no NVIDIA container toolkit" in warns(told)) is said
+
+
+def test_a_port_of_the_fabric_that_works_by_now_is_taken_up() -> None:
+    ports = tuple(FoundNic(name, "InfiniBand", 400, up) for name, up in (("mlx5_0", True), ("mlx5_1", False)))
+    first = replace(MACHINE, nics=ports)
+    known = replace(NEW, found=dict.fromkeys(NAMES, first))
+    both = replace(MACHINE, nics=tuple(replace(one, up=True) for one in ports))
+    assert look(known, found=both).found["lab-1-1"] == both
+    none = replace(MACHINE, nics=tuple(replace(one, up=False) for one in ports))
+    assert look(known, found=none).found["lab-1-1"] == first, "it is at fault"
+
+
+def test_gpus_that_no_driver_answers_for_are_none() -> None:
+    dark = replace(MACHINE, gpus=tuple(replace(gpu, product="", minor=-1) for gpu in GPUS))
+    told = look(of="lab-1-1", found=dark)
+    assert "lab-1-1 (10.9.0.11) has 8 NVIDIA GPUs that no driver answers for" in warns(told)
+    assert Difference("lab-1-1", "GPUs", "8 x h100", "none") in told.differences
+
+
+def test_a_machine_of_another_cluster_is_left_alone() -> None:
+    told = look(of="lab-1-1", held=Holder("prod", "me", "prod-2-7"))
+    assert stops(told).startswith(
+        "lab-1-1 (10.9.0.11) is held by cluster prod, as prod-2-7; headway down prod gives it back"
+    )
+    other = look(of="lab-1-1", held=Holder("lab", "somebody", "lab-1-1"))
+    assert "cluster lab of another Headway server" in stops(other)
+
+
+def test_our_own_mark_is_fine_but_under_another_name_it_is_not() -> None:
+    known = replace(NEW, found=dict.fromkeys(NAMES, MACHINE))
+    ours = look(
+        known,
+        of="lab-1-1",
+        held=Holder("lab", "me", "lab-1-1"),
+        listening=frozenset((6818,)),
+        units=frozenset(("slurmd",)),
+    )
+    assert stops(ours) == ""
+    assert "is lab-1-2 of this cluster already" in stops(look(known, of="lab-1-1", held=Holder("lab", "me", "lab-1-2")))
+    gone = look(known, of="lab-1-1", held=Holder("lab", "me", "lab-9-1"))  # hosts has one fewer, and fewer places
+    assert "is lab-9-1 of this cluster, a place that the file has no more" in stops(gone)
+
+
+def test_too_little_memory_stops() -> None:
+    told = look(of=LAB.head, found=replace(MACHINE, memory_mib=990))
+    assert (
+        stops(told) == "lab-head (10.9.0.10) has 990 MiB of memory, at least 1500 MiB are needed; use a larger machine"
+    )
+
+
+def test_another_system_stops_where_it_is_known_and_is_said_to_be_untested_where_not() -> None:
+    assert "runs Debian 12, and image: debian13 is Debian 13; say image: debian12" in stops(look(system="debian12"))
+    told = look(system="ubuntu24", system_name="Ubuntu 24.04")
+    assert stops(told) == ""
+    assert "Ubuntu 24.04: untested, own machines are tested with Debian 13" in warns(told)
+    assert "no Debian packages" in stops(look(system="rocky9", system_name="Rocky Linux 9", packages={}))
+
+
+def test_what_runs_there_already_is_not_overrun() -> None:
+    slurm = look(of="lab-1-2", units=frozenset(("slurmd",)), slurm_cluster="old")
+    assert "lab-1-2 (10.9.0.12) runs a Slurm of cluster old (slurmd)" in stops(slurm)
+    assert "runs mariadb already" in stops(look(of=LAB.head, units=frozenset(("mariadb",))))
+    assert "listening on port 6819" in stops(look(of="lab-1-1", listening=frozenset((6819, 22))))
+
+
+def test_a_user_the_machine_knows_otherwise_stops() -> None:
+    assert "knows alice itself, with uid 1000; the cluster gives uid 20000" in stops(look(users={"alice": 1000}))
+    assert stops(look(users={"alice": 20000})) == ""
+
+
+def test_the_uid_that_all_machines_know_a_user_by_is_taken() -> None:
+    def agreed(*known: dict[str, int]) -> dict[str, int]:
+        return agreed_uids({str(n): replace(GOOD, users=users) for n, users in enumerate(known)}, ["alice", "bob"])
+
+    assert agreed({"alice": 5001, "bob": 5002}, {"alice": 5001, "bob": 5002}) == {"alice": 5001, "bob": 5002}
+    assert agreed({"alice": 5001, "bob": 5002}, {"alice": 5001}) == {"alice": 5001}, "one machine does not know bob"
+    assert agreed({"alice": 1001}, {"alice": 1002}) == {}
+    assert agreed({"alice": 999, "bob": 65534}) == {}, "the system's own"
+    assert agreed({"alice": 5001, "bob": 5001}) == {}, "two names of one account"
+    assert agreed() == {}
+
+
+def test_a_uid_that_a_machine_has_given_to_somebody_else_stops() -> None:
+    assert "has uid 20000 as ubuntu, and the cluster gives it to alice" in stops(look(owners={20000: "ubuntu"}))
+    assert look(owners={20000: "alice"}).gaps == ()
+
+
+def test_a_home_that_is_there_and_belongs_to_another_uid_is_said_before_it_is_too_late() -> None:
+    homes = {"/home/alice": 5001, "/scratch/alice": 20000}
+    told = look(of=LAB.head, homes=homes)
+    assert (
+        "lab-head (10.9.0.10) has /home/alice, which belongs to uid 5001; the cluster gives alice uid 20000"
+        in stops(told)
+    )
+    assert "/scratch" not in stops(told)
+    late = look(replace(NEW, given=frozenset({"alice"})), of=LAB.head, homes=homes)
+    assert stops(late) == ""
+    assert "chown -R 20000:20000 /home/alice" in warns(late)
+    assert look(of="lab-1-1", homes=homes).gaps == (), "the head has the one that counts"
+
+
+def test_clocks() -> None:
+    assert "has a clock 9 s behind the server's" in warns(look(of="lab-1-1", clock_off_s=-9.0))
+    assert "has a clock 900 s ahead of the server's" in stops(look(of="lab-1-1", clock_off_s=900.0))
+
+
+def test_folders_of_their_own_are_exported_by_the_head() -> None:
+    own = {path: FoundMount("/dev/sda2", "ext4", f"2 {n} 4096") for n, path in enumerate(("/home", "/scratch"))}
+    assert look(of="lab-1-1", mounts=own).nfs == ("/home", "/scratch")
+    assert look(of="lab-1-1", mounts={}).nfs == ("/home", "/scratch")
+    scratch = {**ONE, "/scratch": own["/scratch"]}
+    assert look(of="lab-1-1", mounts=scratch).nfs == ("/scratch",)
+
+
+def test_the_same_look_of_folders_that_nobody_mounted_is_no_sharing() -> None:
+    """Machines made from one disk image: every /home looks the same."""
+    assert look(mounts={path: replace(one, kind="", source="") for path, one in ONE.items()}).nfs == (
+        "/home",
+        "/scratch",
+    )
+
+
+def test_the_head_may_be_the_file_server_itself() -> None:
+    here = {path: replace(one, kind="", source="") for path, one in ONE.items()}
+    assert look(of=LAB.head, mounts=here).nfs == ()
+
+
+def test_no_nfs_in_the_kernel_is_refused_clearly() -> None:
+    told = look(mounts={}, nfs_server=False, nfs_client=False)
+    assert (
+        "lab-head (10.9.0.10) has to export /home and /scratch, which the machines do not share, and its kernel has no NFS server"
+        in stops(told)
+    )
+    assert "lab-1-1 (10.9.0.11) has to mount the head's /home and /scratch, and its kernel has no NFS" in stops(told)
+
+
+TWO = replace(LAB, controllers=2, storage=Storage(state="/shared/headway"))
+SHARED = FoundMount("filer:/srv", "nfs4", "7", "/shared", "10.9.0.50")
+
+
+def state_stops(storage: Storage = TWO.storage, **states: FoundMount | None) -> str:
+    """What is said of two heads whose state folder lies on these."""
+    two = replace(TWO, storage=storage)
+    found = {two.heads[0]: SHARED, two.heads[1]: SHARED} | {f"lab-{name}": one for name, one in states.items()}
+    surveys = {
+        name: replace(GOOD, machine=name, address=f"10.9.0.{n}", hostname=f"rack{n}", state=found.get(name))
+        for n, name in enumerate(two.machine_names, 10)
+    }
+    return stops(judge(two, surveys, NEW))
+
+
+def test_a_state_folder_that_another_machine_serves_outlives_either_head() -> None:
+    assert state_stops() == ""
+
+
+def test_a_state_folder_on_a_heads_own_disk_is_refused() -> None:
+    said = "lab-head2 (10.9.0.11) has /shared/headway on its own disk; name a folder in storage.state"
+    assert said in state_stops(head2=FoundMount("/dev/sda1", "ext4", "2", "/"))
+    assert said in state_stops(head2=None)
+    assert said in state_stops(head2=FoundMount("tmpfs", "tmpfs", "1", "/shared"))
+
+
+@pytest.mark.parametrize("server", ["10.9.0.10", "rack10", "lab-head", "192.168.7.1"])
+def test_a_heads_own_export_of_the_state_folder_is_refused(server: str) -> None:
+    two = replace(TWO, hosts=(Host("lab-head", "lab-head"),))
+    surveys = {
+        name: replace(
+            GOOD, machine=name, address=f"10.9.0.{n}", hostname=f"rack{n}", addresses=frozenset([f"192.168.7.{n - 9}"]),
+            state=replace(SHARED, source=f"{server}:/srv", server=""),
+        )
+        for n, name in enumerate(two.machine_names, 10)
+    }  # fmt: skip
+    said = stops(judge(two, surveys, NEW))
+    assert "lab-head2 (10.9.0.11) has /shared/headway from lab-head, one of the heads: it would be gone with it" in said
+
+
+def test_the_servers_address_counts_whatever_it_is_called() -> None:
+    assert "has /shared/headway from lab-head, one of the heads" in state_stops(
+        head2=replace(SHARED, server="10.9.0.10")
+    )
+
+
+def test_one_head_may_not_serve_the_other_from_its_disk() -> None:
+    said = state_stops(head=FoundMount("/dev/sdb1", "xfs", "7", "/shared"))
+    assert (
+        "/shared/headway is not the same kind of file system on both heads: xfs on lab-head, nfs4 on lab-head2" in said
+    )
+
+
+def test_two_folders_of_one_name_are_not_one() -> None:
+    assert "/shared/headway is not one folder on lab-head and lab-head2" in state_stops(head2=replace(SHARED, mark="8"))
+
+
+def test_a_volume_that_is_not_mounted_yet_is_judged_by_its_line() -> None:
+    def volume(source: str) -> Storage:
+        return Storage(state="/shared/headway", volumes=(Volume("s", "/shared", "nfs4", source),))
+
+    bare = FoundMount("/dev/sda1", "ext4", "2", "/")
+    assert state_stops(volume("filer:/srv"), head=bare, head2=bare) == ""
+    assert "from lab-head2, one of the heads" in state_stops(volume("10.9.0.11:/srv"), head=bare, head2=bare)
+
+
+@pytest.mark.parametrize(
+    ("source", "serves"),
+    [
+        ("filer:/vol/rack10", False),
+        ("//filer/rack10", False),
+        ("mgs@tcp:/rack10", False),
+        ("/dev/mapper/rack10", False),
+        ("//rack10/share", True),
+        ("https://rack10/share", True),
+        ("rack10@tcp:mgs@tcp:/fsx", True),
+        ("filer,rack10:/fs", True),
+        ("user@rack10:/srv", True),
+        ("rack10:volume", True),
+        ("[10.9.0.11]:/srv", True),
+        ("user@[10.9.0.12]:/srv", False),
+    ],
+)
+def test_a_folder_that_is_called_like_a_head_is_no_head(source: str, serves: bool) -> None:
+    one = replace(SHARED, source=source, server="")
+    assert ("one of the heads" in state_stops(head=one, head2=one)) is serves
+
+
+def test_two_heads_need_a_home_that_neither_exports() -> None:
+    surveys = {
+        name: replace(GOOD, machine=name, address=f"10.9.0.{n}", state=SHARED, mounts={})
+        for n, name in enumerate(TWO.machine_names, 10)
+    }
+    said = stops(judge(TWO, surveys, NEW))
+    assert "lab-head would export /home and /scratch, which the machines do not share: with controllers: 2" in said
+
+
+def test_a_machine_that_comes_later_must_share_what_the_first_ones_do() -> None:
+    known = replace(NEW, found=dict.fromkeys(NAMES[:2], MACHINE))
+    assert "lab-1-2 (10.9.0.12) does not have the /home" in stops(look(known, of="lab-1-2", mounts={}))
+
+
+def test_less_than_before_is_a_fault_and_more_is_taken() -> None:
+    known = replace(NEW, found=dict.fromkeys(NAMES, MACHINE))
+    less = look(known, of="lab-1-1", found=replace(MACHINE, gpus=GPUS[:7]))
+    assert less.found["lab-1-1"] == MACHINE
+    assert "lab-1-1 (10.9.0.11) has 1 GPUs less than when it was taken" in warns(less)
+    more = replace(MACHINE, memory_mib=4_000_000)
+    assert look(known, of="lab-1-1", found=more).found["lab-1-1"] == more
+    kernel = replace(MACHINE, memory_mib=MACHINE.memory_mib + 300)
+    assert look(known, of="lab-1-1", found=kernel).found["lab-1-1"] == MACHINE
+
+
+def test_vulnerable_versions_are_reported_once_with_their_source() -> None:
+    packages = {"slurmd": "24.11.5-4", "munge": "0.5.16-1", "nvidia-container-toolkit": "1"}
+    told = warns(look(packages=packages))
+    assert told.count("CVE-2026-25506") == 1
+    assert "munge 0.5.16-1 on lab-head,lab-1-[1-2] is open to CVE-2026-25506" in told
+    assert "CVE-2026-65107 and 7 more" in told
+    assert "CVE-2025-43904" not in told  # mended in 24.11.5
+    mended = warns(look(packages=packages, amended=frozenset(("CVE-2026-25506",))))
+    assert "CVE-2026-25506" not in mended
+
+
+def test_one_machine_under_two_addresses() -> None:
+    assert "is the same machine as lab-head" in stops(look(identity="same"))
+
+
+def test_fabric_ports_that_are_down_are_said() -> None:
+    nic = FoundNic("mlx5_1", "InfiniBand", 400, up=False)
+    assert "fabric ports that are down: mlx5_1" in warns(look(found=replace(MACHINE, nics=(nic,))))
+
+
+def test_slurm_is_told_which_cores_are_beside_which_gpu() -> None:
+    sides = (tuple(range(4)), tuple(range(4, 8)))
+    gpus = tuple(replace(gpu, cores=sides[n // 4], minor=7 - n) for n, gpu in enumerate(GPUS))
+    site = replace(
+        builders.site(LAB), found={"lab-1-1": replace(MACHINE, gpus=gpus), "lab-1-2": replace(MACHINE, gpus=())}
+    )
+    text = gres_conf(LAB, site)
+    assert "NodeName=lab-1-1 Name=gpu Type=h100 File=/dev/nvidia[4-7] Cores=0-3 " in text
+    assert "NodeName=lab-1-1 Name=gpu Type=h100 File=/dev/nvidia[0-3] Cores=4-7 " in text
+    assert "lab-1-2" not in text
+    assert hardware_of(LAB, site, "lab-1-2").gpus == 0
+
+
+@pytest.mark.parametrize(("cpus", "topology"), [(32, (1, 24, 1)), (15, (1, 8, 1)), (15, (2, 7, 1))])
+def test_cores_of_two_kinds_are_no_topology(cpus: int, topology: tuple[int, int, int]) -> None:
+    """Slurm refuses a count of sockets and cores that does not come to the CPUs, and each change of slurm.conf after it."""
+    sockets, cores, threads = topology
+    gpus = tuple(replace(gpu, cores=(0, 1), minor=n) for n, gpu in enumerate(GPUS))
+    uneven = replace(MACHINE, cpus=cpus, sockets=sockets, cores_per_socket=cores, threads_per_core=threads, gpus=gpus)
+    site = replace(builders.site(LAB), found={"lab-1-1": uneven})
+    node = hardware_of(LAB, site, "lab-1-1")
+    assert (node.cpus, node.sockets) == (cpus, None)
+    assert "Cores=" not in gres_conf(LAB, site)
+
+
+def test_gpu_types_are_words_jobs_can_use() -> None:
+    plan = builders.H100
+    assert gpu_type(plan, "NVIDIA H100 80GB HBM3") == "h100"
+    assert gpu_type(plan, "NVIDIA H100 PCIe") == "h100"
+    assert gpu_type(plan, "NVIDIA A100-SXM4-40GB") == "a100"
+    assert gpu_type(plan, "NVIDIA RTX 6000 Ada Generation") == "rtx_6000_ada_gen"

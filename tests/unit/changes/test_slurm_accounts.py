@@ -1,0 +1,262 @@
+"""Teams and limits -> sacctmgr commands, carried out here by a small sacctmgr that refuses what the real one refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.changes.slurm_accounts import changes, desired, period_end, period_start, refills_due
+from headway.domain.changeset import Disturbs
+from headway.domain.cluster import Cluster, GpuHourCap, Team, User
+from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
+from headway.slurm.sacctmgr import parse
+from tests.support.builders import cluster
+
+RECORDED = Path(__file__).parents[2] / "slurm"
+
+
+def lab(*teams: Team, departed_jobs: str = "cancel") -> Cluster:
+    of: dict[str, list[str]] = {}
+    for team in teams:
+        for user in team.users:
+            of.setdefault(user, []).append(team.name)
+    people = tuple(User(name, (), tuple(names)) for name, names in of.items())
+    return cluster(teams=teams, users=people, departed_jobs=departed_jobs)
+
+
+class Sacctmgr:
+    """Accounting as a few dictionaries. Every command it is given must be valid at that moment."""
+
+    def __init__(self, start: Accounts, busy: frozenset[tuple[str, str]] = frozenset()) -> None:
+        self.accounts = {a.name: a.share for a in start.accounts}
+        self.members = {(a.user, a.account): a.locked for a in start.associations}
+        self.default = {a.user: a.account for a in start.associations if a.default}
+        self.qos = {q.name: (dict(q.limits), q.flags) for q in start.qos}
+        self.account_qos = dict(start.account_qos)
+        self.operators = set(start.operators)
+        self.busy = busy
+
+    def seen(self) -> Accounts:
+        return Accounts(
+            tuple(Account(n, s) for n, s in sorted(self.accounts.items())),
+            tuple(Association(u, a, self.default.get(u) == a, lock) for (u, a), lock in sorted(self.members.items())),
+            tuple(Qos(n, limits, flags) for n, (limits, flags) in sorted(self.qos.items())),
+            tuple(sorted(self.operators)),
+            dict(self.account_qos),
+            self.busy,
+        )
+
+    def run(self, argv: list[str]) -> None:
+        if argv[0] == "scancel":
+            user, account = (word.partition("=")[2] for word in argv[1:])
+            self.busy -= {(user, account)}
+            return
+        assert argv[:2] == ["sacctmgr", "-i"]
+        verb, what, *rest = argv[2:]
+        words = dict(word.split("=", 1) for word in rest if "=" in word)
+        name = words.pop("name", "") or rest[0]
+        getattr(self, f"{verb}_{what}")(name, words)
+
+    def add_qos(self, name: str, words: dict[str, str]) -> None:
+        assert name not in self.qos
+        self.qos[name] = ({}, ())
+        self.modify_qos(name, words)
+
+    def modify_qos(self, name: str, words: dict[str, str]) -> None:
+        limits, flags = self.qos[name]
+        for key, value in words.items():
+            if key == "Flags":
+                flags = tuple(value.split(","))
+            elif value.endswith("-1"):
+                limits.pop(key, None)
+            else:
+                limits[key] = value
+        self.qos[name] = (limits, flags)
+
+    def delete_qos(self, name: str, words: dict[str, str]) -> None:
+        assert name not in self.account_qos.values()
+        del self.qos[name]
+
+    def add_account(self, name: str, words: dict[str, str]) -> None:
+        assert name not in self.accounts
+        self.modify_account(name, words)
+
+    def modify_account(self, name: str, words: dict[str, str]) -> None:
+        if "fairshare" in words:
+            self.accounts[name] = int(words["fairshare"])
+        if "defaultqos" in words:
+            assert words["qos"] == words["defaultqos"] in self.qos
+            self.account_qos[name] = words["defaultqos"]
+
+    def delete_account(self, name: str, words: dict[str, str]) -> None:
+        assert not any(account == name for _, account in self.members)
+        del self.accounts[name]
+        self.account_qos.pop(name, None)
+
+    def add_user(self, name: str, words: dict[str, str]) -> None:
+        if words.get("adminlevel") == "Operator":
+            self.operators.add(name)
+            return
+        assert words["account"] in self.accounts
+        assert (name, words["account"]) not in self.members
+        self.members[name, words["account"]] = False
+        self.default.setdefault(name, words["account"])
+
+    def modify_user(self, name: str, words: dict[str, str]) -> None:
+        if "defaultaccount" in words:
+            assert (name, words["defaultaccount"]) in self.members
+            self.default[name] = words["defaultaccount"]
+        if "maxsubmitjobs" in words:
+            self.members[name, words["account"]] = words["maxsubmitjobs"] == "0"
+
+    def delete_user(self, name: str, words: dict[str, str]) -> None:
+        gone = [m for m in self.members if m[0] == name and words.get("account", m[1]) == m[1]]
+        assert gone
+        assert not self.busy.intersection(gone), "Job(s) active"
+        for member in gone:
+            del self.members[member]
+        left = [account for user, account in self.members if user == name]
+        if self.default.get(name) not in left:
+            assert not left, "the default account goes last"
+            self.default.pop(name, None)
+
+
+def carry_out(target: Cluster, slurm: Sacctmgr) -> list[str]:
+    done = []
+    for change in changes(desired(target), slurm.seen()):
+        argv = change.data["argv"]
+        assert isinstance(argv, list)
+        slurm.run(argv)
+        done.append(f"{change.kind} {change.what}")
+    return done
+
+
+VISION = Team("vision", ("alice", "bob"), 60, gpu_hours=GpuHourCap(Decimal(720), "month"), running_jobs=50)
+SPEECH = Team("speech", ("carol", "alice"), 40, gpus=12)
+
+
+@pytest.mark.parametrize("version", ["24.11", "22.05"])
+def test_what_a_real_cluster_says_about_the_same_file_needs_no_change(version: str) -> None:
+    texts = [(RECORDED / version / f"accounts_{n}.txt").read_text() for n in ("associations", "users", "qos", "busy")]
+    observed = parse(*texts)
+    assert ("alice", "vision") in observed.busy
+    assert changes(desired(lab(VISION, SPEECH)), observed) == []
+
+
+def test_caps_become_limits_of_the_teams_qos() -> None:
+    (speech, vision) = desired(lab(VISION, SPEECH)).qos
+    assert vision == Qos("vision", {"GrpJobs": "50", "GrpTRESMins": "gres/gpu=43200"}, ("NoDecay",))
+    assert speech == Qos("speech", {"GrpTRES": "gres/gpu=12"}, ("NoDecay",))
+
+
+names = st.sampled_from(["red", "green", "blue"])
+people = st.lists(st.sampled_from(["alice", "bob", "carol"]), unique=True, max_size=3).map(tuple)
+numbers = st.none() | st.integers(1, 99)
+caps = st.none() | st.builds(GpuHourCap, st.integers(1, 999).map(Decimal), st.just("month"))
+team = st.builds(Team, names, people, st.integers(1, 100), caps, numbers, numbers, numbers)
+files = st.lists(team, unique_by=lambda t: t.name, min_size=1, max_size=3).map(lambda teams: lab(*teams))
+
+
+@given(files, files)
+def test_any_file_follows_any_other_with_valid_commands_and_then_nothing_is_left_to_do(a: Cluster, b: Cluster) -> None:
+    slurm = Sacctmgr(Accounts())
+    for target in (a, b):
+        carry_out(target, slurm)
+        assert carry_out(target, slurm) == []
+        assert replace(slurm.seen(), busy=frozenset()) == replace(desired(target), departed_jobs="cancel")
+
+
+@given(
+    files, files, st.sets(st.tuples(st.sampled_from(["alice", "bob", "carol"]), names)).map(frozenset), st.booleans()
+)
+def test_jobs_that_run_delay_a_removal_and_never_break_it(
+    a: Cluster, b: Cluster, busy: frozenset[tuple[str, str]], cancel: bool
+) -> None:
+    slurm = Sacctmgr(Accounts())
+    carry_out(a, slurm)
+    slurm.busy = busy.intersection(slurm.members)
+    b = replace(b, departed_jobs="cancel" if cancel else "finish")
+    carry_out(b, slurm)
+    wanted = {(m.user, m.account) for m in desired(b).associations}
+    for member in set(slurm.members) - wanted:
+        assert slurm.members[member], "somebody who left a team may not submit in it"
+    if not cancel:
+        assert carry_out(b, slurm) == [], "waits quietly while the jobs finish"
+    slurm.busy = frozenset()
+    carry_out(b, slurm)
+    assert carry_out(b, slurm) == []
+    assert set(slurm.members) == wanted
+
+
+def test_a_leaver_with_jobs_is_locked_and_the_jobs_end_as_the_file_says() -> None:
+    slurm = Sacctmgr(Accounts())
+    carry_out(lab(VISION, SPEECH), slurm)
+    slurm.busy = frozenset({("bob", "vision")})
+    left = replace(VISION, users=("alice",))
+    found = changes(desired(lab(left, SPEECH)), slurm.seen())
+    assert [(c.kind, c.disturbs) for c in found] == [
+        ("account.lock", Disturbs.NOTHING),
+        ("account.cancel", Disturbs.JOBS),
+    ]
+    assert found[1].data["argv"] == ["scancel", "--user=bob", "--account=vision"]
+    finish = changes(desired(lab(left, SPEECH, departed_jobs="finish")), slurm.seen())
+    assert [c.kind for c in finish] == ["account.lock"]
+    slurm.run(found[0].data["argv"])
+    assert changes(desired(lab(left, SPEECH)), slurm.seen()) == found[1:], (
+        "an apply that died between the two is finished"
+    )
+    assert changes(desired(lab(left, SPEECH, departed_jobs="finish")), slurm.seen()) == []
+
+
+def test_slurms_own_account_and_qos_are_left_alone() -> None:
+    observed = parse("root||1|normal||\nroot|root|1|normal||\n", "root|Administrator|root\n", "normal|||||\n")
+    assert observed == Accounts()
+
+
+@pytest.mark.parametrize(
+    ("per", "start"),
+    [
+        ("day", (2026, 5, 14)),
+        ("week", (2026, 5, 11)),
+        ("month", (2026, 5, 1)),
+        ("quarter", (2026, 4, 1)),
+        ("year", (2026, 1, 1)),
+    ],
+)
+def test_a_period_ends_when_the_next_one_begins(per: str, start: tuple[int, int, int]) -> None:
+    begun = datetime(*start, tzinfo=ZoneInfo("Europe/Berlin"))
+    for _ in range(9):
+        end = period_end(per, begun)
+        assert period_start(per, end) == end
+        assert period_start(per, end - timedelta(seconds=1)) == begun
+        begun = end
+
+
+@pytest.mark.parametrize(
+    ("per", "start"),
+    [
+        ("day", (2026, 5, 14)),
+        ("week", (2026, 5, 11)),
+        ("month", (2026, 5, 1)),
+        ("quarter", (2026, 4, 1)),
+        ("year", (2026, 1, 1)),
+    ],
+)
+def test_period_start(per: str, start: tuple[int, int, int]) -> None:
+    assert period_start(per, datetime(2026, 5, 14, 17, 30, tzinfo=UTC)) == datetime(*start, tzinfo=UTC)
+
+
+def test_usage_is_refilled_once_a_period_and_only_where_there_is_a_cap() -> None:
+    now = datetime(2026, 6, 1, 0, 0, 5, tzinfo=UTC)
+    last = {"vision": datetime(2026, 5, 20, tzinfo=UTC), "speech": datetime(2026, 5, 20, tzinfo=UTC)}
+    (due,) = refills_due([VISION, SPEECH], last, now)
+    assert due.data["argv"] == ["sacctmgr", "-i", "modify", "qos", "where", "name=vision", "set", "RawUsage=0"]
+    assert refills_due([VISION], {"vision": now}, now) == []
+    assert refills_due([VISION], {}, now) == [], "a team that is new begins with an empty account"

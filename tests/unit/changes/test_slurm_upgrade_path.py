@@ -1,0 +1,75 @@
+"""Slurm versions that may follow each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headway.changes.slurm_upgrade_path import RELEASES, backup_first, hop_fault
+from headway.domain.cluster import BackupRule, Cluster
+from tests.support import builders
+
+BACKUP = BackupRule("/backup", 86400, 7, "/etc/headway/key")
+
+
+def fault(old: str, new: str, cluster: Cluster | None = None) -> str:
+    cluster = cluster or replace(builders.cluster(2), backup=BACKUP)
+    found = hop_fault(old, replace(cluster, slurm_version=new), there=True)
+    return found.message if found else ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("24.11", "24.11"),
+        ("22.05", "23.02"),
+        ("22.05", "23.11"),
+        ("23.02", "24.11"),
+        ("24.05", "24.11"),
+        ("24.11", "26.05"),
+        ("25.11", "26.05"),
+    ],
+)
+def test_supported_hops(old: str, new: str) -> None:
+    assert fault(old, new) == ""
+
+
+@pytest.mark.parametrize(("old", "new"), [("22.05", "24.11"), ("22.05", "24.05"), ("24.05", "26.05")])
+def test_a_hop_over_too_many_releases_is_refused_with_those_it_reads(old: str, new: str) -> None:
+    said = fault(old, new)
+    assert f"not from {old}" in said
+    assert RELEASES[RELEASES.index(new) - 1] in said
+
+
+def test_there_is_no_way_back() -> None:
+    assert "no way back" in fault("24.11", "22.05")
+    assert "not known" in fault("24.11", "31.05")
+
+
+def test_a_hop_wants_a_backup_and_machines_that_headway_makes() -> None:
+    assert "backup" in fault("24.11", "26.05", builders.cluster(2))
+    own = replace(builders.cluster(2), backup=BACKUP, provider="ssh")
+    assert "are your own" in fault("24.11", "26.05", own)
+
+
+def test_the_plan_says_that_a_backup_comes_first() -> None:
+    before = replace(builders.cluster(2), backup=BACKUP)
+    after = replace(before, slurm_version="26.05")
+    (change,) = backup_first("24.11", before, after)
+    assert (change.kind, change.what) == ("backup.make", "/backup")
+    assert backup_first("24.11", before, before) == backup_first("", None, before) == ()
+    assert backup_first("24.11", after, after) == (), "kept before: it was made then"
+    assert backup_first("", before, after) == (), "nothing was ever written"
+
+
+def test_a_cluster_that_is_not_there_may_have_any() -> None:
+    assert hop_fault("", builders.cluster(2), there=False) is None
+
+
+def test_of_a_cluster_that_is_down_there_is_no_backup() -> None:
+    newer = replace(builders.cluster(2), backup=BACKUP, slurm_version="26.05")
+    found = hop_fault("24.11", newer, there=False)
+    assert found is not None
+    assert "of a cluster that is down there is no backup" in found.message
+    assert hop_fault("24.11", builders.cluster(2), there=False) is None

@@ -1,0 +1,115 @@
+"""What only the server goes by shows in a plan: an apply without a change ends before the server has the new file."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headway.catalog.plans import load_catalogue
+from headway.changes.slurm_accounts import desired
+from headway.changes.unrendered_settings import kept_all_the_same, settings_changed
+from headway.clusterfile.load import check
+from headway.domain.cluster import Cluster, Dataset
+from headway.render import render, units
+from tests.support import builders
+
+CATALOGUE = load_catalogue()
+FILE: dict[str, Any] = {
+    "name": "lab",
+    "groups": {"gpu": {"plan": "h100-8", "nodes": 2}, "cpu": {"plan": "cpu-64", "nodes": 1}},
+    "teams": {"vision": {"users": ["alice", "bob"], "leads": ["bob"], "budget": {"usd": 20000}}},
+}
+OWN: dict[str, Any] = {
+    "name": "lab",
+    "provider": "ssh",
+    "plan": "h100-8",
+    "nodes": 1,
+    "hosts": [{"address": "10.0.0.1"}, {"address": "10.0.0.2"}],
+}
+
+
+def resolved(file: dict[str, Any], *path: Any, value: Any = None) -> Cluster:
+    file = copy.deepcopy(file)
+    place: Any = file
+    for part in path[:-1]:
+        place = place.setdefault(part, {}) if isinstance(place, dict) else place[part]
+    if path:
+        place[path[-1]] = value
+    cluster, faults = check(file, CATALOGUE, owner="alice")
+    assert cluster is not None, faults
+    return cluster
+
+
+def told(before: Cluster, after: Cluster) -> dict[str, str]:
+    return {change.what: change.why for change in settings_changed(before, after)}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "name", "words"),
+    [
+        (
+            ("teams", "vision", "budget"),
+            {"usd": 5, "warn": 0.5, "cap": False},
+            "teams.vision.budget",
+            "20,000 usd a month, warned of at 80% becomes 5 usd a month, warned of at 50%, without a cap",
+        ),
+        (("teams", "vision", "leads"), [], "teams.vision.leads", "bob becomes none"),
+        (("teams", "vision", "leads"), ["alice", "bob"], "teams.vision.leads", "bob becomes alice, bob"),
+        (("cost", "usd_per_hour"), 100.5, "cost.usd_per_hour", "none becomes 100.5"),
+        (("cost", "timezone"), "Europe/Berlin", "cost.timezone", "UTC becomes Europe/Berlin"),
+        (("cost", "idle"), "share", "cost.idle", "use becomes share"),
+        (("cost", "usd_per_kwh"), 0.3, "cost.usd_per_kwh", "none becomes 0.3"),
+        (("groups", "gpu", "reserved"), True, "groups.gpu.reserved", "false becomes true"),
+        (("groups", "gpu", "price"), 1.5, "groups.gpu.price", "23.92 becomes 1.5"),
+        (
+            ("secrets", "munge"),
+            {"file": "/etc/headway/munge.key"},
+            "secrets.munge",
+            "none becomes /etc/headway/munge.key",
+        ),
+    ],
+)
+def test_a_setting_of_the_server_s_is_a_change(path: tuple[str, ...], value: Any, name: str, words: str) -> None:
+    assert told(resolved(FILE), resolved(FILE, *path, value=value))[name] == words
+
+
+def test_another_way_into_a_machine_is_one_too() -> None:
+    after = resolved(OWN, "hosts", 1, value={"address": "10.0.0.2", "user": "ops", "key": "/root/.ssh/new"})
+    (change,) = settings_changed(resolved(OWN), after)
+    assert change.why == "root at port 22, the cluster's key becomes ops at port 22, key /root/.ssh/new"
+    grown = resolved(OWN, "hosts", value=[*OWN["hosts"], {"address": "10.0.0.3"}])
+    assert told(resolved(OWN), grown) == {"hosts.10.0.0.3": "none becomes root at port 22, the cluster's key"}
+
+
+def test_what_is_another_machine_is_told_as_that_alone() -> None:
+    after = resolved(OWN, "hosts", 1, value={"address": "10.0.0.9"})
+    assert settings_changed(resolved(OWN), after) == ()
+
+
+def test_no_other_file_is_without_a_change() -> None:
+    """Whatever may be told of by nothing else."""
+    before = resolved(FILE)
+    assert kept_all_the_same(before, before) == kept_all_the_same(None, before) == ()
+    versions = Dataset("tiny", "/var/lib/tiny", "/datasets/tiny", versioned=True)
+    assert kept_all_the_same(before, replace(before, storage=replace(before.storage, datasets=(versions,)))) == ()
+    assert [change.what for change in kept_all_the_same(before, resolved(FILE, "cost", "pue", value=2))] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("teams", "vision", "limits"), {"gpu_hours": {"hours": 5, "per": "week"}}),
+        (("groups", "gpu", "spot"), True),
+        (("health", "tries"), 5),
+        (("backup",), {"to": "/backup", "key_file": "/etc/headway/backup.key"}),
+        (("mail",), {"relay": "mail.example.com:25"}),
+    ],
+)
+def test_each_shows_on_machines_in_accounts_or_as_a_setting(path: tuple[str, ...], value: Any) -> None:
+    before, after = resolved(FILE), resolved(FILE, *path, value=value)
+    assert before != after
+    there = [(render(one, builders.site(one)), desired(one), units(one, builders.site(one))) for one in (before, after)]
+    assert there[0] != there[1] or settings_changed(before, after)

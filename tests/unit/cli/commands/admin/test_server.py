@@ -1,0 +1,195 @@
+"""The server as a process: started once, found, stopped; tokens."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from headway import paths
+from headway.errors import Refused
+from headway.schemas.people import PersonIn, PersonOut, ServerOut, SignInLinkOut, TokenIn, TokenOut
+from headway.sdk import local_server
+from tests.support.cli_fakes import Cli, cli
+
+__all__ = ["cli"]  # a fixture
+
+# Does what the real server's process does with its folder, and no more.
+STAND_IN = """
+import fcntl, json, os, signal, socket, sys
+from pathlib import Path
+folder = Path(os.environ["HEADWAY_STATE"])
+lock = (folder / "server.lock").open("w")
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    sys.exit("a server runs already")
+if os.environ.get("STAND_IN_FAILS"):
+    sys.exit("port 80 is taken")
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+listening = socket.create_server(("127.0.0.1", 0))
+new = folder / ".new"
+new.write_text(json.dumps({"url": f"http://127.0.0.1:{listening.getsockname()[1]}", "pid": os.getpid()}))
+new.rename(folder / "server.json")
+while True:
+    signal.pause()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    program = tmp_path / "server.py"
+    program.write_text(STAND_IN)
+    monkeypatch.setattr(local_server, "server_argv", lambda: [sys.executable, str(program)])
+    state = tmp_path / "state"
+    monkeypatch.setenv("HEADWAY_STATE", str(state))
+    yield state
+    local_server.stop_server(state)
+
+
+def test_a_server_is_started_once_and_stopped(folder: Path, cli: Cli) -> None:
+    assert local_server.running() is None
+    assert "the server runs at http://127.0.0.1:" in cli("server", "start").out
+    first = local_server.running()
+    assert first is not None
+    assert first.pid != os.getpid()
+    assert "runs already" in cli("server", "start").out
+    assert local_server.start_server() == first == local_server.running()
+    assert cli("server", "stop").out == "the server has ended\n"
+    assert local_server.running() is None
+    assert cli("server", "stop").out == "no server runs\n"
+
+
+def test_two_who_start_at_once_get_one_server(folder: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: local_server.start_server(folder), range(4)))
+    assert len({server.pid for server in found}) == 1
+
+
+def test_a_server_that_ends_at_once_says_why(folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_FAILS", "1")
+    done = cli("server", "start")
+    assert done.code == 1
+    assert done.err.startswith("error: the server did not start: port 80 is taken\n")
+
+
+def test_a_server_that_never_answers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_server, "START_S", 0.1)
+    monkeypatch.setattr("headway.transport.process.spawn", lambda *_, **__: os.getpid())
+    with pytest.raises(Refused, match="did not answer within"):
+        local_server.start_server(folder)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Refused, match="can't be made"):
+        local_server.start_server(tmp_path / "file/state")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"url": "x"}', '{"url": "x", "pid": 4194305}'])
+def test_what_an_old_server_left_is_no_server(folder: Path, text: str) -> None:
+    folder.mkdir()
+    (folder / paths.SERVER_FILE).write_text(text)
+    assert local_server.running(folder) is None
+
+
+def test_status_has_the_url(cli: Cli) -> None:
+    cli.api.on(
+        "server",
+        ServerOut(url="http://127.0.0.1:9", version="1", pid=1, state_dir="/s", database="sqlite", clusters=2),
+    )
+    assert json.loads(cli("server", "status", "-o", "json").out)["url"] == "http://127.0.0.1:9"
+    assert "http://127.0.0.1:9" in cli("server", "status").out
+
+
+def test_logs_without_a_log(folder: Path, cli: Cli) -> None:
+    assert cli("server", "logs").code == 7
+
+
+def test_logs_end(folder: Path, cli: Cli) -> None:
+    folder.mkdir()
+    (folder / paths.LOG_FILE).write_text("".join(f"line {i}\n" for i in range(5000)))
+    assert cli("server", "logs", "-n", "2").out == "line 4998\nline 4999\n"
+
+
+def test_the_unit_quotes_its_words(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_STATE", '/a b/100%/"$x')
+    unit = cli("server", "install", "--print").out
+    assert 'Environment="HEADWAY_STATE=/a b/100%%/\\"$x"' in unit, (
+        "$ is but a $ there, and stands for variables in commands"
+    )
+    assert '"-m" "headway.server"' in unit
+    monkeypatch.setattr("headway.sdk.local_server.server_argv", lambda: ["/opt/$x/python"])
+    assert 'ExecStart="/opt/$$x/python"' in cli("server", "install", "--print").out
+
+
+def test_the_unit_s_paths_do_not_depend_on_where_it_starts(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in (
+        ("DATA", "data"), ("DATASET_ROOTS", "a:/b:"), ("TLS_CERT", "cert.pem"), ("OIDC_CLIENT_SECRET_FILE", "secret"),
+        ("PUBLIC_URL", "https://h:1"),
+    ):  # fmt: skip
+        monkeypatch.setenv(f"HEADWAY_{name}", text)
+    unit = cli("server", "install", "--print").out
+    for line in (
+        f"DATA={tmp_path}/data", f"DATASET_ROOTS={tmp_path}/a:/b", f"TLS_CERT={tmp_path}/cert.pem",
+        f"OIDC_CLIENT_SECRET_FILE={tmp_path}/secret", "PUBLIC_URL=https://h:1",
+    ):  # fmt: skip
+        assert f'Environment="HEADWAY_{line}"\n' in unit
+
+
+def test_a_token_is_alone_on_standard_output(cli: Cli) -> None:
+    made = TokenOut(id="t1", person="bob", role="viewer", label="ci", created_at=1.0, token="hw_secret")
+    cli.api.on("create_token", made)
+    done = cli("token", "create", "bob", "--role", "viewer", "--name", "ci", "--days", "3")
+    assert done.out == "hw_secret\n"
+    assert "hw_secret" not in done.err
+    assert cli.api.named("create_token")[0][0][0] == TokenIn(person="bob", role="viewer", label="ci", days=3)
+
+
+def test_a_quiet_token_is_all_that_is_printed(cli: Cli) -> None:
+    cli.api.on(
+        "create_token", TokenOut(id="t1", person="ann", role="admin", label="ci", created_at=1.0, token="hw_secret")
+    )
+    done = cli("token", "create", "--name", "ci", "--quiet", "--scope", "jobs", "--cluster", "lab")
+    assert (done.out, done.err) == ("hw_secret\n", "")
+    asked = TokenIn(label="ci", scopes=["jobs"], cluster="lab")
+    assert cli.api.named("create_token")[0][0][0] == asked
+
+
+def test_people_get_roles_and_are_removed(cli: Cli) -> None:
+    olga = PersonOut(name="olga", role="operator", user="olga", teams={"lab": ["red"]})
+    cli.api.on("put_person", olga).on("people", [olga]).on("delete_person", None)
+    assert cli("people", "set", "olga", "operator").out == "olga is operator, on clusters as olga\n"
+    cli("people", "set", "olga", "operator", "--user", "")
+    assert [call[0] for call in cli.api.named("put_person")] == [
+        ("olga", PersonIn(role="operator")), ("olga", PersonIn(role="operator", user=""))
+    ]  # fmt: skip
+    assert "lab/red" in cli("people", "ls").out
+    assert cli("people", "rm", "olga").out == "olga is removed\n"
+
+
+def test_the_trail_is_passed_on_as_it_comes(cli: Cli) -> None:
+    cli.api.on("audit", lambda _: iter([b"number,at\r\n", b"1,2\r\n"]))
+    assert cli("audit", "--person", "ann", "--format", "csv").raw == b"number,at\r\n1,2\r\n"
+    assert cli.api.named("audit")[0][0] == ({"person": "ann", "format": "csv"},)
+
+
+def test_tokens_are_listed_and_revoked(cli: Cli) -> None:
+    cli.api.on("tokens", [TokenOut(id="t1", person="bob", role="viewer", label="ci", created_at=1.0)])
+    cli.api.on("delete_token", None)
+    assert "never" in cli("token", "ls").out
+    assert cli("token", "revoke", "t1").out == "revoked t1\n"
+    assert cli.api.named("delete_token") == [(("t1",), {})]
+
+
+def test_a_sign_in_link_is_alone_on_standard_output(cli: Cli) -> None:
+    cli.api.on("sign_in_link", SignInLinkOut(url="http://127.0.0.1:9/signin?code=x", expires_at=1.0))
+    assert cli("token", "link").out == "http://127.0.0.1:9/signin?code=x\n"

@@ -1,0 +1,229 @@
+"""The commands of the ledger: what people read, and what goes to a spreadsheet."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from headway.cli import tables
+from headway.cli.commands.billing import costs
+from headway.schemas import spreadsheets
+from headway.schemas.billing import (
+    AdviceOut,
+    BudgetOut,
+    CapacityOut,
+    ChargebackOut,
+    EstimateOut,
+    GoodputOut,
+    HourOut,
+    InvoiceOut,
+    LineOut,
+    NodeStateOut,
+    NodeStatesOut,
+    PartsOut,
+    RunsOut,
+    TeamCostOut,
+    TypeOut,
+    UnassignedOut,
+    UsageOut,
+    UsageRow,
+)
+
+NOW = 1_790_812_800
+
+
+def row(team: str, usd: str) -> UsageRow:
+    return UsageRow(
+        by={"team": team} if team else {}, runs=1, gpu_hours=8.5, cpu_hours=1, lost_gpu_hours=0.5, idle_gpu_hours=0,
+        waited_hours=0.25, usd=Decimal(usd), energy_kwh=7, energy_estimated=True,
+    )  # fmt: skip
+
+
+class Ledger:
+    """A server that knows one month."""
+
+    url = ""
+
+    def only_cluster(self) -> str:
+        return "lab"
+
+    def usage(self, cluster: str, **asked: Any) -> UsageOut:
+        assert (cluster, asked["by"]) == ("lab", ["team"])
+        rows = [row("vision", "33.20")]
+        return UsageOut(
+            cluster="lab", start=NOW, end=NOW + 60, as_of=NOW, rows=rows, total=row("", "33.20"), stale="away"
+        )
+
+    def node_states(self, cluster: str, *, cursor: str, **asked: str) -> NodeStatesOut:
+        assert asked == {"start": "2026-10", "end": "", "group": ""}
+        state = "drained" if cursor else "up"
+        one = NodeStateOut(
+            node="lab-1-1",
+            group="main",
+            state=state,
+            start=NOW,
+            end=None if cursor else NOW + 90,
+            seconds=90,
+            reason="XID 79",
+        )
+        return NodeStatesOut(cluster=cluster, start=NOW, end=NOW, as_of=NOW, states=[one], next="" if cursor else "1")
+
+    def chargeback(self, cluster: str, period: str) -> ChargebackOut:
+        assert (cluster, period) == ("lab", "2026-10")
+        zero = Decimal("0.00")
+        team = TeamCostOut(
+            team="vision", productive_usd=Decimal("1.10"), lost_usd=zero, held_idle_usd=zero, idle_usd=Decimal("0.20"),
+            spare_usd=zero, broken_usd=zero, total_usd=Decimal("1.30"),
+        )  # fmt: skip
+        none = team.model_copy(update={"team": "", "productive_usd": zero, "idle_usd": zero, "total_usd": zero})
+        rest = UnassignedOut(what="broken", centre="it", usd=Decimal("0.70"))
+        return ChargebackOut(
+            cluster="lab", period=period, start=NOW, end=NOW + 60, state="open", as_of=NOW, rules={},
+            invoice_total_usd=Decimal("2.00"), teams=[team, none], unassigned=[rest],
+        )  # fmt: skip
+
+    def invoice(self, cluster: str, period: str) -> InvoiceOut:
+        line = LineOut(
+            what="spare", group="main", billing="on demand", usd_per_hour=Decimal("23.92"), hours=1.0, seconds=3600,
+            amount_usd=Decimal("23.92"),
+        )  # fmt: skip
+        return InvoiceOut(
+            cluster=cluster, period=period or "2026-10", start=NOW, end=NOW + 60, timezone="UTC", state="open", as_of=NOW,
+            lines=[line], total_usd=Decimal("23.92"),
+        )  # fmt: skip
+
+    def goodput(self, cluster: str, period: str) -> GoodputOut:
+        parts = PartsOut(
+            team="", productive_gpu_hours=8, lost_gpu_hours=0, idle_gpu_hours=0, waited_gpu_hours=0, goodput=1, ettr=1
+        )
+        advice = AdviceOut(
+            job=104, now_s=60, best_s=1200, write_s=20, failure_s=36_000, saves=0.3, saves_usd=Decimal("12.50")
+        )
+        return GoodputOut(
+            cluster=cluster, period=period, start=NOW, end=NOW, as_of=NOW, total=parts, causes=[],
+            teams=[parts, parts.model_copy(update={"team": "all"})],
+            checkpoints=[advice],
+        )  # fmt: skip
+
+    def budgets(self, _: str) -> list[BudgetOut]:
+        return []
+
+    def capacity(self, cluster: str, period: str) -> CapacityOut:
+        hours = [
+            HourOut(at=NOW, held=12, there=16, free=4, fragmented=4),
+            HourOut(at=NOW + 3600, held=4, there=16, free=12, fragmented=0),
+        ]
+        kind = TypeOut(gpu_type="h100", utilisation=0.5, fragmentation=0.25, hours=hours)
+        return CapacityOut(
+            cluster=cluster, period=period, start=NOW, end=NOW, types=[kind], waits=[], free_gpus=16,
+            free_whole_node_gpus=8, fragmentation=0.5,
+        )  # fmt: skip
+
+    def usage_runs(self, cluster: str, *, job: int, cause: str, cursor: str, **asked: str) -> RunsOut:
+        assert (cluster, job, cause, cursor, asked["start"]) == ("lab", 0, "lab-1-2 failed", "", "2026-10")
+        return RunsOut(cluster=cluster, start=NOW, end=NOW, runs=[])
+
+
+@pytest.fixture(autouse=True)
+def ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.cli.session.connect", Ledger)
+
+
+def test_usage_for_people_and_for_spreadsheets(capsys: pytest.CaptureFixture[str]) -> None:
+    costs.usage(by="team")
+    told = capsys.readouterr()
+    assert "vision     1       8.50  0.50  0.00      0.25  ~7.0  33.20" in told.out
+    assert told.out.splitlines()[-1].startswith("all")
+    assert "away" in told.err
+    costs.usage(by="team", output=costs.Sheet.csv)
+    assert capsys.readouterr().out.splitlines()[1] == "vision,1,8.5,1.0,0.5,0.0,0.25,33.20,7.0,True"
+
+
+def test_what_nodes_were_is_told_with_all_its_pages(capsys: pytest.CaptureFixture[str]) -> None:
+    costs.usage(nodes=True, start="2026-10")
+    first, second = capsys.readouterr().out.splitlines()[1:]
+    assert ("up" in first, "1:30 " in first) == (True, True)
+    assert ("drained" in second, "1:30+  XID 79" in second) == (True, True)
+    costs.usage(nodes=True, start="2026-10", output=costs.Sheet.csv)
+    assert [line.split(",")[2] for line in capsys.readouterr().out.splitlines()] == ["state", "up", "drained"]
+
+
+def test_a_team_s_name_is_no_formula_in_a_spreadsheet() -> None:
+    found = UsageOut(cluster="lab", start=NOW, end=NOW, as_of=NOW, rows=[row("=1+1", "1.00")], total=row("", "1.00"))
+    assert spreadsheets.text(found).splitlines()[1].startswith("'=1+1,1,")
+
+
+def test_chargeback_is_numbers_that_sum(capsys: pytest.CaptureFixture[str]) -> None:
+    costs.chargeback(period="2026-10", output=costs.Sheet.json)
+    told = json.loads(capsys.readouterr().out)
+    assert told["invoice_total_usd"] == 2.0
+    assert (told["teams"][0]["total_usd"], told["unassigned"][0]["usd"]) == (1.3, 0.7)
+    costs.chargeback(period="2026-10")
+    shown = capsys.readouterr()
+    assert ("(broken, it)" in shown.out, "no team" in shown.out) == (True, True)
+    assert "still move" in shown.err
+    costs.chargeback(period="2026-10", output=costs.Sheet.csv)
+    assert capsys.readouterr().out.splitlines()[-1] == "(broken: it),,,,,,,0.70"
+
+
+def test_an_invoice_names_what_stood_by(capsys: pytest.CaptureFixture[str]) -> None:
+    costs.invoice()
+    told = capsys.readouterr().out
+    assert "open, until" in told
+    assert "spare  main   on demand  1.0000      23.9200  23.92" in told
+
+
+def test_goodput_names_jobs_that_save_too_often(capsys: pytest.CaptureFixture[str]) -> None:
+    costs.goodput()
+    told = capsys.readouterr().out
+    assert "104     20.0 s   1:00         20:00           12.50" in told
+    first = [line.split("  ")[0] for line in told.splitlines()]
+    assert [word for word in first if word in ("no team", "all")] == ["no team", "all", "all"], (
+        "a team may be called so"
+    )
+
+
+def test_who_has_no_budget_is_told_where_to_write_one(capsys: pytest.CaptureFixture[str]) -> None:
+    costs.budgets()
+    assert "teams.NAME.budget" in capsys.readouterr().out
+
+
+def test_an_estimate_says_what_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
+    endless = EstimateOut(
+        team="vision", gpus=8, nodes=1, time_limit_s=None, gpu_hours=None, usd=None, usd_per_hour=Decimal(8)
+    )
+    costs.say_estimate(endless)
+    told = capsys.readouterr().out
+    assert "8.00 USD an hour" in told
+    assert "Slurm can't say" in told
+    costs.say_estimate(endless.model_copy(update={"usd_per_hour": None, "unread": ["--nodelist"]}))
+    assert "can't be said; not understood here: --nodelist" in capsys.readouterr().out
+
+
+def test_capacity_says_how_much_of_what_was_free_lay_in_pieces(capsys: pytest.CaptureFixture[str]) -> None:
+    costs.capacity()
+    told = capsys.readouterr().out
+    assert "h100: 50.0 % held, 75.0 % in the fullest hour" in told
+    assert "h100: 25.0 % of the free GPU-hours beside a job on the same node, most in the hour of" in told
+    assert "(4.00 of 4.00)" in told
+    assert "free now: 16 GPUs, 8 of them on wholly free nodes (50.0 % in pieces)" in told
+
+
+def test_the_runs_behind_a_cause_are_asked_for_by_its_words(capsys: pytest.CaptureFixture[str]) -> None:
+    costs.usage(cause="lab-1-2 failed", start="2026-10")
+    assert "no run that you see fits" in capsys.readouterr().out
+
+
+def test_budgets_say_until_when(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    one = BudgetOut(
+        team="vision", unit="usd", per="month", limit=20, used=5, left=15, warn_at=16, level="ok", cap=True,
+        held_back=False, start=NOW, end=NOW + 3600,
+    )  # fmt: skip
+    monkeypatch.setattr(Ledger, "budgets", lambda *_: [one])
+    costs.budgets()
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split() == ["TEAM", "USED", "OF", "LEFT", "UNIT", "PER", "UNTIL", "STATE"]
+    assert tables.moment(NOW + 3600) in row

@@ -1,0 +1,456 @@
+"""plan, apply and down: what is shown, when it asks, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway import paths
+from headway.cli import changeset_text as cs
+from headway.cli import tables
+from headway.errors import Conflict, NotFound, Refused, Unreachable
+from headway.schemas.base import ErrorOut, FaultOut
+from headway.schemas.clusters import ChangeOut, ChangeSetOut, EventOut
+from headway.schemas.people import MeOut
+from headway.sdk.discover import discover
+from headway.sdk.process_identity import start_time
+from headway.server.state_files import write_client
+from tests.support.cli_fakes import Cli, change, cli, cluster, event, operation
+
+__all__ = ["cli"]  # a fixture
+
+MANY = [
+    change("machine.create", "lab-1-1", "lab-1-1"),
+    change("machine.create", "lab-1-2", "lab-1-2"),
+    change("file.write", "lab-head", "/etc/slurm/slurm.conf", "reconfigure", diff=["-A=1", "+A=2"]),
+]
+HARD = change("machine.delete", "lab-1-4", "lab-1-4", "jobs end or are requeued", why="4 nodes become 3")
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    path = tmp_path / "cluster.yaml"
+    path.write_text("name: lab\nplan: h100-8\nnodes: 4\n")
+    return str(path)
+
+
+def changes(*found: ChangeOut, asks: int = 0, **others: Any) -> ChangeSetOut:
+    return ChangeSetOut(cluster="lab", changes=list(found), asks=asks, digest="d1", **others)
+
+
+def ready(cli: Cli, plan: ChangeSetOut) -> None:
+    api = cli.api
+    api.on("me", MeOut(person="alice", role="admin", version="1")).on("plan", plan)
+    api.on("apply", operation()).on("cluster", cluster()).on("operations", [])
+    api.on("events", lambda *_, **__: iter([event(1, "lab-1-2", "slurmd is up", at=1012.34)]))
+    api.on("operation", operation("done", finished_at=1020.0))
+
+
+def test_apply_shows_works_and_says_what_next(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY, price_usd_per_hour="156.00"))
+    done = cli("apply", file)
+    assert (done.code, done.err) == (0, "")
+    assert "lab: 3 changes, 156.00 USD an hour" in done.out
+    assert "lab-1-[1-2]" in done.out
+    assert "   12.3s  lab-1-2         slurmd is up\n" in done.out
+    assert "lab is ready in 20.0 s" in done.out
+    ((args, kwargs),) = cli.api.named("apply")
+    assert args[0].spec["name"] == "lab"
+    assert kwargs == {"digest": "d1", "confirmed": False, "deadline_s": None}
+
+
+def test_no_change_says_why_and_applies_nothing(cli: Cli, file: str) -> None:
+    ready(cli, changes(why_empty="everything is as the file says"))
+    done = cli("apply", file)
+    assert done.code == 0
+    assert done.out == "lab: nothing to change: everything is as the file says\n"
+    assert not cli.api.named("apply")
+
+
+@pytest.mark.parametrize("known", [cluster(state="failed"), NotFound("no cluster 'lab'")])
+def test_a_cluster_mended_by_hand_or_unknown_to_the_server_is_looked_at(cli: Cli, file: str, known: object) -> None:
+    ready(cli, changes(why_empty="everything is as the file says"))
+    cli.api.on("cluster", known)
+    done = cli("apply", file)
+    assert done.code == 0
+    assert "lab is ready" in done.out
+    assert cli.api.named("apply")
+
+
+def test_a_scale_that_waits_for_jobs_is_taken_back_by_the_file_of_before(cli: Cli, file: str) -> None:
+    ready(cli, changes(why_empty="everything is as the file says"))
+    cli.api.on("operations", [operation("running", kind="scale")])
+    assert cli("apply", file).code == 0
+    assert cli.api.named("apply")
+
+
+def test_what_steps_aside_is_followed_to_its_end(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY))
+    answers = iter([operation("done", kept=["op-2"]), operation("running"), operation("done", finished_at=1020.0)])
+    cli.api.on("operation", lambda _: next(answers))
+    done = cli("apply", file)
+    assert (done.code, "it goes on after that as op-2" in done.err) == (0, True)
+    assert "lab is ready" in done.out
+
+
+def test_a_disturbing_change_needs_a_yes(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY, HARD, asks=1))
+    done = cli("apply", file)
+    assert done.code == 3
+    assert "machine.delete on lab-1-4: jobs end or are requeued (4 nodes become 3)" in done.out
+    assert done.err == "error: 1 change would disturb what is running\n  --yes goes ahead without asking\n"
+    assert not cli.api.named("apply")
+
+    assert cli("apply", file, "--yes").code == 0
+    assert cli.api.named("apply")[0][1] == {"digest": "d1", "confirmed": True, "deadline_s": None}
+
+
+@pytest.mark.parametrize(("answer", "code", "calls"), [(b"y\n", 0, 1), (b"n\n", 1, 0), (b"\n", 1, 0)])
+def test_a_person_is_asked(cli: Cli, file: str, answer: bytes, code: int, calls: int) -> None:
+    ready(cli, changes(HARD, asks=1))
+    done = cli("apply", file, stdin=answer, terminal=True)
+    assert done.code == code
+    assert "Go ahead?" in done.out
+    assert len(cli.api.named("apply")) == calls
+
+
+def test_an_event_of_many_lines_takes_one(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY))
+    cli.api.on("events", lambda *_, **__: iter([event(1, "lab-1-2", "slurmd failed\nits journal", level="error")]))
+    done = cli("apply", file)
+    assert " error: slurmd failed\n" in done.out
+    assert "its journal" not in done.out
+
+
+def test_plan_and_dry_run_only_show(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY, HARD, asks=1))
+    shown = cli("plan", file)
+    assert shown.code == 0
+    assert shown.out == cli("apply", "--dry-run", file).out
+    assert not cli.api.named("apply")
+    assert "+A=2" not in shown.out
+    assert "+A=2" in cli("plan", "--diff", file).out
+    assert json.loads(cli("plan", "-o", "json", file).out)["digest"] == "d1"
+
+
+def test_warnings_come_first(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY, warnings=[FaultOut(path="nodes", message="many")]))
+    assert cli("plan", file).out.splitlines()[0] == "warning: nodes: many"
+
+
+def test_json_is_the_operation_and_nothing_else(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY))
+    assert json.loads(cli("apply", file, "-o", "json").out)["state"] == "done"
+
+
+def test_json_is_an_operation_too_where_there_is_nothing_to_change(cli: Cli, file: str) -> None:
+    ready(cli, changes(why_empty="everything is as the file says"))
+    said = json.loads(cli("apply", file, "-o", "json").out)
+    assert (said["state"], said["kind"], said["cluster"], said["id"]) == ("done", "apply", "lab", "")
+    assert said.keys() == json.loads(operation("done").model_dump_json()).keys()
+    assert not cli.api.named("apply")
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept", "out"),
+    [
+        ("backup", ["/b/lab.headway-backup"], "the backup of lab is whole in 20.0 s\n  /b/lab.headway-backup\n"),
+        ("dataset", ["/datasets/tiny/1"], "the dataset of lab is done in 20.0 s\n  /datasets/tiny/1\n"),
+        ("rotate", [], "lab has its new key in 20.0 s\n"),
+        ("restore", [], "lab is back in 20.0 s\n"),
+        ("scale", [], "lab is scaled in 20.0 s\n"),
+        ("down", ["/data/lab/home"], "lab is down in 20.0 s\n  /data/lab/home\n"),
+    ],
+)
+def test_an_operation_of_any_kind_that_is_followed_ends_in_its_own_words(
+    cli: Cli, kind: str, kept: list[str], out: str
+) -> None:
+    cli.api.on("events", lambda *_, **__: iter(()))
+    cli.api.on("operation", operation("done", kind=kind, kept=kept, finished_at=1020.0))
+    done = cli("apply", "--follow", "op1")
+    assert (done.code, done.out) == (0, out)
+
+
+def test_a_failed_apply_ends_with_its_error(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY))
+    failed = operation("failed", error=ErrorOut(kind="unreachable", message="lab-1-2 never booted", hint="look"))
+    cli.api.on("operation", failed)
+    done = cli("apply", file)
+    assert (done.code, done.err) == (7, "error: lab-1-2 never booted\n  look\n")
+
+
+def test_another_operation_holds_the_cluster(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY))
+    cli.api.on("apply", Conflict("bob applies to lab", hint="wait"))
+    assert cli("apply", file).code == 6
+
+
+def test_interrupt_says_that_the_work_goes_on(cli: Cli, file: str) -> None:
+    ready(cli, changes(*MANY))
+
+    def interrupted(*_: Any, **__: Any) -> Iterator[EventOut]:
+        yield event(1, "machines", "creating")
+        raise KeyboardInterrupt
+
+    cli.api.on("events", interrupted)
+    done = cli("apply", file)
+    assert done.code == 130
+    assert "the apply of lab goes on on the server" in done.err
+    assert "headway apply --follow op1" in done.err
+    assert "headway down lab" in done.err
+
+    ready(cli, changes())
+    again = cli("apply", "--follow", "op1")
+    assert again.code == 0
+    assert "lab is ready" in again.out
+
+
+def test_apply_starts_a_server_where_none_runs(cli: Cli, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready(cli, changes(why_empty="it is so"))
+    started: list[str] = []
+
+    def me() -> MeOut:
+        if not started:
+            raise Unreachable("no server")
+        return MeOut(person="alice", role="admin", version="1")
+
+    cli.api.on("me", me)
+    monkeypatch.setattr(
+        "headway.cli.commands.cluster.apply._start_server", lambda: started.append("x") or "http://127.0.0.1:9"
+    )
+    done = cli("apply", file)
+    assert done.code == 0
+    assert done.out.startswith("started the server at http://127.0.0.1:9; headway server stop ends it\n")
+    assert started == ["x"]
+
+
+def test_a_named_server_is_never_started(cli: Cli, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr(cli.api, "url", "http://127.0.0.1:9")
+    monkeypatch.setattr("headway.cli.commands.cluster.apply._start_server", lambda: pytest.fail("started one"))
+    cli.api.on("me", Unreachable("no server at http://127.0.0.1:9"))
+    assert cli("apply", file).code == 7
+
+
+def test_a_server_that_a_file_names_is_not_started_here(
+    cli: Cli, file: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "config" / "headway"
+    folder.mkdir(parents=True)
+    (folder / "client.json").write_text(json.dumps({"url": f"{cli.api.url}/", "token": "t"}))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder.parent))
+    monkeypatch.setattr("headway.cli.commands.cluster.apply._start_server", lambda: pytest.fail("started one"))
+    cli.api.on("me", Unreachable("no server there"))
+    assert cli("apply", file).code == 7
+
+
+@pytest.fixture
+def root_s(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
+    """`root_s(started)`: an ordinary person has started root's server by sudo; with another start time it has ended."""
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.delenv("HEADWAY_STATE", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr("headway.cli.commands.cluster.apply._start_server", lambda: pytest.fail("started a second one"))
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    (tmp_path / "headway").mkdir(exist_ok=True)
+
+    def write(started: str) -> None:
+        known = {"url": "http://127.0.0.1:7001", "token": "hw_a", "pid": os.getpid(), "started": started}
+        (tmp_path / "headway" / paths.SUDO_FILE).write_text(json.dumps({str(paths.ROOT_STATE): known}))
+
+    return write
+
+
+def test_root_s_server_that_is_away_is_waited_for(
+    cli: Cli, file: str, root_s: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready(cli, changes(why_empty="it is so"))
+    root_s("1")
+    monkeypatch.setattr("headway.cli.session.connect", lambda: discover() and cli.api)
+    monkeypatch.setattr("time.sleep", lambda _: root_s(start_time(os.getpid())))
+    done = cli("apply", file)
+    assert (done.code, done.out) == (0, "lab: nothing to change: it is so\n")
+    assert done.err == "no server; it is waited for: sudo headway server start\n"
+
+
+def test_root_s_server_that_stays_away_is_an_error_with_its_command(
+    cli: Cli, file: str, root_s: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root_s("1")
+    monkeypatch.setattr("headway.cli.session.connect", discover)
+    clock = iter(range(0, 1000, 20))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+    done = cli("apply", file)
+    assert (done.code, done.out) == (7, "")
+    assert done.err.endswith("error: no server\n  sudo headway server start\n")
+
+
+def own_s(tmp_path: Path) -> None:
+    """The person has had a server of their own too."""
+    (tmp_path / "data" / "headway").mkdir(parents=True)
+    write_client(tmp_path / "data" / "headway", "http://127.0.0.1:7003", "hw_own")
+
+
+def test_a_server_that_root_had_once_keeps_nobody_s_own_from_starting(
+    cli: Cli, file: str, root_s: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ready(cli, changes(why_empty="it is so"))
+    root_s("1")
+    own_s(tmp_path)
+
+    def start() -> str:
+        monkeypatch.setattr("headway.cli.session.connect", lambda: cli.api)
+        return "http://127.0.0.1:7003"
+
+    monkeypatch.setattr("headway.cli.commands.cluster.apply._start_server", start)
+    monkeypatch.setattr("headway.cli.session.connect", discover)
+    done = cli("apply", file)
+    assert (done.code, done.out.splitlines()[-1]) == (0, "lab: nothing to change: it is so")
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_no_second_server_takes_over_what_root_s_was_doing(
+    cli: Cli, file: str, root_s: Callable[[str], None], tmp_path: Path, own: bool
+) -> None:
+    ready(cli, changes(*MANY))
+    root_s(start_time(os.getpid()))
+    if own:
+        own_s(tmp_path)
+
+    def lost(*_: Any, on_lost: Callable[[], None], **__: Any) -> Iterator[EventOut]:
+        root_s("1")
+        on_lost()
+        return iter(())
+
+    cli.api.on("events", lost)
+    done = cli("apply", file)
+    assert (done.code, done.err) == (0, "the server is gone; it is waited for: sudo headway server start\n")
+
+
+@pytest.mark.parametrize(("text", "code"), [(None, 5), ("name: [", 2), ("name: lab\nname: two\n", 2)])
+def test_a_file_that_cannot_be_used(cli: Cli, file: str, text: str | None, code: int) -> None:
+    if text is None:
+        Path(file).unlink()
+    else:
+        Path(file).write_text(text)
+    done = cli("plan", file)
+    assert (done.code, done.out) == (code, "")
+    assert done.err.startswith("error: ")
+    assert "Traceback" not in done.err
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "a cluster file is a mapping of fields; start from a working one: headway init"),
+        (b"- a\n- b\n", "a cluster file is a mapping of fields"),
+        (b"\x7fELF\x02\x01\xff\xfe", "is not UTF-8 text; name the cluster file"),
+        (b"name: lab\0\n", "characters that YAML does not allow"),
+        (b"a" * (5 << 20), "larger than 4 MiB"),
+        (BOMB.encode(), "holds more than"),
+        (b"[" * 5000, "nested more than 24 levels deep"),
+        (b"!!python/object/apply:os.system [id]\n", "the tag"),
+        (b"name: lab\n---\nname: two\n", "a second document starts"),
+        (b"base: &b {nodes: 2}\n<<: *b\n", "merge keys"),
+        (b"name: lab\nssh_keys: [./none.pub]\n", "ssh_keys[0]: there is no file"),
+        (b"name: lab\nssh_keys: [./]\n", "is not a file"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else "",
+)
+def test_every_kind_of_bad_file_gets_one_message_and_no_server(cli: Cli, file: str, content: bytes, why: str) -> None:
+    Path(file).write_bytes(content)
+    done = cli("plan", file)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: the cluster file has 1 fault:")
+    assert why in done.err
+
+
+def test_a_folder_and_a_file_without_end_are_no_cluster_files(cli: Cli, tmp_path: Path) -> None:
+    assert cli("plan", str(tmp_path)).code == 1
+    assert "is a folder" in cli("plan", str(tmp_path)).err
+    assert "larger than 4 MiB" in cli("plan", "/dev/zero").err
+
+
+# --- down
+
+
+def down_ready(cli: Cli, kept: list[str]) -> None:
+    cli.api.on("only_cluster", "lab").on("cluster", cluster()).on("down", operation(kind="down"))
+    cli.api.on("events", lambda *_, **__: iter(()))
+    cli.api.on("operation", operation("done", kind="down", kept=kept))
+
+
+@pytest.fixture(autouse=True)
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return tmp_path / "headway/ssh"
+
+
+def test_down_asks_and_names_what_it_kept(cli: Cli, config: Path) -> None:
+    down_ready(cli, ["/data/lab/home"])
+    config.mkdir(parents=True)
+    for name in ("lab.conf", "lab.known_hosts", "lab-x.conf"):
+        (config / name).write_text("")
+    done = cli("down", stdin=b"y\n", terminal=True)
+    assert done.code == 0
+    assert [path.name for path in config.iterdir()] == ["lab-x.conf"]
+    assert "6 machines of lab go, and 3 jobs; home, scratch and accounting are kept" in done.out
+    assert "kept /data/lab/home" in done.out
+    assert cli.api.named("down") == [(("lab",), {"delete_data": False})]
+
+
+def test_a_down_that_is_no_longer_followed_leaves_no_ssh_files(cli: Cli, config: Path) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    down_ready(cli, [])
+    cli.api.on("events", interrupted)
+    config.mkdir(parents=True)
+    (config / "lab.conf").write_text("")
+    assert cli("down", "lab", "--yes").code == 130
+    assert list(config.iterdir()) == []
+
+
+def test_down_without_a_terminal_needs_yes(cli: Cli) -> None:
+    down_ready(cli, [])
+    refused = cli("down", "lab", "--delete-data")
+    assert refused.code == 3
+    assert "DELETED" in refused.err
+    assert not cli.api.named("down")
+    assert cli("down", "lab", "--delete-data", "--yes").code == 0
+    assert cli.api.named("down") == [(("lab",), {"delete_data": True})]
+
+
+def test_no_leaves_everything(cli: Cli) -> None:
+    down_ready(cli, [])
+    assert cli("down", stdin=b"n\n", terminal=True).code == Refused.exit_code
+    assert not cli.api.named("down")
+
+
+# --- the text of a ChangeSet
+
+
+def test_ten_thousand_changes_stay_short() -> None:
+    found = changes(*(change("machine.create", f"lab-1-{i}", f"lab-1-{i}") for i in range(1, 10001)))
+    lines = cs.lines(found, tables.Screen(colours=False, width=80, unicode=True))
+    assert len(lines) < 6
+    assert any("lab-1-[1-10000]" in line for line in lines)
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_same_disturbance_on_many_nodes_is_one_line() -> None:
+    found = [change("unit.restart", f"lab-1-{i}", "slurmd.service", "node drain") for i in range(1, 9)]
+    lines = cs.lines(changes(*found, asks=8), tables.Screen(colours=False, width=None, unicode=True))
+    assert lines[-1] == "  unit.restart slurmd.service on lab-1-[1-8]: node drain (it is new)"

@@ -1,0 +1,138 @@
+"""ls, status, nodes, and how tables fit a terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.cli import tables
+from headway.schemas.clusters import CheckOut, GroupOut, StatusOut
+from tests.support.cli_fakes import Cli, cli, cluster, node
+
+__all__ = ["cli"]  # a fixture
+
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def status(**others: object) -> StatusOut:
+    fields = {
+        "cluster": cluster(),
+        "checks": [CheckOut(name="controller", ok=True, message="slurmctld answers")],
+        "nodes": [node("lab-head", role="head", gpus=[], states=[]), node("lab-1-1", used=4), node("lab-1-2")],
+    } | others
+    return StatusOut.model_validate(fields)
+
+
+def test_ls(cli: Cli) -> None:
+    cli.api.on("clusters", [cluster(), cluster("big", simulated_gpus=False, state="degraded")])
+    lines = cli("ls").out.splitlines()
+    assert "12/40 SIMULATED" in lines[1]
+    assert "4+1" in lines[1]
+    assert "SIMULATED" not in lines[2]
+    assert [c["name"] for c in json.loads(cli("ls", "-o", "json").out)] == ["lab", "big"]
+
+
+def test_ls_of_nothing_says_what_to_do(cli: Cli) -> None:
+    cli.api.on("clusters", [])
+    assert "headway init" in cli("ls").out
+    assert json.loads(cli("ls", "-o", "json").out) == []
+
+
+def test_status_ready(cli: Cli) -> None:
+    cli.api.on("only_cluster", "lab").on("status", status())
+    done = cli("status")
+    assert done.code == 0
+    assert "lab is ready: 4 nodes and 1 spare of h100-8, Slurm 24.11\n1 job running, 2 waiting\n" in done.out
+    assert "ok    controller  slurmctld answers\n" in done.out
+    assert "████░░░░ 4/8" in done.out
+    assert "SIMULATED" in done.out
+
+
+def test_status_says_how_many_machines_each_group_has_and_what_they_cost(cli: Cli) -> None:
+    groups = [
+        GroupOut(name="gpu", plan="h100-8", nodes=2, max=4, machines=3, spares=1, price_usd_per_node_hour="31.20"),
+        GroupOut(name="cheap", plan="h100-8", nodes=0, max=8, machines=1, spot=True, idle_s=600),
+    ]
+    cli.api.on("only_cluster", "lab").on("status", status(cluster=cluster(groups=groups)))
+    lines = cli("status").out.splitlines()
+    assert "gpu: 3 machines of h100-8; 2 wanted and 1 spare, $31.20 a node and hour" in lines
+    assert "cheap: 1 machine of h100-8, spot; 0 to 8 as jobs ask" in lines
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_status_not_ready_exits_with_1(cli: Cli, output: str) -> None:
+    bad = [CheckOut(name="nodes", ok=False, message="lab-1-2 is down\nheadway apply gives it back")]
+    cli.api.on("status", status(checks=bad))
+    done = cli("status", "lab", "-o", output)
+    assert done.code == 1
+    if output == "table":
+        assert "FAIL  nodes  lab-1-2 is down\n             headway apply gives it back\n" in done.out
+    else:
+        assert json.loads(done.out)["checks"][0]["ok"] is False
+
+
+def test_a_node_that_died_stands_out(cli: Cli) -> None:
+    dead = node(
+        "lab-1-3", used=8, states=["DOWN", "NOT_RESPONDING"], usable=False, machine="stopped", reason="no pulse"
+    )
+    cli.api.on("status", status(nodes=[dead]))
+    out = cli("nodes", "lab", terminal=True).out
+    assert "\x1b[1;31mdown, machine stopped" in out
+    assert "\x1b[1;31m█\x1b[0m" in out
+    assert "no pulse" in out
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_colours_can_be_refused(cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(name, value)
+    cli.api.on("status", status())
+    assert "\x1b" not in cli("status", "lab", terminal=True).out
+
+
+def test_no_colours_in_a_pipe(cli: Cli) -> None:
+    cli.api.on("status", status())
+    assert "\x1b" not in cli("status", "lab").out
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_nodes_fit_the_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    many = [node(f"lab-1-{i}", used=i % 9, reason="a long reason that nobody will read to its end") for i in range(9)]
+    cli.api.on("status", status(nodes=many))
+    lines = [ANSI.sub("", line) for line in cli("nodes", "lab", terminal=True).out.splitlines()]
+    table = lines[:-1]
+    assert max(map(tables.width_of, table)) <= width
+    assert all(re.search(r"[█░]{8} \d/8", line) for line in table[1:])
+
+
+def test_without_unicode_cells_are_ascii() -> None:
+    on = tables.Screen(colours=False, width=None, unicode=False)
+    assert tables.node_gpus(node(used=3), on)[:8] == [("#", "busy")] * 3 + [(".", "dim")] * 5
+
+
+@given(
+    st.lists(st.lists(st.text(max_size=30), min_size=3, max_size=3), max_size=5),
+    st.integers(min_value=30, max_value=100),
+)
+def test_any_cells_fit_and_stay_on_their_line(rows: list[list[str]], width: int) -> None:
+    on = tables.Screen(colours=False, width=width, unicode=True)
+    columns = [
+        tables.Column("A", shrink=True),
+        tables.Column("B", shrink=True, drop=1),
+        tables.Column("C", shrink=True),
+    ]
+    lines = tables.table(columns, rows, on)
+    assert len(lines) == len(rows) + 1
+    assert all(tables.width_of(line) <= width and line.isprintable() for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0:00"), (247, "4:07"), (3847, "1:04:07"), (90061, "1-01:01:01"), (None, "unlimited")],
+)
+def test_durations_are_slurms(seconds: float | None, text: str) -> None:
+    assert tables.duration(seconds) == text

@@ -1,0 +1,121 @@
+"""backup, backups, restore, secrets rotate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headway.schemas.backups import BackupOut, VolumeSpeedOut
+from headway.schemas.storage import LostOut, MeasuredOut, StorageOut, VolumeOut
+from tests.support.cli_fakes import Cli, cli, cluster, operation
+
+__all__ = ["cli"]  # a fixture
+FILE = "/backup/lab-20260101-020000.headway-backup"
+KEPT = BackupOut(path=FILE, cluster="lab", at=1.0, bytes=3 << 20, headway="1.0", slurm_version="24.11")
+
+
+@pytest.fixture
+def phrase(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("HEADWAY_BACKUP_PASSPHRASE", "correct horse")
+    return "correct horse"
+
+
+def test_a_backup_prints_its_file_alone(cli: Cli, phrase: str) -> None:
+    done = operation("done", kind="backup", kept=[FILE])
+    cli.api.on("only_cluster", "lab").on("backup", done).on("events", []).on("operation", done)
+    ended = cli("backup", "--to", "/backup")
+    assert ended.out.splitlines()[-1] == FILE
+    assert f"headway restore lab --from {FILE}" in ended.err
+    assert cli.api.named("backup") == [(("lab", "/backup", phrase), {})]
+
+
+def test_a_passphrase_comes_from_a_file_and_is_long_enough(cli: Cli, tmp_path: Path) -> None:
+    done = operation("done", kind="backup", kept=[FILE])
+    cli.api.on("backup", done).on("events", []).on("operation", done)
+    file = tmp_path / "key"
+    file.write_text("from the file\nsecond line\n")
+    cli("backup", "lab", "--to", "/backup", "--key-file", str(file))
+    assert cli.api.named("backup")[0][0][2] == "from the file"
+    file.write_text("short\n")
+    ended = cli("backup", "lab", "--to", "/backup", "--key-file", str(file))
+    assert ended.code == 1
+    assert "fewer than 8" in ended.err
+    assert cli("backup", "lab", "--to", "/backup", "--key-file", str(tmp_path / "none")).code == 1
+
+
+def test_without_a_passphrase_and_a_terminal_it_is_asked_for(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HEADWAY_BACKUP_PASSPHRASE", raising=False)
+    ended = cli("backup", "lab", "--to", "/backup")
+    assert ended.code == 3
+    assert "--key-file" in ended.err
+
+
+def test_backups_are_listed_and_one_is_read(cli: Cli, phrase: str) -> None:
+    cli.api.on("backups", [KEPT]).on("verify_backup", KEPT.model_copy(update={"records": 12}))
+    assert "3.0 MiB" in cli("backups", "--in", "/backup").out
+    assert "yes, 12 records" in cli("backups", "--in", "/backup", "--verify", Path(FILE).name).out
+    assert cli.api.named("verify_backup") == [((FILE, phrase), {})]
+    cli.api.on("backups", [])
+    assert cli("backups", "--in", "/backup").out == "no backup in /backup\n"
+
+
+def test_without_a_folder_those_of_the_clusters_are_looked_into(cli: Cli, phrase: str) -> None:
+    cli.api.on("backups", [KEPT]).on("verify_backup", KEPT.model_copy(update={"records": 12}))
+    assert "yes, 12 records" in cli("backups", "--verify", Path(FILE).name).out
+    assert cli.api.named("backups") == [(("",), {})]
+    assert cli.api.named("verify_backup") == [((FILE, phrase), {})]
+    cli.api.on("backups", [])
+    assert cli("backups").out == "no backup in the folders that clusters name\n"
+
+
+def test_a_restore_over_a_cluster_asks(cli: Cli, phrase: str) -> None:
+    done = operation("done", kind="restore")
+    cli.api.on("clusters", [cluster()]).on("restore", done).on("events", []).on("operation", done)
+    ended = cli("restore", "lab", "--from", FILE)
+    assert ended.code == 3
+    assert "are replaced" in ended.err
+    assert cli("restore", "lab", "--from", FILE, "--yes").code == 0
+    cli.api.on("clusters", [])
+    assert "lab is back" in cli("restore", "lab", "--from", FILE).out
+    assert cli.api.named("restore")[0] == (("lab", FILE, phrase), {"confirmed": True})
+
+
+def test_a_key_is_rotated(cli: Cli) -> None:
+    done = operation("done", kind="rotate")
+    cli.api.on("rotate", done).on("events", []).on("operation", done)
+    assert cli("secrets", "rotate", "munge", "lab").out.splitlines()[-1] == "lab has a new munge key"
+    assert cli.api.named("rotate") == [(("lab", "munge"), {})]
+
+
+def test_volumes_are_measured(cli: Cli) -> None:
+    found = [
+        VolumeSpeedOut(path="/scratch", write_mib_s=812.4, read_mib_s=2100, checkpoint_mib_s=640),
+        VolumeSpeedOut(path="/models", error="Read-only file system"),
+    ]
+    cli.api.on("storage_bench", found)
+    lines = cli("storage", "bench", "lab", "--node", "lab-1-1").out.splitlines()
+    assert "812 MiB/s" in lines[1]
+    assert "Read-only" in lines[2]
+    assert cli.api.named("storage_bench") == [(("lab",), {"node": "lab-1-1", "mib": 256})]
+
+
+def test_volumes_are_shown_with_who_has_lost_them(cli: Cli) -> None:
+    measured = MeasuredOut(path="/scratch", write_mib_s=812.4, read_mib_s=2100, node="lab-1-1", mib=256, at=1000.0)
+    lost = LostOut(node="lab-1-2", why="volumes: /data is not mounted")
+    volumes = [
+        VolumeOut(
+            path="/scratch", size_bytes=4 << 40, used_bytes=3 << 40, free_bytes=1 << 40, nodes=4, measured=measured
+        ),
+        VolumeOut(path="/data", type="nfs4", source="filer:/data", nodes=3, lost=[lost]),
+    ]
+    cli.api.on("storage", StorageOut(cluster="lab", volumes=volumes, stale="lab-head does not answer"))
+    said = cli("storage", "show", "lab")
+    head, scratch, data = said.out.splitlines()
+    assert head.split() == ["VOLUME", "TYPE", "USED", "FREE", "NODES", "WRITE", "READ", "CHECKPOINT"]
+    assert scratch.split() == ["/scratch", "-", "3.0", "TiB", "1.0", "TiB", "4", "812", "MiB/s", "2100", "MiB/s", "-"]
+    assert "3 of 4" in data
+    assert "lab-1-2: volumes: /data" in data
+    assert "lab-head does not answer" in said.err
+    assert json.loads(cli("storage", "show", "lab", "-o", "json").out)["volumes"][0]["measured"]["at"] == 1000.0

@@ -1,0 +1,32 @@
+"""container: what is asked of the head, and what is refused before."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.cli_fakes import Cli, cli
+
+__all__ = ["cli"]  # a fixture
+
+
+def test_an_import_says_what_is_there_afterwards(cli: Cli) -> None:
+    made = {"image": "ubuntu", "path": "/scratch/.containers/sha256-a.sqsh", "bytes": 3 << 20}
+    cli.api.on("command", lambda *_: (one for one in [("out", json.dumps(made).encode()), ("code", b"0")]))
+    done = cli("container", "import", "lab", "ubuntu")
+    assert (done.code, done.out) == (0, "ubuntu is there for everybody: /scratch/.containers/sha256-a.sqsh, 3 MiB\n")
+
+
+@pytest.mark.parametrize(
+    ("image", "why"),
+    [
+        ("/scratch/x.sqsh", "is used as it is: nothing is imported"), ("x.squashfs", "is used as it is"),
+        ("./layout", "no path of the head"), ("../layout", "no path of the head"), ("oci:layout:tag", "no path of the head"),
+    ],
+)  # fmt: skip
+def test_what_can_t_be_imported_asks_nothing_of_the_head(cli: Cli, image: str, why: str) -> None:
+    done = cli("container", "import", "lab", image)
+    assert (done.code, done.out) == (1, "")
+    assert why in done.err
+    assert "fetching" not in done.err

@@ -1,0 +1,66 @@
+"""dataset add, list, verify, remove."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headway.schemas.datasets import DatasetOut
+from tests.support.cli_fakes import Cli, cli, operation
+
+__all__ = ["cli"]  # a fixture
+ONE = DatasetOut(
+    name="tiny", version=1, path="/datasets/tiny/1", digest="0" * 64, files=3, bytes=5 << 20, source="/data/tiny",
+    person="ann", at=1.0, jobs=2,
+)  # fmt: skip
+TWO = ONE.model_copy(update={"version": 2, "state": "damaged", "damage": "  a is missing", "checked_at": 2.0})
+
+
+def test_what_was_added_is_printed_by_its_place(cli: Cli) -> None:
+    done = operation("done", kind="dataset", kept=["/datasets/tiny/1"])
+    cli.api.on("only_cluster", "lab").on("add_dataset", done).on("events", []).on("operation", done)
+    ended = cli("dataset", "add", "tiny", "--from", "data/tiny")
+    assert ended.out.splitlines()[-1] == "/datasets/tiny/1"
+    assert cli.api.named("add_dataset") == [(("lab", "tiny", str(Path.cwd() / "data/tiny")), {})]
+
+
+def test_versions_are_listed(cli: Cli) -> None:
+    cli.api.on("datasets", [ONE, TWO])
+    out = cli("dataset", "list", "--cluster", "lab").out
+    for words in ("tiny@1", "5.0 MiB", "whole", "tiny@2", "damaged"):
+        assert words in out
+    assert cli("dataset", "list", "wide", "--cluster", "lab").out == "no dataset wide on lab\n"
+
+
+def test_the_latest_is_read_again_where_no_version_is_said(cli: Cli) -> None:
+    done = operation("done", kind="dataset")
+    cli.api.on("datasets", [ONE, TWO]).on("verify_dataset", done).on("events", []).on("operation", done)
+    assert cli("dataset", "verify", "tiny", "--cluster", "lab").out.splitlines()[-1] == "tiny@2 is whole"
+    assert cli.api.named("verify_dataset") == [(("lab", "tiny", 2), {})]
+    assert cli("dataset", "verify", "wide", "--cluster", "lab").code == 5
+    assert cli("dataset", "verify", "tiny@x", "--cluster", "lab").code == 1
+
+
+def test_a_removal_asks_and_names_its_version(cli: Cli) -> None:
+    done = operation("done", kind="dataset")
+    cli.api.on("remove_dataset", done).on("events", []).on("operation", done)
+    assert cli("dataset", "remove", "tiny", "--cluster", "lab").code == 1
+    assert cli("dataset", "remove", "tiny@1", "--cluster", "lab").code == 3
+    ended = cli("dataset", "remove", "tiny@1", "--cluster", "lab", "--yes", "--force")
+    assert ended.out.splitlines()[-1] == "tiny@1 is removed"
+    assert cli.api.named("remove_dataset") == [(("lab", "tiny", 1), {"force": True})]
+
+
+def test_a_bucket_is_named_with_the_keys_of_whoever_asks(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    done = operation("done", kind="dataset", kept=["/datasets/tiny/1"])
+    cli.api.on("add_dataset", done).on("events", []).on("operation", done)
+    words = ("dataset", "add", "tiny", "--from", "s3://sets/tiny", "--cluster", "lab")
+    ended = cli(*words, "--endpoint-url", "http://127.0.0.1:9000")
+    assert ended.code == 0, ended.err
+    (((*_, source), more),) = cli.api.named("add_dataset")
+    assert (source, more["s3"].key_id, more["s3"].endpoint_url) == ("s3://sets/tiny", "AKIA", "http://127.0.0.1:9000")
+    assert cli("dataset", "add", "tiny", "--from", "/d", "--endpoint-url", "http://x", "--cluster", "lab").code == 1
+    assert cli(*words, "--endpoint-url", "ftp://x").code == 1

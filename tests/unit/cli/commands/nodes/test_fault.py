@@ -1,0 +1,67 @@
+"""What `headway fault` asks of the server."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.schemas.incidents import FaultIn, FaultMadeOut
+from tests.support.cli_fakes import Cli, cli
+
+__all__ = ["cli"]  # a fixture
+
+
+@pytest.mark.parametrize(
+    ("words", "ask"),
+    [
+        (["xid", "79", "lab-1-2", "--gpu", "3"], {"kind": "xid", "node": "lab-1-2", "code": 79, "gpu": 3}),
+        (["lab", "xid", "79", "lab-1-2"], {"kind": "xid", "node": "lab-1-2", "code": 79}),
+        (["xid", "lab-1-2", "--heal"], {"kind": "xid", "node": "lab-1-2", "heal": True}),
+        (["freeze-node", "lab-1-2", "--force"], {"kind": "freeze-node", "node": "lab-1-2", "force": True}),
+        (["lab", "kill-node", "lab-1-2", "--heal"], {"kind": "kill-node", "node": "lab-1-2", "heal": True}),
+        (["kill", "slurmd", "lab-1-2"], {"kind": "kill", "daemon": "slurmd", "node": "lab-1-2"}),
+        (["lab", "kill", "slurmctld"], {"kind": "kill", "daemon": "slurmctld"}),
+        (["kill", "server"], {"kind": "kill", "daemon": "server"}),
+        (["reclaim", "lab-1-2"], {"kind": "reclaim", "node": "lab-1-2", "in_s": 120}),
+        (["lab", "reclaim", "lab-1-2", "--in", "30"], {"kind": "reclaim", "node": "lab-1-2", "in_s": 30}),
+    ],
+)
+def test_a_fault_is_asked_for(cli: Cli, words: list[str], ask: dict[str, object]) -> None:
+    cli.api.on("only_cluster", "lab").on("fault", FaultMadeOut(done="done"))
+    assert cli("fault", *words).out == "done\n"
+    ((args, _),) = cli.api.named("fault")
+    assert args[0] == "lab"
+    assert args[1] == FaultIn.model_validate(ask)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["lab"],
+        ["lab", "burn", "n"],
+        ["xid", "lab-1-2"],
+        ["xid", "79"],
+        ["kill-node", "a", "b"],
+        ["kill"],
+        ["kill", "sshd", "lab-1-2"],
+        ["kill", "slurmd"],
+        ["kill", "relay", "lab-1-2"],
+    ],
+)
+def test_a_fault_that_is_not_clear_is_asked_back(cli: Cli, words: list[str]) -> None:
+    ended = cli("fault", *words)
+    assert ended.code == 2
+    assert "which" in ended.err
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        {"kind": "kill", "node": "n"},
+        {"kind": "xid", "node": "n", "daemon": "slurmd"},
+        {"kind": "kill", "daemon": "relay", "node": "n"},
+        {"kind": "ecc"},
+    ],
+)
+def test_what_does_not_fit_together_is_refused(ask: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"needs a daemon|which node|is not on a node"):
+        FaultIn.model_validate(ask)

@@ -1,0 +1,339 @@
+"""The command itself: what help loads, how errors end, what a bug shows."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headway import errors
+from headway.cli import session
+from headway.cli.main import complain, load
+from headway.cli.registry import ENTRIES
+from headway.schemas.backups import BackupIn
+from headway.sdk.client import Client
+from tests.support.cli_fakes import Cli, FakeApi, cli, cluster
+
+__all__ = ["cli"]  # a fixture
+
+HEAVY = ("pydantic", "httpx", "rich", "yaml", "asyncssh", "sqlalchemy", "fastapi", "jinja2", "anyio")
+LISTS_MODULES = """
+import sys
+from headway.cli.main import main
+code = main(sys.argv[1:])
+sys.stdout.flush()
+print("\\n".join(sorted(sys.modules)), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def loaded(*words: str) -> tuple[int, str, set[str]]:
+    """Exit code, output and modules of a fresh interpreter that ran `headway WORDS...`."""
+    done = subprocess.run(
+        [sys.executable, "-c", LISTS_MODULES, *words], capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stdout, set(done.stderr.split())
+
+
+def test_help_loads_no_command_and_nothing_heavy() -> None:
+    code, out, modules = loaded("--help")
+    assert code == 0
+    assert all(f"  {name} " in out for name in ENTRIES)
+    assert not modules.intersection(HEAVY)
+    assert {m for m in modules if m.startswith("headway.")} == {
+        "headway.cli", "headway.cli.main", "headway.cli.registry", "headway.errors",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words", [("apply", "--help"), ("queue", "--help"), ("submit", "--help"), ("server", "--help")]
+)
+def test_a_commands_help_loads_that_command_only(words: tuple[str, ...]) -> None:
+    code, out, modules = loaded(*words)
+    assert code == 0
+    assert out.startswith(f"Usage: headway {words[0]}")
+    assert not modules.intersection(HEAVY)
+    commands = {e.target.partition(":")[0] for e in ENTRIES.values()}
+    prefix = "headway.cli.commands."
+    loaded_commands = {m.removeprefix(prefix) for m in modules if m.startswith(prefix)} & commands
+    assert {name.rpartition(".")[2] for name in loaded_commands} == {words[0]}
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_command_is_there_and_explains_itself(cli: Cli, name: str) -> None:
+    done = cli(name, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"Usage: headway {name}")
+
+
+def test_no_words_is_help(cli: Cli) -> None:
+    assert cli().out == cli("--help").out
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.HeadwayError("m"), 1),
+        (errors.InvalidSpec([errors.Fault("nodes", "too few")]), 2),
+        (errors.NeedsConfirmation("m"), 3),
+        (errors.NotAllowed("m"), 4),
+        (errors.NotSignedIn("m"), 4),
+        (errors.NotFound("m"), 5),
+        (errors.Conflict("m"), 6),
+        (errors.Unreachable("m"), 7),
+        (errors.CommandFailed(["x"], 3, "no"), 1),
+    ],
+)
+def test_errors_end_with_their_code_on_stderr(cli: Cli, error: errors.HeadwayError, code: int) -> None:
+    error.hint = "do this"
+    cli.api.on("clusters", error)
+    done = cli("ls")
+    assert (done.code, done.out) == (code, "")
+    assert done.err == f"error: {error.message}\n  do this\n"
+
+
+def test_an_error_s_words_do_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """They may hold another person's: the name of a log file, what a job said."""
+    complain(
+        "job 7 has not written /home/eve/\x1b]0;pwn\x07\x1b[2J\x9b31m\u202elog\n  second line", "look\x1b[1A\nthere"
+    )
+    said = capsys.readouterr().err
+    assert not set(said) & set("\x1b\x07\x9b\u202e")
+    assert said.count("\n") == 4
+    assert "\n  second line\n" in said
+
+
+def test_no_server_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("HEADWAY_URL", "HEADWAY_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HEADWAY_STATE", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    done = Cli(FakeApi(), monkeypatch)("ls")
+    assert done.code == 7
+    assert done.err == "error: no server\n  headway server start\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("aply",), "no such command: aply; did you mean apply?"),
+        (("ls", "--nope"), "--nope"),
+        (("job",), "missing argument '[CLUSTER] JOB'"),
+        (("job", "lab", "twelve"), "'twelve' is not a job id"),
+        (("logs", "1", "2"), "one job id"),
+        (("ls", "-o", "xml"), "xml"),
+        (("token", "create", "--days", "0"), "--days"),
+    ],
+)
+def test_wrong_use_is_one_message_and_2(cli: Cli, words: tuple[str, ...], said: str) -> None:
+    done = cli(*words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: ")
+    assert said in done.err.splitlines()[0]
+    assert "--help" in done.err.splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "down '' --yes --delete-data", "down ''", "status ''", "queue '' -o json", "nodes ''", "roll '' --yes --stop",
+        "scale '' 0 --yes", "scale '' gpu=0", "secrets rotate munge ''", "invoice '' --period 2026-10 --close",
+        "cancel '' 12", "job '' 12", "job retry '' 12", "logs '' 12", "exec '' -- x", "run '' -- x", "shell ''",
+        "submit '' s.sbatch", "submit ''", "ssh ''", "ssh '' lab-1-1", "ssh-config '' --install", "notebook ''",
+        "fault '' kill slurmctld", "backup '' --to /b", "restore '' --from /b", "container rm '' sha256:1",
+        "dataset remove x@1 --yes --cluster ''", "incident return 1 --cluster ''", "node drain n -r x --cluster ''",
+        "pipeline run p.yaml --cluster ''", "token create --cluster ''",
+    ],
+)  # fmt: skip
+def test_an_empty_name_is_not_the_only_cluster(
+    cli: Cli, line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`headway down "$NAME" --yes` where NAME is not set. No call may be made."""
+    for call in ("status", "command", "access", "fault", "return_node", "drain"):
+        cli.api.on(call, AssertionError(call))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.yaml").write_text("name: p\n")
+    done = cli(*shlex.split(line))
+    assert (done.code, done.out) == (2, ""), done.err
+    assert "the cluster's name is empty" in done.err
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_a_cluster_that_was_not_named_is_told_from_an_empty_name(name: str) -> None:
+    found = load(ENTRIES[name])
+    for command in getattr(found, "commands", {"": found}).values():
+        assert [p.default for p in command.params if p.name == "cluster" and not p.required] in ([], [None])
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("notebook lab --time infinite", "--time 'infinite': is not of the form it takes"),
+        ("notebook lab --time=90m", "--time '90m': is not of the form it takes"),
+        ("notebook lab --gpus 1000", "--gpus 1000: should be less than or equal to 64"),
+        ("notebook lab --idle 100000", "--idle 100000: should be less than or equal to 1440"),
+        ("token create --days 99999999", "--days 99999999: should be less than"),
+        (f"token create --name {'x' * 201}", "should have at most 200 characters"),
+        (f"people set ann member --user {'x' * 33}", "should have at most 32 characters"),
+        ("fault lab xid 79 lab-1-2 --gpu 100", "--gpu 100: should be less than or equal to 63"),
+        ("fault lab xid 79 lab-1-2 --text é", r"--text '\xe9': is not of the form it takes"),
+        ("job retry lab 12_9999999999", "task '9999999999': is not of the form it takes"),
+        ("pipeline run latin.yaml --cluster lab", "latin.yaml is not UTF-8 text"),
+        ("plan latin.yaml", "latin.yaml is not UTF-8 text"),
+        ("submit lab ~nosuch/x.sbatch", "~nosuch/x.sbatch: there is no such home folder"),
+        ("dataset add tiny --from ~nosuch/x --cluster lab", "~nosuch/x: there is no such home folder"),
+        ("backup lab --to ~nosuch/x --key-file key", "~nosuch/x: there is no such home folder"),
+        ("backup lab --to /x --key-file ~nosuch/key", "~nosuch/key: there is no such home folder"),
+        ("backups --in ~nosuch/b", "~nosuch/b: there is no such home folder"),
+        ("run lab --no-files --launcher foo -- x", "--launcher 'foo': should be 'torchrun'"),
+        ("run lab -N 0 --gpus -1 -- x", "--gpus -1: should be greater than or equal to 0"),
+        ("run lab --no-files --stage-in A -- x", "--stage-in 'A': is not of the form it takes"),
+        ("run lab --no-files --env NOT_SET_HERE -- x", "--env NOT_SET_HERE: it is not set here"),
+        ("usage lab --nodes --team v", "--team does not go with --nodes"),
+        ("usage lab --nodes --job 3", "--job does not go with --nodes"),
+        ("usage lab --nodes --by user", "--by does not go with --nodes"),
+        ("usage lab --job 3 --by user", "--by does not go with --runs"),
+        ("goodput lab --job 4 --period 2020-01", "--period does not go with --job"),
+        ("submit lab --env", "--env needs a value"),
+        ("submit lab --stage-in 'a b' s.sbatch", "--stage-in a b: not a dataset"),
+        ("submit lab --wrap hostname s.sbatch", "s.sbatch is one too many"),
+    ],
+)
+def test_ordinary_wrong_input_is_wrong_use(
+    cli: Cli, line: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\n")
+    (tmp_path / "s.sbatch").write_text("#!/bin/sh\n")
+    (tmp_path / "key").write_text("long enough\n")
+    cli.api.on("clusters", [cluster()]).on("notebooks", [])
+    for call in ("backup", "backups", "add_dataset", "create_token", "put_person"):
+        cli.api.on(call, AssertionError(call))
+    done = cli(*shlex.split(line))
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert "--stage_in" not in done.err
+
+
+def test_what_was_not_typed_is_never_shown(cli: Cli, tmp_path: Path) -> None:
+    """It may come from a file with a secret."""
+    (tmp_path / "key").write_text("S3CR3T" * 1000)
+    cli.api.on("clusters", [cluster()])
+    cli.api.on("backup", lambda _, to, passphrase: BackupIn(to=to, passphrase=passphrase))
+    done = cli("backup", "lab", "--to", "/x", "--key-file", str(tmp_path / "key"))
+    assert (done.code, "S3CR3T" in done.err) == (2, False)
+    assert "passphrase: should have at most 4096 characters" in done.err
+
+
+def test_a_word_that_is_no_text_is_wrong_use(cli: Cli) -> None:
+    """As a shell hands over the name of a file that is written in Latin-1."""
+    word = b"caf\xe9".decode(errors="surrogateescape")
+    cli.api.on("make_run", lambda _, request: request.model_dump_json())
+    done = cli("run", "lab", "--no-files", "--", "cat", word)
+    assert (done.code, done.err.splitlines()[0]) == (2, r"error: 'caf\udce9' is not UTF-8")
+
+
+def test_an_answer_that_can_t_be_read_is_no_wrong_use(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    cli.api.on("clusters", lambda: [type(cluster()).model_validate({"name": 1})])
+    assert cli("ls").code == 70
+
+
+def test_a_bug_is_one_line_and_a_private_file(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    cli.api.on("clusters", RuntimeError("the moon\nis full"))
+    done = cli("ls")
+    assert done.code == 70
+    first, second = done.err.splitlines()
+    assert first == "error: this is a bug in headway: RuntimeError: the moon"
+    log = Path(second.removeprefix("  details: "))
+    assert log.is_relative_to(tmp_path)
+    assert "Traceback" in log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_bug_with_no_place_for_its_file(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(blocked))
+    cli.api.on("clusters", RuntimeError("x"))
+    done = cli("ls")
+    assert done.code == 70
+    log = Path(done.err.splitlines()[1].removeprefix("  details: "))
+    assert log.exists()
+    log.unlink()
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    script = "from headway.cli.main import run; run()"
+    process = subprocess.Popen([sys.executable, "-c", script, "schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    said = process.stderr.read()
+    assert process.wait(60) in (1, 141)
+    assert b"Traceback" not in said
+    process.stderr.close()
+
+
+@pytest.mark.parametrize("words", [["schema"], ["--help"]])
+def test_a_full_disk_is_said_in_one_line(words: list[str], tmp_path: Path) -> None:
+    script = "from headway.cli.main import run; run()"
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", script, *words], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False,
+            env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, b"error: this can't be written: no space left on device\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_client_has_every_call_the_commands_make() -> None:
+    calls = [n for n, f in vars(session.Api).items() if inspect.isfunction(f) and not n.startswith("_")]
+    assert "apply" in calls
+    for name in calls:
+        asked = inspect.signature(getattr(session.Api, name)).parameters
+        given = inspect.signature(getattr(Client, name)).parameters
+        assert list(asked) == [p for p in given if p in asked], name
+
+
+def completed(shell: str, typed: str) -> str:
+    """What is offered in the place of the last word."""
+    env = {
+        **os.environ, "_HEADWAY_COMPLETE": f"complete_{shell}", "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(typed.split(" ")) - 1), "_TYPER_COMPLETE_ARGS": typed,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", "from headway.cli.main import run; run()"],
+        env=env, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    return done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_offers_commands_without_loading_them(shell: str) -> None:
+    said = completed(shell, "headway lo")
+    assert "logs" in said
+    assert "queue" not in said
+
+
+def test_completion_offers_what_is_done_with_a_job() -> None:
+    assert completed("bash", "headway job ").split() == ["show", "retry", "rerun"]
+    assert completed("bash", "headway job re").split() == ["retry", "rerun"]
+
+
+@pytest.mark.parametrize("words", [["queue"], ["exec"], ["job"], ["apply"], ["token", "create"]])
+def test_help_names_things_and_no_types_of_python(cli: Cli, words: list[str]) -> None:
+    said = cli(*words, "--help").out
+    assert not re.search(r"<(str|int|path|list.*|file)>", said)
+    assert "[default:\n" not in said

@@ -1,0 +1,157 @@
+"""Jobs whose time on a node is over: which are requeued, which are let be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from headway.cluster.context import Env
+from headway.cluster.scaling.job_eviction import ASKED_AT_ONCE, SendAway
+from headway.domain.machine import Machine
+from headway.errors import CommandFailed
+from headway.transport.process import Ran
+from tests.support import builders
+
+LAB = builders.cluster(3, 0)
+HEAD = builders.machine(LAB.head)
+NODE = "lab-1-1"
+
+
+class Controller:
+    """Jobs in Slurm's words, all on one node; one that is PENDING, or gone, holds nothing of it."""
+
+    def __init__(self, **words: str) -> None:
+        self.words = {int(name.removeprefix("job")): word for name, word in words.items()}
+        self.did: list[str] = []
+        self.said: list[str] = []
+        self.now = 1000.0
+        self.answers: list[str] = []  # what the next orders get on stderr, "" where they are carried out
+        self.scripts: dict[int, str] = {}
+        self.lines = True  # accounting has the commands that jobs were submitted with
+        self.asked: list[int] = []  # for their scripts
+        self.asking = self.most = 0  # at once
+        self.ends_at = 1010.0  # until then a job that ends is completing
+
+    async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> Ran:
+        if argv[0] == "squeue":
+            there = [job for job, word in self.words.items() if word != "PENDING"]
+            return Ran(tuple(argv), 0, "".join(f"{job} {NODE}\n" for job in there), "", 0.0)
+        if "show" in argv:
+            out = "".join(f"JobId={job} JobState={word} Reason=None\n" for job, word in self.words.items())
+            return Ran(tuple(argv), 0, out, "", 0.0)
+        if "write" in argv:
+            self.asked.append(int(argv[-2]))
+            self.asking += 1
+            self.most = max(self.most, self.asking)
+            await asyncio.sleep(0)
+            self.asking -= 1
+            return Ran(tuple(argv), 0, self.scripts.get(int(argv[-2]), "#!/bin/sh\n"), "", 0.0)
+        if argv[0] == "sacct":
+            return Ran(tuple(argv), 0, "sbatch a.sh\n" if self.lines else "", "", 0.0)
+        if argv[:2] == ["scontrol", "notify"] or "--signal=USR1" in argv:
+            self.did.append(" ".join(argv[:3]))
+            return Ran(tuple(argv), 0, "", "", 0.0)
+        assert argv[:2] == ["scontrol", "requeue"] or argv[0] == "scancel", argv
+        self.did.append(" ".join(argv).removeprefix("scontrol "))
+        if error := self.answers.pop(0) if self.answers else "":
+            raise CommandFailed(argv, 1, error)
+        self.words[int(argv[-1])] = "PENDING"
+        return Ran(tuple(argv), 0, "", "", 0.0)
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        if self.now >= self.ends_at:
+            self.words = {job: word for job, word in self.words.items() if word != "COMPLETING"}
+
+    async def say(self, step: str, text: str, **_: Any) -> None:
+        self.said.append(f"{step}: {text}")
+
+    def away(self) -> SendAway:
+        env = Env(cast(Any, None), cast(Any, None), cast(Any, self), Path("/nowhere"))
+        return SendAway(LAB, env, self.say, HEAD, "its node leaves", lambda: self.now, self.sleep)
+
+
+async def test_what_has_ended_while_its_epilog_runs_is_waited_for_and_not_run_again() -> None:
+    slurm = Controller(job7="COMPLETING", job8="RUNNING", job9="SUSPENDED")
+    await slurm.away().now({NODE: (7, 8, 9)})
+    assert slurm.did == ["requeue 8", "requeue 9"]
+    assert slurm.now == slurm.ends_at
+
+
+async def test_what_was_requeued_since_the_look_is_let_be() -> None:
+    slurm = Controller(job7="PENDING")
+    await slurm.away().now({NODE: (7,)})
+    assert slurm.did == []
+    assert slurm.now == 1000.0
+
+
+@pytest.mark.parametrize(
+    "error", ["Requested operation is presently disabled", "Only batch jobs are accepted or processed"]
+)
+async def test_what_forbids_a_requeue_ends(error: str) -> None:
+    slurm = Controller(job7="RUNNING")
+    slurm.answers = [f"{error} for job 7"]
+    assert await slurm.away().now({NODE: (7,)}) == frozenset()
+    assert slurm.did == ["requeue 7", "scancel 7"]
+    assert "can't be requeued" in slurm.said[0]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "slurm_load_jobs error: Socket timed out on send/recv operation",
+        "Unable to contact slurm controller (connect failure)",
+        "Job can not be altered now, try again later",
+    ],
+)
+async def test_one_that_could_not_be_told_goes_on_and_is_named(error: str) -> None:
+    slurm = Controller(job7="RUNNING", job8="COMPLETING")
+    slurm.answers, away = [error, error], slurm.away()
+    for _ in range(2):
+        assert await away.now({NODE: (7,), "lab-1-2": (8,)}) == {NODE}
+    assert slurm.did == ["requeue 7"] * 2
+    assert len(slurm.said) == 1
+    assert await away.now({NODE: (7,)}) == frozenset()
+    assert slurm.words[7] == "PENDING"
+
+
+async def test_a_controller_that_does_not_say_how_a_job_is_has_not_said_that_it_runs() -> None:
+    slurm = Controller(job7="RUNNING")
+    assert await slurm.away().now({NODE: (7, 99)}) == {NODE}
+    assert slurm.did == ["requeue 7"]
+
+
+async def test_what_a_job_wants_is_asked_for_once_however_long_its_deadline_is_waited_for() -> None:
+    slurm = Controller(**{f"job{number}": "RUNNING" for number in range(1, 41)})
+    slurm.scripts[7] = "#!/bin/sh\n#SBATCH --signal=USR1@600\n"
+    away, jobs, ends = slurm.away(), tuple(range(1, 41)), slurm.now + 3600
+    for _ in range(60):
+        await away.warn({NODE: jobs}, ends)
+        slurm.now += 1
+    assert sorted(slurm.asked) == list(jobs)
+    assert 1 < slurm.most <= ASKED_AT_ONCE
+    await away.warn({NODE: (*jobs, 41)}, ends)
+    assert slurm.asked[40:] == [41]
+    assert slurm.did == []
+    slurm.now = ends - 600
+    for _ in range(2):
+        await away.warn({NODE: jobs}, ends)
+    assert slurm.did == ["scontrol notify 7", "scancel --signal=USR1 7"]
+
+
+async def test_where_not_all_was_answered_it_is_asked_again_in_a_while() -> None:
+    slurm = Controller(job7="RUNNING")
+    slurm.lines, away = False, slurm.away()
+    for _ in range(121):
+        await away.warn({NODE: (7,)}, 9000.0)
+        slurm.now += 1
+    assert slurm.asked == [7] * 3
+    slurm.lines = True
+    for _ in range(300):
+        await away.warn({NODE: (7,)}, 9000.0)
+        slurm.now += 1
+    assert slurm.asked == [7] * 4

@@ -1,0 +1,110 @@
+"""One machine for a slot of a cluster that works, whichever of its heads leads."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headway.cluster import remote_steps, secrets
+from headway.cluster.apply import Run
+from headway.cluster.context import Env
+from headway.cluster.desired_state import make_goal
+from headway.cluster.scaling.provision_slot import bring
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Machine, MachineState
+from headway.domain.slots import NO_MACHINE
+from headway.errors import Unreachable
+from headway.transport.process import Ran
+from tests.support import builders
+
+TWO = replace(builders.cluster(2, 0), controllers=2)
+IDLE = replace(TWO, groups=(replace(TWO.groups[0], nodes=0, idle_s=600),))
+FIRST, SECOND = TWO.heads
+NODE = TWO.slot_names[0]
+
+
+class World:
+    """Two heads, of which those in `away` are stopped and those in `silent` run and do not answer."""
+
+    def __init__(self, cluster: Cluster, away: Sequence[str] = (), silent: Sequence[str] = ()) -> None:
+        site = builders.site(cluster)
+        self.site = replace(site, addresses={**site.addresses, SECOND: "10.9.0.8"})
+        self.cluster, self.silent = cluster, {*away, *silent}
+        self.machines = {name: builders.machine(name) for name in cluster.heads}
+        self.machines |= {name: builders.machine(name, MachineState.STOPPED) for name in away}
+        self.told: list[tuple[str, str]] = []
+        self.made: list[str] = []
+
+    async def list(self, _: str) -> tuple[Machine, ...]:
+        return tuple(self.machines.values())
+
+    async def find(self, _: Cluster) -> Any:
+        return SimpleNamespace(addresses=self.site.addresses)
+
+    async def secrets(self, _: str) -> dict[str, str]:
+        return {}
+
+    async def remote(self, machine: Machine, argv: Sequence[str], **_: Any) -> Ran:
+        if machine.name in self.silent:
+            raise Unreachable(f"{machine.name} does not answer")
+        self.told.append((machine.name, " ".join(argv)))
+        out = (
+            f"NodeName={NODE} State=DOWN Reason={NO_MACHINE}\n"
+            if argv[:2] == ["scontrol", "--oneliner"]
+            else "down~ \n"
+        )
+        return Ran(tuple(argv), 0, out, "", 0.0)
+
+    async def bring(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def goal(*_: Any) -> Any:
+            return make_goal(self.cluster, self.site, {})
+
+        async def make(run: Run, name: str, _: set[str]) -> bool:
+            self.made.append(name)
+            run.machines[name] = builders.machine(name)
+            return True
+
+        async def none(*_: Any, **__: Any) -> Any:
+            return {}
+
+        module = importlib.import_module("headway.cluster.scaling.provision_slot")
+        monkeypatch.setattr(module, "_goal", goal)
+        monkeypatch.setattr(secrets, "ensure", none)
+        monkeypatch.setattr(Run, "_make", make)
+        monkeypatch.setattr(remote_steps, "perform", none)
+        monkeypatch.setattr(importlib.import_module("headway.cluster.apply"), "by_stage", lambda *_, **__: {"node": []})
+        both: Any = self
+        await bring(self.cluster, Env(both, both, both, Path()), NODE, none)
+
+
+@pytest.mark.parametrize(("away", "silent"), [((FIRST,), ()), ((), (FIRST,))])
+@pytest.mark.parametrize(("cluster", "word"), [(TWO, "State=RESUME"), (IDLE, "State=POWER_UP")])
+async def test_a_node_is_made_while_the_second_head_leads(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, word: str, away: Sequence[str], silent: Sequence[str]
+) -> None:
+    world = World(cluster, away, silent)
+    await world.bring(monkeypatch)
+    assert world.made == [NODE]
+    assert {who for who, _ in world.told} == {SECOND}
+    assert [words for _, words in world.told if word in words]
+
+
+async def test_a_first_head_that_is_gone_is_no_hindrance_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(TWO)
+    del world.machines[FIRST]
+    await world.bring(monkeypatch)
+    assert world.made == [NODE]
+
+
+async def test_while_no_head_runs_no_machine_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody could take it in, and somebody would pay for it."""
+    world = World(TWO, away=TWO.heads)
+    with pytest.raises(Unreachable, match="does not run"):
+        await world.bring(monkeypatch)
+    assert world.made == []

@@ -1,0 +1,368 @@
+"""Machines that go while the cluster works on: which orders Slurm and the provider get, in which order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headway.changes.cluster_changes import Goal, changeset
+from headway.changes.slurm_accounts import desired
+from headway.cluster.apply import Run
+from headway.cluster.context import Env
+from headway.cluster.scaling import scale_in
+from headway.cluster.scaling.scale_in import Leaving, SteppedAside
+from headway.domain.changeset import Change, ChangeSet, Disturbs
+from headway.domain.machine import Machine, MachineState
+from headway.domain.observed import Observed
+from headway.domain.slots import Deadline
+from headway.domain.slurm.hostlist import expand
+from headway.errors import CommandFailed, Refused
+from headway.transport.process import Ran
+from tests.support import builders
+
+LAB = builders.cluster(3, 0)
+MACHINES = {name: builders.machine(name) for name in (LAB.head, *LAB.slot_names)}
+
+
+class World:
+    """A controller with jobs on nodes, and a provider that deletes."""
+
+    def __init__(self, **jobs: tuple[int, ...]) -> None:
+        self.jobs = {name.replace("_", "-"): set(numbers) for name, numbers in jobs.items()}
+        self.stubborn: set[int] = set()
+        self.silent = 0  # requeues that get no answer
+        self.did: list[str] = []
+        self.reasons: dict[str, str] = {}  # of nodes that are out of service
+        self.now = 1000.0
+
+    async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> Ran:
+        words, out = " ".join(argv), ""
+        if argv[0] == "squeue":
+            out = "".join(f"{job} {node}\n" for node, jobs in self.jobs.items() for job in jobs)
+        elif argv[0] == "sinfo":
+            rows = {name: self.reasons.get(name, "") for name in LAB.slot_names}
+            out = "".join(f"{name}|{'drained' if why else 'idle'}|{why or 'none'}\n" for name, why in rows.items())
+        elif "show" in argv:
+            out = f"JobId={argv[-1]} JobState=RUNNING\n"
+        elif "write" not in argv and argv[0] != "sacct":
+            self.did.append(words)
+            self.hear(argv)
+        if argv[:2] == ["scontrol", "requeue"] and self.silent:
+            self.silent -= 1
+            raise CommandFailed(argv, 1, "Socket timed out on send/recv operation")
+        if argv[:2] == ["scontrol", "requeue"]:
+            self.end(int(argv[2]))
+        return Ran(tuple(argv), 0, out, "", 0.0)
+
+    def hear(self, argv: Sequence[str]) -> None:
+        """Of an update, what the controller says of the nodes from then on."""
+        given = dict(word.split("=", 1) for word in argv if "=" in word)
+        for name in expand(given.get("NodeName", "")):
+            if given["State"] in ("DRAIN", "DOWN"):
+                self.reasons[name] = given["Reason"]
+            else:
+                self.reasons.pop(name, None)
+
+    def end(self, job: int) -> None:
+        if job not in self.stubborn:
+            self.jobs = {node: jobs - {job} for node, jobs in self.jobs.items()}
+
+    async def drop(self, _: str) -> None: ...
+
+    async def delete(self, machine: Machine) -> None:
+        self.did.append(f"delete {machine.name}")
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    async def say(self, *_: Any, **__: Any) -> None: ...
+
+    def leaving(self, deadline: float | None = None) -> Leaving:
+        env: Any = Env(SimpleNamespace(delete=self.delete, makes=True), None, self, Path())  # type: ignore[arg-type]
+        head = MACHINES[LAB.head]
+        until = None if deadline is None else Deadline(deadline)
+        return Leaving(LAB, env, self.say, head, MACHINES, until, clock=lambda: self.now, sleep=self.sleep)
+
+
+@pytest.fixture(autouse=True)
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Whenever Prometheus is told which machines there are."""
+    found: list[str] = []
+
+    async def tell(cluster: Any, _: Any) -> None:
+        found.append(cluster.name)
+
+    monkeypatch.setattr(scale_in, "tell_prometheus", tell)
+    return found
+
+
+async def test_who_went_is_missed_by_nobody_while_others_are_waited_for(told: list[str]) -> None:
+    world = World(lab_1_2=(7,))
+    await world.leaving(world.now + 60).leave(["lab-1-2", "lab-1-3"])
+    assert told == ["lab"], "once, when lab-1-3 has gone and lab-1-2 works on; the apply tells of the rest"
+
+
+async def test_an_idle_node_is_drained_given_back_and_then_said_to_have_no_machine() -> None:
+    world = World()
+    await world.leaving().leave(["lab-1-3"])
+    assert world.did == [
+        "scontrol update NodeName=lab-1-3 State=DRAIN Reason=headway: leaves",
+        "delete lab-1-3",
+        "scontrol update NodeName=lab-1-3 State=DOWN Reason=headway: no machine",
+        "scontrol update NodeName=lab-1-3 State=UNDRAIN",
+        "scontrol update NodeName=lab-1-3 State=DOWN Reason=headway: no machine",
+    ]
+
+
+async def test_a_node_with_a_job_stays_when_nobody_said_how_long_it_may_go_on() -> None:
+    world = World(lab_1_2=(7,))
+    with pytest.raises(Refused, match="lab-1-2 runs job 7") as caught:
+        await world.leaving().leave(["lab-1-2", "lab-1-3"])
+    assert "--deadline" in caught.value.hint
+    assert "delete lab-1-3" in world.did
+    assert "delete lab-1-2" not in world.did
+    assert world.did[-1] == "scontrol update NodeName=lab-1-2 State=RESUME"
+
+
+async def test_what_somebody_said_of_a_node_stands_again_when_it_stays() -> None:
+    world = World(lab_1_2=(7,), lab_1_3=(8,))
+    world.reasons["lab-1-2"] = "ann: a bad fan"
+    leaving = world.leaving()
+
+    async def sleep(seconds: float) -> None:
+        world.now += seconds
+        world.reasons |= {"lab-1-2": "headway: leaves: ann: a bad fan", "lab-1-3": "headway: leaves"}
+
+    leaving.sleep = sleep
+    with pytest.raises(Refused):
+        await leaving.leave(["lab-1-2", "lab-1-3"])
+    assert world.did == [
+        "scontrol update NodeName=lab-1-2 State=DRAIN Reason=headway: leaves: ann: a bad fan",
+        "scontrol update NodeName=lab-1-3 State=DRAIN Reason=headway: leaves",
+        "scontrol update NodeName=lab-1-2 State=DRAIN Reason=ann: a bad fan",
+        "scontrol update NodeName=lab-1-3 State=RESUME",
+    ]
+    world.did.clear()
+    world.reasons["lab-1-2"] = "headway: leaves: ann: a bad fan"
+    with pytest.raises(Refused):  # the next one finds its own word there
+        await leaving.leave(["lab-1-2"])
+    assert world.did[0] == "scontrol update NodeName=lab-1-2 State=DRAIN Reason=ann: a bad fan"
+
+
+async def test_a_node_that_somebody_returns_meanwhile_is_drained_again_and_its_new_job_has_the_same_time() -> None:
+    world = World(lab_1_2=(7,))
+    leaving = world.leaving(deadline=world.now + 600)
+    did: list[str] = []
+
+    async def sleep(seconds: float) -> None:
+        world.now += seconds
+        if world.now == 1010:
+            world.jobs["lab-1-2"] = {8}  # the first has ended, another one has started
+            del world.reasons["lab-1-2"]
+        if world.now == 1020:
+            did.extend(world.did)
+            world.reasons["lab-1-2"] = "headway: incident 5: a GPU is gone"
+        if world.now == 1030:
+            world.end(8)
+
+    leaving.sleep = sleep
+    await leaving.leave(["lab-1-2"])
+    drains = "scontrol update NodeName=lab-1-2 State=DRAIN Reason=headway: leaves"
+    assert did == [drains, drains]
+    assert world.did[2] == f"{drains}: headway: incident 5: a GPU is gone"
+    assert world.did[3] == "delete lab-1-2"
+    assert world.now >= 1030
+
+
+async def test_no_machine_goes_with_a_job_that_started_while_others_were_sent_away() -> None:
+    world = World(lab_1_2=(7,))
+    came = False
+
+    def end(job: int) -> None:
+        nonlocal came
+        world.jobs["lab-1-2"] = world.jobs["lab-1-2"] - {job} | (set() if came else {8})
+        came = True
+
+    world.end = end  # type: ignore[method-assign]
+    await world.leaving(deadline=world.now).leave(["lab-1-2"])
+    order = [words for words in world.did if words.startswith(("scontrol requeue", "delete"))]
+    assert order == ["scontrol requeue 7", "scontrol requeue 8", "delete lab-1-2"]
+
+
+async def test_a_job_that_ends_before_the_deadline_is_let_be() -> None:
+    world = World(lab_1_2=(7,))
+    leaving = world.leaving(deadline=world.now + 600)
+
+    async def sleep(seconds: float) -> None:
+        world.now += seconds
+        if world.now >= 1100:
+            world.end(7)
+
+    leaving.sleep = sleep
+    await leaving.leave(["lab-1-2"])
+    assert not [words for words in world.did if "requeue" in words]
+    assert "delete lab-1-2" in world.did
+
+
+async def test_at_the_deadline_jobs_are_warned_then_requeued_before_the_machine_goes() -> None:
+    world = World(lab_1_2=(7,))
+    await world.leaving(deadline=world.now + 90).leave(["lab-1-2"])
+    order = [words.split()[1] for words in world.did if words.split()[1] in ("notify", "requeue", "lab-1-2")]
+    assert order == ["notify", "requeue", "lab-1-2"]
+    assert world.now < 1100
+
+
+async def test_a_job_that_will_not_go_ends_with_its_machine() -> None:
+    world = World(lab_1_2=(7,))
+    world.stubborn = {7}
+    await world.leaving(deadline=world.now).leave(["lab-1-2"])
+    assert "delete lab-1-2" in world.did
+
+
+async def test_a_machine_stays_until_its_job_could_be_told_to_go() -> None:
+    world = World(lab_1_2=(7,))
+    world.silent = 3
+    await world.leaving(deadline=world.now).leave(["lab-1-2", "lab-1-3"])
+    order = [words for words in world.did if words.startswith(("scontrol requeue", "scancel", "delete"))]
+    assert order == ["delete lab-1-3", *["scontrol requeue 7"] * 4, "delete lab-1-2"]
+
+
+async def test_a_deadline_holds_for_the_nodes_it_was_given_for() -> None:
+    """The file may have changed since, by somebody who said nothing of jobs."""
+    world = World(lab_1_2=(7,), lab_1_3=(8,))
+    leaving = world.leaving()
+    leaving.deadline = Deadline(world.now, frozenset({"lab-1-3"}))
+    with pytest.raises(Refused, match="lab-1-2 runs job 7"):
+        await leaving.leave(["lab-1-2", "lab-1-3"])
+    assert "delete lab-1-3" in world.did
+    assert "delete lab-1-2" not in world.did
+    assert world.did[-1] == "scontrol update NodeName=lab-1-2 State=RESUME"
+
+
+async def test_while_jobs_are_waited_for_other_work_has_its_turns() -> None:
+    """A deadline may be days away: groups that scale by themselves can't wait so long."""
+    world, turns = World(lab_1_2=(7,)), list[tuple[str, ...]]()
+
+    async def look(names: Collection[str]) -> None:
+        turns.append(tuple(names))
+
+    leaving = world.leaving(deadline=world.now + 5)
+    leaving.beside = SimpleNamespace(look=look)  # type: ignore[assignment]
+    await leaving.leave(["lab-1-2", "lab-1-3"])
+    assert set(turns) == {("lab-1-2",)}
+    assert len(turns) >= 5
+    assert leaving.waited
+
+
+async def test_after_such_a_wait_all_is_looked_at_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.cluster.scaling.scale_in.LOOK_S", 0.0)
+    did: list[str] = []
+
+    class Other:
+        async def look(self, names: Collection[str]) -> None:
+            did.append(f"look past {' '.join(names)}")
+
+        async def others_wait(self) -> bool:
+            return others
+
+        async def rest(self) -> None:
+            did.append("rest")
+
+        async def close(self) -> None:
+            did.append("close")
+
+    def run(world: World, deadline: float | None) -> Run:
+        goal = Goal(LAB, {}, desired(LAB), LAB.slot_names[:2])
+        changes = ChangeSet("lab", (Change("machine.delete", "lab-1-3", "lab-1-3", "goes"),))
+        env = world.leaving().env
+        until = None if deadline is None else Deadline(deadline)
+        return Run(goal, env, world.say, None, {}, Observed(MACHINES), changes, until, Other())  # type: ignore[arg-type]
+
+    others = False
+    assert await run(World(lab_1_3=(7,)), 1.0).clear()
+    assert did == ["look past lab-1-3", "rest"]
+    assert not await run(World(), 1.0).clear()
+    did.clear()
+    others, world = True, World(lab_1_3=(7,))
+    with pytest.raises(SteppedAside):
+        await run(world, 4e9).clear()
+    assert did == ["look past lab-1-3", "rest"], "what is being made meanwhile is not lost"
+    assert world.did == ["scontrol update NodeName=lab-1-3 State=DRAIN Reason=headway: leaves"]
+    others = False
+    monkeypatch.setattr("headway.cluster.scaling.scale_in.LATE_JOB_S", 0.0)
+    did.clear()
+    with pytest.raises(Refused):
+        await run(World(lab_1_3=(7,)), None).clear()
+    assert did == ["close"]
+
+
+async def test_while_the_controller_rests_for_a_restore_no_machine_goes() -> None:
+    """Nobody could say what runs there; asking the controller would fail, and the restore with it."""
+    world = World(lab_1_3=(7,))
+    goal = Goal(LAB, {}, desired(LAB), LAB.slot_names[:2])
+    changes = ChangeSet("lab", (Change("machine.delete", "lab-1-3", "lab-1-3", "goes"),))
+    said: list[str] = []
+
+    async def say(step: str, text: str, **_: Any) -> None:
+        said.append(f"{step}: {text}")
+
+    env = world.leaving().env
+    run = Run(goal, env, say, None, {}, Observed(MACHINES), changes, rests=True)  # type: ignore[arg-type]
+    assert not await run.clear()
+    assert world.did == []
+    (line,) = said
+    assert line.startswith("lab-1-3: stays, though the file")
+
+
+async def test_while_the_head_is_down_no_machine_that_runs_is_given_back() -> None:
+    world = World(lab_1_2=(7,))
+    leaving = world.leaving()
+    leaving.head = replace(MACHINES[LAB.head], state=MachineState.STOPPED)
+    with pytest.raises(Refused, match="lab-head is down: whether jobs run on lab-1-2 can't be known"):
+        await leaving.leave(["lab-1-2"])
+    assert world.did == []
+    leaving.machines = {"lab-1-2": replace(MACHINES["lab-1-2"], state=MachineState.STOPPED)}
+    await leaving.leave(["lab-1-2"])  # where nothing runs nothing ends
+    assert world.did == ["delete lab-1-2"]
+
+
+async def test_where_one_can_t_be_deleted_the_others_have_gone_and_slurm_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    delete = world.delete
+
+    async def fails_first(machine: Machine) -> None:
+        if machine.name == "lab-1-2":
+            raise CommandFailed(["podman", "rm"], 125, "device busy")
+        await asyncio.sleep(0)
+        await delete(machine)
+
+    monkeypatch.setattr(world, "delete", fails_first)
+    leaving = world.leaving()
+    with pytest.raises(CommandFailed, match="device busy"):
+        await leaving.leave(["lab-1-2", "lab-1-3"])
+    assert world.did[1] == "delete lab-1-3"
+    assert world.reasons == {"lab-1-2": "headway: leaves", "lab-1-3": "headway: no machine"}
+    assert leaving.gone == {"lab-1-3"}
+
+
+async def test_without_a_head_machines_are_given_back_at_once() -> None:
+    world = World()
+    leaving = world.leaving()
+    leaving.head = None
+    await leaving.leave(["lab-1-2"])
+    assert world.did == ["delete lab-1-2"]
+
+
+def test_a_plan_says_which_jobs_are_in_the_way() -> None:
+    goal = Goal(LAB, {}, desired(LAB), LAB.slot_names[:1])
+    found = changeset(goal, Observed(MACHINES, jobs={"lab-1-3": (7, 8)}))
+    idle, busy = (one for one in found.changes if one.kind == "machine.delete")
+    assert (idle.where, idle.disturbs) == ("lab-1-2", Disturbs.NODE_DRAIN)
+    assert (busy.where, busy.disturbs, busy.data["jobs"]) == ("lab-1-3", Disturbs.JOBS, [7, 8])
+    assert "runs jobs 7, 8" in busy.why

@@ -1,0 +1,65 @@
+"""Which slots an apply wants machines in, where some of those that there are will soon be taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from headway.cluster.context import Env
+from headway.cluster.scaling.slot_selection import members, still_leaving
+from headway.providers.base import Notice
+from headway.transport.process import Ran
+from tests.support import builders
+
+WHOLE = builders.cluster(4, 0)
+SPOT = replace(WHOLE, groups=(replace(WHOLE.groups[0], nodes=2, most=4, spot=True),))
+
+
+class Provider:
+    """Takes lab-1-1 back."""
+
+    async def notices(self, cluster: str) -> tuple[Notice, ...]:
+        return (Notice(f"{cluster}-1-1", 5000.0), Notice(f"{cluster}-1-4", 5000.0))
+
+
+async def chosen(*places: int) -> tuple[str, ...]:
+    names = [SPOT.head, *(f"lab-1-{place}" for place in places)]
+    env: Any = Env(Provider(), None, None, Path())  # type: ignore[arg-type]
+    return await members(SPOT, env, {name: builders.machine(name) for name in names})
+
+
+async def test_a_machine_that_is_taken_back_is_not_counted_and_not_sent_away() -> None:
+    assert await chosen(1, 2) == ("lab-1-1", "lab-1-2")  # its slot is the first free one, as soon as it is gone
+    assert await chosen(1, 2, 3) == ("lab-1-1", "lab-1-2", "lab-1-3")
+
+
+class Slurm:
+    """As Connections: jobs on nodes 2 and 3, both drained; one of them by a person."""
+
+    async def remote(self, _: Any, argv: Sequence[str], **__: Any) -> Ran:
+        squeue = "7 lab-1-2\n8 lab-1-3\n"
+        sinfo = "lab-1-2|draining|headway: leaves\nlab-1-3|draining|ann: a fan\nlab-1-4|drained|headway: leaves\n"
+        return Ran(tuple(argv), 0, squeue if argv[0] == "squeue" else sinfo, "", 0.0)
+
+
+async def test_nodes_that_another_operation_waits_for_are_let_be_until_their_jobs_have_ended() -> None:
+    env: Any = Env(SimpleNamespace(makes=True), None, Slurm(), Path())  # type: ignore[arg-type]
+    there = {name: builders.machine(name) for name in WHOLE.machine_names}
+    assert await still_leaving(WHOLE, env, there, ["lab-1-1"]) == {"lab-1-2"}
+    assert await still_leaving(WHOLE, env, there, WHOLE.slot_names) == frozenset(), "they stay after all"
+
+
+async def test_the_second_head_says_what_runs_where_the_first_one_has_no_machine() -> None:
+    two = replace(WHOLE, controllers=2, groups=(replace(WHOLE.groups[0], nodes=2, most=4),))
+    env: Any = Env(SimpleNamespace(makes=True), None, Slurm(), Path())  # type: ignore[arg-type]
+    there = {name: builders.machine(name) for name in two.machine_names if name != two.head}
+    assert two.heads[1] in there
+    assert await still_leaving(two, env, there, ["lab-1-1"]) == {"lab-1-2"}
+    assert await members(two, env, there) == ("lab-1-2", "lab-1-3"), "those with jobs stay"
+
+
+async def test_a_notice_of_a_machine_that_is_gone_takes_no_slot() -> None:
+    assert await chosen(2, 3) == ("lab-1-2", "lab-1-3")

@@ -1,0 +1,205 @@
+"""Which of two heads is spoken to, and when the first one is brought back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.cluster.active_head import head_now, head_or_none, second_alone, the_head
+from headway.cluster.context import Env
+from headway.domain.machine import Machine, MachineState
+from headway.errors import CommandFailed, Unreachable
+from headway.health.head_recovery import AGAIN_S, TAKES_OVER_S, TRIES, Heads
+from headway.transport.process import Ran
+from tests.support import builders
+from tests.support.builders import Clock
+
+ONE = builders.cluster()
+TWO = replace(ONE, controllers=2)
+FIRST, SECOND = TWO.heads
+PING = f"Slurmctld(primary) at {FIRST} is {{}}\nSlurmctld(backup) at {SECOND} is UP\n"
+
+
+class Place:
+    """Two heads, as a provider and as Connections. `silent` ones run and do not answer; `without` have no slurmrestd."""
+
+    fences = True
+
+    def __init__(self) -> None:
+        self.machines = {name: builders.machine(name) for name in TWO.heads}
+        self.silent: set[str] = set()
+        self.without: set[str] = set()
+        self.primary = "UP"
+        self.leads = SECOND
+        self.done: list[str] = []
+        self.fails = False
+
+    @property
+    def env(self) -> Env:
+        both: Any = self
+        return Env(both, both, both, Path())
+
+    def stop(self, name: str) -> None:
+        self.machines[name] = replace(self.machines[name], state=MachineState.STOPPED)
+
+    async def remote(self, machine: Machine, argv: Sequence[str], *, timeout_s: float, check: bool = True) -> Ran:
+        if machine.name in self.silent or self.machines[machine.name].state is MachineState.STOPPED:
+            raise Unreachable(f"no SSH to {machine.name}")
+        if argv[0] == "systemctl":
+            return Ran(tuple(argv), int(machine.name in self.without) * 3, "", "", 0.0)
+        if list(argv) == ["scontrol", "ping"]:
+            return Ran(tuple(argv), 0, PING.format(self.primary), "", 0.0)
+        if argv[0] == "cat":
+            assert argv[1] == f"{TWO.state}/leads"
+            return Ran(tuple(argv), 0, f"{self.leads} 5e7c\n", "", 0.0)
+        assert list(argv) == ["true"], argv
+        return Ran(tuple(argv), 0, "", "", 0.0)
+
+    async def drop(self, name: str) -> None:
+        pass
+
+    async def fence(self, machine: Machine) -> None:
+        self.done.append(f"fence {machine.name}")
+        self.stop(machine.name)
+
+    async def start(self, machine: Machine) -> None:
+        self.done.append(f"start {machine.name}")
+        if self.fails:
+            raise CommandFailed(("podman",), 1, "no space left")
+
+
+def of(cluster_heads: Sequence[str], place: Place) -> dict[str, Machine]:
+    return {name: place.machines[name] for name in cluster_heads}
+
+
+async def test_a_cluster_with_one_head_is_asked_nothing() -> None:
+    place = Place()
+    place.silent = {FIRST}
+    found = await head_now(ONE, place.env, of(ONE.heads, place))
+    assert found is not None
+    assert found.name == FIRST
+    place.stop(FIRST)
+    assert await head_now(ONE, place.env, of(ONE.heads, place)) is None
+
+
+@pytest.mark.parametrize(
+    ("silent", "without", "who"),
+    [
+        ((), (), FIRST),
+        ((FIRST,), (), SECOND),
+        ((), (FIRST,), SECOND),  # it has only begun to start
+        ((SECOND,), (), FIRST),
+        ((SECOND,), (FIRST,), FIRST),
+        ((FIRST, SECOND), (), FIRST),
+    ],
+)
+async def test_the_first_head_whose_daemons_answer(silent: Sequence[str], without: Sequence[str], who: str) -> None:
+    place = Place()
+    place.silent, place.without = set(silent), set(without)
+    assert (await the_head(TWO, place.env, of(TWO.heads, place))).name == who
+
+
+async def test_no_head_that_runs_is_an_error_with_a_way_on() -> None:
+    place = Place()
+    place.stop(FIRST)
+    assert (await the_head(TWO, place.env, of(TWO.heads, place))).name == SECOND
+    place.stop(SECOND)
+    with pytest.raises(Unreachable, match="does not run"):
+        await the_head(TWO, place.env, of(TWO.heads, place))
+
+
+async def test_only_a_second_head_that_hears_nothing_of_the_first_is_alone() -> None:
+    place = Place()
+    assert await second_alone(TWO, place.env, place.machines) is None
+    place.primary = "DOWN"
+    assert (await second_alone(TWO, place.env, place.machines)) == place.machines[SECOND]
+    assert await second_alone(ONE, place.env, of(ONE.heads, place)) is None
+    place.stop(SECOND)
+    assert await second_alone(TWO, place.env, place.machines) is None
+
+
+async def test_a_head_that_stopped_is_started_and_not_again_at_once() -> None:
+    place, clock = Place(), Clock()
+    heads = Heads(clock)
+    assert await heads.step(TWO, place.env, place.machines) == []
+    place.stop(FIRST)
+    place.primary = "DOWN"
+    assert await heads.step(TWO, place.env, place.machines) == [
+        (FIRST, f"started again; {SECOND} leads until it is back")
+    ]
+    assert await heads.step(TWO, place.env, place.machines) == []
+    assert place.done == [f"start {FIRST}"]
+
+
+async def test_a_second_head_in_the_middle_of_taking_over_is_waited_for() -> None:
+    place, clock = Place(), Clock()
+    heads = Heads(clock)
+    place.stop(FIRST)
+    place.primary, place.leads = "DOWN", FIRST
+    assert await heads.step(TWO, place.env, place.machines) == []
+    place.leads = SECOND
+    assert len(await heads.step(TWO, place.env, place.machines)) == 1
+    again = Heads(clock)
+    place.leads = FIRST
+    assert await again.step(TWO, place.env, place.machines) == []
+    clock.now += TAKES_OVER_S
+    assert len(await again.step(TWO, place.env, place.machines)) == 1, (
+        "one that can't lead is no reason to leave both off"
+    )
+
+
+async def test_a_second_head_is_waited_for_at_each_fault_of_the_first() -> None:
+    place, clock = Place(), Clock()
+    heads = Heads(clock)
+    place.stop(FIRST)
+    place.primary, place.leads = "DOWN", FIRST
+    assert await heads.step(TWO, place.env, place.machines) == []
+    place.machines[FIRST] = builders.machine(FIRST)
+    assert await heads.step(TWO, place.env, place.machines) == []  # it came back by itself
+    clock.now += TAKES_OVER_S
+    place.stop(FIRST)
+    assert await heads.step(TWO, place.env, place.machines) == []
+    assert place.done == []
+
+
+async def test_a_head_that_stands_still_is_switched_off_before_it_is_started() -> None:
+    place = Place()
+    heads = Heads(Clock())
+    place.silent, place.primary = {FIRST}, "DOWN"
+    assert await heads.step(TWO, place.env, place.machines) == []  # one look may be a slow answer
+    await heads.step(TWO, place.env, place.machines)
+    assert place.done == [f"fence {FIRST}", f"start {FIRST}"]
+
+
+async def test_a_head_that_the_second_one_hears_is_left_alone() -> None:
+    place = Place()
+    heads = Heads(Clock())
+    place.silent = {FIRST}  # to the server only
+    for _ in range(3):
+        assert await heads.step(TWO, place.env, place.machines) == []
+    assert place.done == []
+
+
+async def test_what_does_not_start_is_left_to_people() -> None:
+    place, clock = Place(), Clock()
+    heads = Heads(clock)
+    place.stop(FIRST)
+    place.primary, place.fails = "DOWN", True
+    for _ in range(TRIES + 2):
+        await heads.step(TWO, place.env, place.machines)
+        clock.now += AGAIN_S
+    assert place.done == [f"start {FIRST}"] * TRIES
+
+
+async def test_a_head_that_is_off_is_still_one_whose_controller_comes_back() -> None:
+    """Who takes machines away asks it what runs there, or does not take them."""
+    place = Place()
+    del place.machines[FIRST]
+    assert await head_or_none(TWO, place.env, place.machines) == place.machines[SECOND]
+    place.stop(SECOND)
+    assert await head_or_none(TWO, place.env, place.machines) == place.machines[SECOND]
+    assert await head_or_none(TWO, place.env, {}) is None

@@ -1,0 +1,27 @@
+"""The agent as machines get it: one file that Python runs, the same bytes from the same texts."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from headway.cluster.agent_bundle import program, shipped
+from headway.render.system.agent_config import PROGRAM
+from tests.support.paths import NODE
+
+
+def test_it_runs_as_one_file_by_python_alone(tmp_path: Path) -> None:
+    place = tmp_path / "agent.pyz"
+    place.write_bytes(shipped()[PROGRAM].content)
+    argv = [sys.executable, "-I", "-S", str(place), "nonsense"]
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stderr) == (1, "agent: no such role: nonsense\n")
+
+
+def test_the_same_texts_make_the_same_file_wherever_they_lie(tmp_path: Path) -> None:
+    shutil.copytree(NODE / "agent", tmp_path / "agent")
+    assert program(tmp_path) == program(NODE)
+    (tmp_path / "agent" / "journal.py").write_text("")
+    assert program(tmp_path) != program(NODE)

@@ -1,0 +1,64 @@
+"""Rules that lock the server out do not stay in force."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.checks import node_tests
+from agent.ha import lease
+from agent.metrics import exporter
+from agent.roles import head
+from headway.cluster import machine_claims
+from headway.cluster.context import Env
+from headway.errors import Refused, Unreachable
+from headway.render.system import firewall
+from headway.transport.process import Ran
+from tests.support import builders
+
+NODE = builders.machine("lab-1-1")
+LOADED = {"op": "units", "names": [firewall.SERVICE], "action": "reload"}
+
+
+class World:
+    """A machine with a connection that is open; new ones fail as often as `shut` says."""
+
+    def __init__(self, shut: int) -> None:
+        self.shut = shut
+        self.did: list[str] = []
+        self.env = Env(None, None, self, Path())  # type: ignore[arg-type]
+
+    async def knock(self, _: Any) -> None:
+        self.shut -= 1
+        if self.shut >= 0:
+            raise Unreachable("lab-1-1 does not answer SSH on port 22")
+
+    async def remote(self, _: Any, argv: Sequence[str], **__: Any) -> Ran:
+        self.did.append(" ".join(argv))
+        return Ran(tuple(argv), 0, "", "", 0.0)
+
+
+async def test_rules_that_let_the_server_in_stay() -> None:
+    world = World(shut=1)  # one that was lost is no sign yet
+    await machine_claims.still_let_in(world.env, NODE)
+    assert world.did == []
+
+
+async def test_rules_that_lock_it_out_are_taken_out_of_force() -> None:
+    world = World(shut=1000)
+    with pytest.raises(Refused, match="lets nobody in once") as caught:
+        await machine_claims.still_let_in(world.env, NODE)
+    assert world.did == ["systemctl disable --now headway-firewall.service"]
+    assert "firewall.ssh_from" in caught.value.hint
+
+
+def test_every_port_of_the_agents_is_the_cluster_s_own() -> None:
+    assert {exporter.PORT, head.PORT, lease.PORT, node_tests.PORT} <= set(firewall.PORTS)
+
+
+def test_it_is_tried_when_rules_were_loaded() -> None:
+    assert machine_claims.loads_rules([{"op": "daemon_reload"}, LOADED])
+    assert not machine_claims.loads_rules([{"op": "units", "names": ["munge.service"], "action": "start"}])

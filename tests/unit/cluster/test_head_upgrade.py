@@ -1,0 +1,188 @@
+"""Heads that get another Slurm: in which order they go, and of which image they are made."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from headway.changes.image_changes import REBUILD
+from headway.cluster import head_upgrade
+from headway.cluster.context import Env
+from headway.domain.changeset import Change, ChangeSet
+from headway.domain.machine import Machine
+from headway.errors import CommandFailed, Refused, Unreachable
+from headway.store.db.rows import NodeImage
+from headway.store.store import Store
+from headway.transport.process import Ran
+from tests.support import builders
+
+LAB = replace(builders.cluster(2), controllers=2, slurm_version="26.05")
+FIRST, SECOND = LAB.heads
+MACHINES = {name: builders.machine(name) for name in (*LAB.heads, *LAB.slot_names)}
+BOTH = ChangeSet(LAB.name, tuple(Change(REBUILD, name, name, "") for name in LAB.heads))
+
+
+class World:
+    """Provider and connections; writes down in which order they are asked."""
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+        self.silent: set[str] = set()
+        self.no_image = False
+
+    async def stop(self, machine: Machine) -> None:
+        self.order.append(f"off {machine.name}")
+
+    async def delete(self, machine: Machine) -> None:
+        self.order.append(f"gone {machine.name}")
+
+    async def drop(self, _: str) -> None: ...
+
+    async def remote(self, machine: Machine, argv: Sequence[str], **_: Any) -> Ran:
+        if argv[:2] == ["scontrol", "update"]:
+            self.order.append(" ".join(word.partition("=")[2] for word in argv[2:4]))
+        elif argv[0] != "sinfo":
+            raise CommandFailed(argv, 1, "not registered here")
+        return Ran(tuple(argv), 0, "lab-1-1|mixed|none\nlab-1-2|drained|eve: disk\n", "", 0.0)
+
+    async def perform(self, _: Any, machine: Machine, steps: list[Any], **__: Any) -> None:
+        if machine.name in self.silent:
+            raise Unreachable(machine.name)
+        self.order += [f"{step['argv'][2].removesuffix('.service')} {machine.name}" for step in steps]
+
+    async def ensure(self, *_: Any, **__: Any) -> Any:
+        if self.no_image:
+            raise Refused("no mirror")
+        self.order.append("image")
+        return SimpleNamespace(tag="new")
+
+    async def say(self, *_: Any, **__: Any) -> None: ...
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+    monkeypatch.setattr(head_upgrade, "build", made)
+    monkeypatch.setattr(head_upgrade.remote_steps, "perform", made.perform)
+
+    async def head(*_: Any) -> Any:
+        return MACHINES[FIRST]
+
+    monkeypatch.setattr(head_upgrade, "head_or_none", head)
+    return made
+
+
+@pytest.fixture
+async def env(tmp_path: Path, world: World) -> AsyncIterator[Env]:
+    store: Store = await builders.store(tmp_path, builders.Clock())
+    yield Env(cast(Any, world), store, cast(Any, world), Path("/nowhere"))
+    await store.close()
+
+
+async def test_the_image_first_then_the_second_head_s_daemons_and_no_machine_goes_before_both_rest(
+    world: World, env: Env
+) -> None:
+    served = await head_upgrade.make_way(LAB, env, world.say, BOTH, MACHINES)
+    assert served == {"lab-1-1"}, "a node that somebody drained is not waited for"
+    daemons = ["slurmrestd", "slurmctld", "slurmdbd", "mariadb"]
+    assert world.order == [
+        "image",
+        "lab-1-1 DRAIN",
+        *(f"{one} {SECOND}" for one in daemons),
+        *(f"{one} {FIRST}" for one in daemons),
+        *(f"off {name}" for name in (SECOND, FIRST)),
+        *(f"gone {name}" for name in (SECOND, FIRST)),
+    ]
+
+
+async def test_without_the_image_nothing_is_touched(world: World, env: Env) -> None:
+    world.no_image = True
+    with pytest.raises(Refused, match="no mirror"):
+        await head_upgrade.make_way(LAB, env, world.say, BOTH, MACHINES)
+    assert world.order == []
+
+
+async def test_a_head_that_does_not_answer_stops_with_its_machine(world: World, env: Env) -> None:
+    world.silent = {SECOND}
+    await head_upgrade.make_way(LAB, env, world.say, BOTH, MACHINES)
+    assert f"gone {SECOND}" in world.order
+
+
+async def test_other_changes_take_no_head_away(world: World, env: Env) -> None:
+    nodes = ChangeSet(LAB.name, (Change("machine.create", "lab-1-2", "lab-1-2", ""),))
+    assert await head_upgrade.make_way(LAB, env, world.say, nodes, MACHINES) == frozenset()
+    assert world.order == []
+
+
+IMAGES = tuple(
+    SimpleNamespace(id=f"id-{tag}", tag=tag, slurm_version=version)
+    for tag, version in (("before", "24.11"), ("after", "26.05"))
+)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, world: World) -> dict[str, str]:
+    """Of which image each machine is."""
+    of = dict.fromkeys(MACHINES, "after")
+
+    async def list_images() -> Any:
+        return IMAGES
+
+    async def tagged(tag: str) -> Any:
+        return next(one for one in IMAGES if one.tag == tag)
+
+    async def listed(_: str) -> Any:
+        return tuple(replace(one, image=f"id-{of[name]}") for name, one in MACHINES.items() if name in of)
+
+    monkeypatch.setattr(head_upgrade.node_image, "list_images", list_images)
+    monkeypatch.setattr(head_upgrade.node_image, "tagged", tagged)
+    monkeypatch.setattr(World, "list", staticmethod(listed), raising=False)
+    monkeypatch.setattr(World, "makes", True, raising=False)
+    return of
+
+
+async def test_no_head_is_made_of_an_image_with_another_slurm(env: Env, made: dict[str, str]) -> None:
+    await env.store.set_node_image(LAB.name, NodeImage("before", "before"))
+    assert await head_upgrade.tag_for(LAB, env, FIRST, "") == ""
+    assert await head_upgrade.tag_for(LAB, env, "lab-1-1", "") == "before"
+    assert await head_upgrade.tag_for(LAB, env, FIRST, "after") == "after"
+
+
+async def test_no_node_is_ahead_of_a_head_that_has_yet_to_get_its_slurm(env: Env, made: dict[str, str]) -> None:
+    assert await head_upgrade.tag_for(LAB, env, "lab-1-1", "") == "", "the present image"
+    made |= dict.fromkeys(LAB.heads, "before")
+    assert await head_upgrade.tag_for(LAB, env, "lab-1-1", "") == "before"
+    for name in LAB.heads:
+        del made[name]  # while they are made
+    assert await head_upgrade.tag_for(LAB, env, "lab-1-1", "") == ""
+
+
+async def test_nodes_follow_that_were_drained_for_it_and_none_that_are_out_for_something_else(
+    env: Env, made: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: dict[str, tuple[str, str]] = {"lab-1-1": ("drained", "headway: rolls"), "lab-1-2": ("drained", "eve: disk")}
+
+    async def reasons(*_: Any) -> Any:
+        return said
+
+    monkeypatch.setattr(head_upgrade.commands, "node_reasons", reasons)
+    assert not await head_upgrade.wants_roll(LAB, env), "all have it"
+    made["lab-1-2"] = "before"
+    assert not await head_upgrade.wants_roll(LAB, env), "somebody else has it out"
+    made["lab-1-1"] = "before"
+    assert await head_upgrade.wants_roll(LAB, env)
+    await env.store.set_node_image(LAB.name, NodeImage("before", "before"))
+    assert await head_upgrade.wants_roll(LAB, env), "what was drained for it is not left so"
+    made |= dict.fromkeys(LAB.heads, "before")
+    assert not await head_upgrade.wants_roll(LAB, env), "the heads come first"
+
+
+async def test_a_cluster_that_went_back_keeps_to_no_image_of_the_slurm_before(world: World, env: Env) -> None:
+    await env.store.set_node_image(LAB.name, NodeImage("before", "before"))
+    await head_upgrade.make_way(LAB, env, world.say, BOTH, MACHINES)
+    assert await env.store.node_image(LAB.name) == NodeImage("", "before")

@@ -1,0 +1,94 @@
+"""Before two heads are taken: that the folder for Slurm's state really is one, and that root may do there what Slurm needs."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.cluster import machine_claims
+from headway.cluster.context import Env
+from headway.domain.changeset import Change, ChangeSet
+from headway.domain.cluster import Storage, Volume
+from headway.domain.machine import Machine
+from headway.errors import Refused
+from headway.transport.process import Ran
+from tests.support import builders
+
+
+class World:
+    """Two heads, whose commands run here with each its own folder as the shared one."""
+
+    def __init__(self, folder: Path, *, same: bool = True) -> None:
+        self.places = {"lab-head": folder / "one", "lab-head2": folder / ("one" if same else "two")}
+        self.state = "/shared/headway"
+        self.squashed = False
+        self.cluster = replace(builders.cluster(provider="ssh"), controllers=2, storage=Storage(state=self.state))
+        self.asked: list[str] = []
+        both: Any = self
+        self.env = Env(both, both, both, folder)
+
+    async def remote(self, machine: Machine, argv: Sequence[str], **_: Any) -> Ran:
+        self.asked.append(machine.name)
+        words = [word.replace(self.state, str(self.places[machine.name])) for word in argv]
+        if self.squashed:
+            words = ["sh", "-c", "echo 'chown: Operation not permitted' >&2; exit 1"] if argv[0] == "sh" else words
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        return Ran(tuple(argv), done.returncode, done.stdout, done.stderr, 0.0)
+
+    async def check(self) -> None:
+        await machine_claims.same_state(
+            self.env, self.cluster, {name: builders.machine(name) for name in self.cluster.machine_names}
+        )
+
+
+async def test_one_folder_is_fine_and_nothing_stays_there(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await world.check()
+    assert list((tmp_path / "one").iterdir()) == []
+    assert set(world.asked) == {"lab-head", "lab-head2"}, "nodes have no part in it"
+
+
+async def test_two_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="what lab-head writes there does not show on lab-head2"):
+        await World(tmp_path, same=False).check()
+    assert list((tmp_path / "one").iterdir()) == []
+
+
+async def test_a_file_server_that_makes_root_a_nobody_is_refused(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.squashed = True
+    with pytest.raises(Refused, match="lab-head: root can't make files of others in /shared/headway") as caught:
+        await world.check()
+    assert "no_root_squash" in caught.value.hint
+
+
+async def test_a_volume_that_headway_has_yet_to_mount_is_not_asked_for(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    storage = Storage(state=world.state, volumes=(Volume("s", "/shared", "nfs4", "filer:/srv"),))
+    world.cluster = replace(world.cluster, storage=storage)
+    await world.check()
+    assert world.asked == []
+
+
+@pytest.mark.parametrize(("unit", "stays"), [("shared.mount", False), ("models.mount", True)])
+def test_the_volume_under_the_state_is_not_taken_off(unit: str, stays: bool) -> None:
+    two = replace(builders.cluster(provider="ssh"), controllers=2, storage=Storage(state="/shared/headway"))
+    gone = Change("file.remove", "lab-head2", f"/etc/systemd/system/{unit}", "is detached")
+    if stays:
+        machine_claims.check_state_stays(two, ChangeSet("lab", (gone,)))
+    else:
+        with pytest.raises(Refused, match="Slurm's state lies on /shared, which would be detached from lab-head2"):
+            machine_claims.check_state_stays(two, ChangeSet("lab", (gone,)))
+
+
+def test_what_down_deletes_with_the_data_is_the_clusters_own() -> None:
+    two = replace(builders.cluster(provider="ssh"), controllers=2, storage=Storage(state="/shared/headway"))
+    data = import_module("headway.cluster.teardown")._data  # its name in the package is the function
+    assert data(two, "lab-head2") == ("/srv/headway-state", "/scratch/.headway/lab", "/shared/headway/lab")
+    assert data(two, "lab-1-1") == ("/srv/headway-state",)

@@ -1,0 +1,161 @@
+"""Another address in `hosts`: another machine takes the place of one, which is left as one that goes; or it is the same one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headway.changes.cluster_changes import Goal, changeset
+from headway.changes.slurm_accounts import desired
+from headway.cluster import machine_claims
+from headway.cluster.apply import Run
+from headway.cluster.context import Env
+from headway.domain.changeset import Change, ChangeSet, Disturbs
+from headway.domain.machine import Machine
+from headway.domain.observed import Observed
+from headway.domain.slots import Deadline
+from headway.domain.survey import Holder
+from headway.errors import Refused
+from headway.transport.process import Ran
+from tests.support import builders
+
+applying = import_module("headway.cluster.apply")  # its name in the package is the function
+LAB = builders.cluster(2, 0)
+OLD = {name: builders.machine(name) for name in (LAB.head, *LAB.slot_names)}
+NEW = replace(OLD["lab-1-2"], address="10.9.0.77", host_key="ssh-ed25519 BBBB")
+
+
+class World:
+    """Machines one owns: lab-1-2 is to be NEW. A controller with jobs on nodes."""
+
+    server_id = "s1"
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.jobs: dict[str, int] = {}
+        self.did: list[str] = []
+        self.new = NEW
+        self.held: Holder | None = None
+        for name, work in {
+            "leave": self.leave,
+            "take": self.take,
+            "same_folders": self.nothing,
+            "keep": self.nothing,
+        }.items():
+            monkeypatch.setattr(machine_claims, name, work)
+        monkeypatch.setattr(applying, "site_of", self.nothing)
+
+    async def list(self, _: str) -> tuple[Machine, ...]:
+        return tuple(OLD.values())
+
+    async def replaced(self, _: str) -> frozenset[str]:
+        return frozenset(["lab-1-2"])
+
+    async def candidate(self, *_: Any) -> Machine:
+        raise AssertionError
+
+    note = exports = candidate
+
+    async def nothing(self, *_: Any, **__: Any) -> None: ...
+
+    async def leave(self, _: Any, machine: Machine, __: Any) -> None:
+        self.did.append(f"leave {machine.address}")
+
+    async def take(self, _: Any, __: Any, machine: Machine) -> None:
+        self.did.append(f"take {machine.address}")
+
+    async def create(self, request: Any) -> Machine:
+        self.did.append(f"create {request}")
+        return self.new
+
+    async def delete(self, machine: Machine) -> None:
+        self.did.append(f"forget {machine.name}")
+
+    async def drop(self, _: str) -> None: ...
+
+    async def remote(self, _: Machine, argv: Any, **__: Any) -> Ran:
+        out = ""
+        if argv[0] == "squeue":
+            out = "".join(f"{job} {node}\n" for node, job in self.jobs.items())
+        elif argv[0] == "sinfo":
+            out = "".join(f"{name}|idle|none\n" for name in LAB.slot_names)
+        else:
+            self.did.append(" ".join(argv[2:]))
+        return Ran(tuple(argv), 0, out, "", 0.0)
+
+    async def run(self, *, deadline: float | None = None, rests: bool = False) -> None:
+        env: Any = Env(self, None, self, Path())  # type: ignore[arg-type]
+        goal = Goal(LAB, {}, desired(LAB))
+        machines = {name: one for name, one in OLD.items() if name != "lab-1-2"}
+        changes = ChangeSet("lab", (Change("machine.create", "lab-1-2", "lab-1-2", "another machine"),))
+        until = None if deadline is None else Deadline(deadline)
+        run = Run(goal, env, self.nothing, None, {}, Observed(machines), changes, until, rests=rests)  # type: ignore[arg-type]
+
+        async def request(name: str) -> Any:
+            return name
+
+        run._request = request  # type: ignore[method-assign]
+        seen: Any = machine_claims.Look(
+            self,  # type: ignore[arg-type]
+            {"lab-1-2": self.new},
+            {"lab-1-2": SimpleNamespace(held=self.held)},  # type: ignore[dict-item]
+            {},
+            frozenset(OLD),
+            SimpleNamespace(nfs=()),  # type: ignore[arg-type]
+        )
+        seen.__dict__["place"] = lambda place: place
+        await run.take(seen)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+async def test_the_machine_that_goes_is_drained_before_it_is_left(world: World) -> None:
+    await world.run()
+    old = OLD["lab-1-2"].address
+    assert world.did[:2] == ["NodeName=lab-1-2 State=DRAIN Reason=headway: leaves", f"leave {old}"]
+    assert world.did[-2:] == ["take 10.9.0.77", "create lab-1-2"]
+    assert "forget lab-1-2" not in world.did  # others would be given its new machine
+
+
+async def test_one_with_a_job_is_not_left_without_a_deadline(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.jobs = {"lab-1-2": 7}
+    monkeypatch.setattr("headway.cluster.scaling.scale_in.LATE_JOB_S", 0.0)
+    with pytest.raises(Refused, match="lab-1-2 runs job 7"):
+        await world.run()
+    assert not [words for words in world.did if words.startswith(("leave", "take"))]
+
+
+async def test_a_restore_leaves_it_without_asking_the_controller_that_rests(world: World) -> None:
+    world.jobs = {"lab-1-2": 7}  # of after the backup: Slurm is about to forget it
+    await world.run(rests=True)
+    assert world.did[0] == f"leave {OLD['lab-1-2'].address}"
+    assert world.did[-2:] == ["take 10.9.0.77", "create lab-1-2"]
+
+
+async def test_the_same_machine_under_another_address_goes_on(world: World) -> None:
+    world.jobs = {"lab-1-2": 7}
+    world.new, world.held = replace(NEW, host_key=OLD["lab-1-2"].host_key), Holder("lab", "s1", "lab-1-2")
+    await world.run()
+    assert world.did == ["take 10.9.0.77", "create lab-1-2"]
+
+
+def test_a_plan_says_that_a_machine_goes_and_what_runs_there() -> None:
+    machines = {name: one for name, one in OLD.items() if name != "lab-1-2"}
+    goal = Goal(LAB, {}, desired(LAB))
+
+    def disturbs(**jobs: tuple[int, ...]) -> Disturbs:
+        found = Observed(
+            machines, jobs={name.replace("_", "-"): of for name, of in jobs.items()}, replaced=frozenset(["lab-1-2"])
+        )
+        (one,) = (change for change in changeset(goal, found).changes if change.kind == "machine.create")
+        return one.disturbs
+
+    assert disturbs() is Disturbs.NODE_DRAIN
+    assert disturbs(lab_1_2=(7,)) is Disturbs.JOBS

@@ -1,0 +1,155 @@
+"""What a machine one owns is given before anything else, and in which order."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from dataclasses import replace
+
+import pytest
+
+from headway.catalog.slurm_features import version
+from headway.changes.machine_changes import Wanted, machine_changes
+from headway.cluster.desired_state import make_goal
+from headway.cluster.machine_steps import DAEMONS, by_stage, patience_s
+from headway.domain.cluster import Dataset, OwnSite, Storage
+from headway.domain.managed_file import File
+from headway.domain.observed import NOT_SEEN, SeenFile, SeenMachine, SeenUnit
+from headway.domain.systemd_unit import Unit
+from headway.images import node_image
+from headway.render.ha import state_folder
+from headway.render.system import systemd_files
+from tests.support import builders
+
+HOSTS = "/etc/hosts"
+WANTED = Wanted.make(
+    {HOSTS: File("10.0.0.1 lab-head\n", block=True)},
+    {},
+    (Unit("slurmd.service", stage="node"),),
+    packages=("slurmd", "munge"),
+    parts="new",
+)
+SEEN = SeenMachine(
+    files={HOSTS: SeenFile(WANTED.digests[HOSTS], 0o644, "root", "root", 1.0)},
+    units={"slurmd.service": SeenUnit(True, True, 2.0, 7, WANTED.loaded["slurmd.service"])},
+    managed=(HOSTS,),
+    hostname="lab-1-1",
+    parts="new",
+)
+
+
+def kinds(seen: SeenMachine) -> list[str]:
+    return [change.kind for change in machine_changes("lab-1-1", WANTED, seen)]
+
+
+def test_one_that_is_set_up_needs_nothing() -> None:
+    assert kinds(SEEN) == []
+
+
+def test_a_bare_one_is_kept_then_installed_then_made() -> None:
+    assert kinds(NOT_SEEN)[:4] == ["file.keep", "package.install", "parts.make", "machine.name"]
+    stages = by_stage(machine_changes("lab-1-1", WANTED, NOT_SEEN), WANTED, {}, fresh=True)
+    assert [step["op"] for step in stages["software"]] == ["keep", "packages", "parts"]
+    assert next(iter(stages)) == "software"
+    packages = stages["software"][1]
+    assert packages["names"] == ["slurmd", "munge"]
+    assert set(packages["keep_off"]) == set(DAEMONS) - {"slurmd.service"}
+    ops = [step["op"] for step in stages["base"]]
+    assert ops.index("file") < ops.index("name")  # sudo looks names up
+
+
+def test_a_folder_that_a_mount_shows_is_made_before_the_mount_starts() -> None:
+    shown, other = "/scratch/.headway/lab/datasets/versions/tiny", "/scratch/ann"
+    storage = Storage(datasets=(Dataset("tiny", shown, "/datasets/tiny", versioned=True),))
+    cluster = replace(builders.cluster(2, provider="ssh"), storage=storage)
+    site = replace(builders.site(cluster), own=OwnSite())
+    goal = make_goal(cluster, site, {})
+    assert (shown, "root", 0o755) in goal.roles["head"].dirs
+    files = {
+        f"{systemd_files.UNITS}/{name}": File(text)
+        for name, text in systemd_files.mounts(cluster, site, head=True).items()
+    }
+    wanted = Wanted.make(
+        files, {}, (Unit("datasets-tiny.mount"),), dirs=((other, "ann", 0o700), (shown, "root", 0o755))
+    )
+    base = by_stage(machine_changes("lab-head", wanted, NOT_SEEN), wanted, {}, fresh=True)["base"]
+    order = [step.get("path") or step["names"][0] for step in base if step["op"] in ("dir", "units")]
+    assert order == [shown, "datasets-tiny.mount", other]
+
+
+def test_what_stands_where_a_file_is_to_come_is_kept_first_also_later() -> None:
+    more = replace(
+        WANTED, files={**WANTED.files, "/etc/motd": File("hello\n")}, digests={**WANTED.digests, "/etc/motd": "d"}
+    )
+    assert "file.keep" in [change.kind for change in machine_changes("lab-1-1", more, SEEN)]
+
+
+def test_what_is_missing_is_told_by_number() -> None:
+    (change,) = machine_changes("lab-1-1", WANTED, replace(SEEN, missing=("munge",)))
+    assert (change.kind, change.why) == ("package.install", "1 of 2 are missing")
+
+
+def test_parts_of_another_headway_are_made_anew() -> None:
+    assert kinds(replace(SEEN, parts="old")) == ["parts.make"]
+
+
+def test_a_machine_that_lost_its_name_gets_it_back() -> None:
+    assert kinds(replace(SEEN, hostname="rack7")) == ["machine.name"]
+
+
+def test_images_machines_need_none_of_it() -> None:
+    wanted = replace(WANTED, packages=(), parts="")
+    seen = replace(SEEN, hostname="", parts="")
+    assert list(machine_changes("lab-1-1", wanted, seen)) == []
+
+
+def test_packages_are_the_images_own_list_by_role() -> None:
+    head, node = (set(node_image.packages_of("debian13", role, nfs=False)) for role in ("head", "node"))
+    listed = set(node_image.recipe("debian12").packages)  # that of debian13 has JupyterLab's too
+    assert listed <= head
+    assert {"slurmd", "munge", "libpam-slurm-adopt", "nftables"} <= node
+    assert not node & {"mariadb-server", "slurmctld", "slurmdbd", "prometheus"}
+    assert "nfs-kernel-server" in node_image.packages_of("debian12", "head", nfs=True)
+    assert "nfs-common" in node_image.packages_of("debian12", "node", nfs=True)
+
+
+def test_the_parts_are_whole_and_their_digest_is_of_what_is_in_them() -> None:
+    archive, digest = node_image.parts()
+    with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
+        names = set(packed.getnames())
+    assert {
+        "parts.sh",
+        "spank/container.c",
+        "pam/job_tmp.c",
+        "container/__main__.py",
+        "torch-without-libuv.sh",
+    } <= names
+    assert node_image.parts()[1] == digest
+
+
+CONTROLLER = Unit("slurmctld.service", restart_on=(state_folder.PROGRAM,), stage="controller")
+RUNS = SeenUnit(True, True, 2.0, 7, "")
+
+
+@pytest.mark.parametrize("seen", [NOT_SEEN, SeenMachine(units={CONTROLLER.name: RUNS}, managed=("/etc/motd",))])
+def test_a_controller_has_the_time_to_bring_a_large_queue_over(seen: SeenMachine) -> None:
+    wanted = Wanted.make({state_folder.PROGRAM: File("#!/bin/sh\n", 0o755)}, {}, (CONTROLLER,))
+    steps = by_stage(machine_changes("lab-head", wanted, seen), wanted, {}, fresh=False)["controller"]
+    start = steps[0].get("take_up", steps[0])
+    assert start["names"] == ["slurmctld.service"]
+    assert state_folder.START_S < start["timeout_s"] < patience_s("controller", steps)
+
+
+def test_any_other_start_is_soon_over() -> None:
+    wanted = Wanted.make({}, {}, (CONTROLLER,))
+    steps = by_stage(machine_changes("lab-head", wanted, NOT_SEEN), wanted, {}, fresh=False)["controller"]
+    assert patience_s("controller", steps) == 300
+    assert patience_s("software", []) > 3600
+
+
+@pytest.mark.parametrize(("provider", "given"), [("ssh", True), ("local", False)])
+def test_systemd_gives_it_that_time(provider: str, given: bool) -> None:
+    cluster = builders.cluster(provider=provider)
+    files = systemd_files.controller_units(cluster, version(cluster.slurm_version), cluster.head, around="")
+    text = files[systemd_files.drop_in("slurmctld.service")].text
+    assert (f"\nTimeoutStartSec={state_folder.START_S}\n" in text) is given

@@ -1,0 +1,88 @@
+"""A machine that a look failed on once is not restarted for it, nor one that answers and says what failed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from headway.changes.cluster_changes import changeset
+from headway.cluster import observe as observing
+from headway.cluster.context import Env
+from headway.cluster.desired_state import make_goal
+from headway.domain.observed import SeenFile, SeenMachine, SeenUnit
+from headway.errors import CommandFailed, HeadwayError, Unreachable
+from tests.support import builders
+
+LAB = builders.cluster(2, spares=0)
+GOAL = make_goal(LAB, builders.site(LAB), {})
+GONE = Unreachable("lab-1-1 does not answer")
+BUSY = CommandFailed(["python3"], None, "", where="lab-1-1")  # past its time: it hangs, or works hard
+BROKEN = CommandFailed(["python3"], 1, "no space left on device", where="lab-1-1")
+
+
+class Provider:
+    makes = True
+
+    async def list(self, _: str) -> tuple[Any, ...]:
+        return tuple(builders.machine(name) for name in LAB.machine_names)
+
+    async def attached(self, _: str) -> set[str]:
+        return set()
+
+
+def as_wanted(role: str) -> SeenMachine:
+    wanted = GOAL.roles[role]
+    return SeenMachine(
+        files={
+            path: SeenFile(wanted.digests[path], file.mode, file.owner, file.group, 1.0)
+            for path, file in wanted.files.items()
+        },
+        units={unit.name: SeenUnit(True, True, 2.0, 7, wanted.loaded[unit.name]) for unit in wanted.units},
+        managed=tuple(wanted.files),
+        dirs=frozenset(path for path, _, _ in wanted.dirs) | frozenset(path for path, _, _ in wanted.homes),
+    )
+
+
+async def seen(monkeypatch: pytest.MonkeyPatch, *errors: HeadwayError) -> dict[str, str]:
+    """What is restarted, and why, where the first looks at lab-1-1 end with these."""
+    left = list(errors)
+
+    async def look_at(_: Any, machine: Any, *__: Any, **___: Any) -> tuple[SeenMachine, dict[str, str]]:
+        if machine.name == "lab-1-1" and left:
+            raise left.pop(0)
+        return as_wanted(LAB.role_of(machine.name)), {}
+
+    async def nothing(*_: Any, **__: Any) -> Any:
+        return ()
+
+    async def no_accounts(*_: Any) -> None:
+        return None
+
+    monkeypatch.setattr(observing, "AGAIN_S", 0.0)
+    monkeypatch.setattr(observing, "look_at", look_at)
+    monkeypatch.setattr(observing, "read_accounts", no_accounts)
+    monkeypatch.setattr(observing, "_of_earlier_image", nothing)
+    monkeypatch.setattr(observing.node_image, "list_images", nothing)
+    env = cast(Env, SimpleNamespace(provider=Provider(), connections=None))
+    found = changeset(GOAL, await observing.observe(GOAL, env))
+    return {change.where: change.why for change in found.changes if change.kind == "machine.restart"}
+
+
+@pytest.mark.parametrize("error", [GONE, BUSY, BROKEN])
+async def test_one_look_that_fails_restarts_nothing(monkeypatch: pytest.MonkeyPatch, error: HeadwayError) -> None:
+    assert await seen(monkeypatch, error) == {}
+
+
+@pytest.mark.parametrize("error", [GONE, BUSY])
+async def test_a_machine_that_does_not_answer_is_restarted(
+    monkeypatch: pytest.MonkeyPatch, error: HeadwayError
+) -> None:
+    assert await seen(monkeypatch, error, error) == {"lab-1-1": error.message}
+
+
+async def test_one_that_answers_and_fails_is_named_and_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CommandFailed, match="no space left") as caught:
+        await seen(monkeypatch, BROKEN, BROKEN)
+    assert "headway node reboot lab-1-1" in caught.value.hint

@@ -1,0 +1,97 @@
+"""Who signs in for Headway on machines one owns gets in whatever becomes of /home."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from headway.cluster import secrets
+from headway.cluster.desired_state import site_of
+from headway.domain.cluster import Cluster, Host, Site
+from headway.providers.inventory.provider import SshProvider
+from headway.render.system import sshd
+from headway.render.system.users import KEYS, people
+from tests.support import builders
+
+LAB = builders.cluster(nodes=2, spares=0, provider="ssh")
+PERSON = LAB.users[0]
+
+
+class Secrets:
+    """What a site asks the store for."""
+
+    def __init__(self, key: str = "", gone: Sequence[str] = ()) -> None:
+        self.key, self.gone = key, set(gone)
+
+    async def users_of(self, _: str) -> set[str]:
+        return self.gone
+
+    async def uids(self, names: Sequence[str], **_: Any) -> dict[str, int]:
+        return {name: 20000 + n for n, name in enumerate(names)}
+
+    async def secrets(self, _: str) -> dict[str, str]:
+        return {"bootstrap_key": self.key} if self.key else {}
+
+
+def key_file(folder: Path, name: str) -> tuple[str, str]:
+    """Its path, and its public half."""
+    private = secrets.new_key()
+    path = folder / name
+    path.write_text(private)
+    path.chmod(0o600)
+    return str(path), " ".join(secrets.public_of(private).split()[:2])
+
+
+async def site(folder: Path, hosts: Sequence[tuple[str, str]], store: Secrets) -> tuple[Cluster, Site]:
+    """`hosts`: (user, path of the key) of the head and two nodes."""
+    names = (LAB.head, *LAB.slot_names)
+    rows = tuple(
+        Host(name, f"127.0.0.{n}", user=user, key=key)
+        for n, (name, (user, key)) in enumerate(zip(names, hosts, strict=True), 1)
+    )
+    cluster = replace(LAB, hosts=rows)
+    provider = SshProvider(folder, rows)
+    env = cast(Any, SimpleNamespace(provider=provider, store=store))
+    return cluster, await site_of(cluster, env, await provider.place(cluster))
+
+
+def keys_of(cluster: Cluster, at: Site, user: str) -> list[str]:
+    file = people(cluster, at).get(f"{KEYS}/{user}")
+    return file.text.splitlines()[1:] if file else []
+
+
+async def test_every_key_of_a_user_lets_in(tmp_path: Path) -> None:
+    (one, first), (two, second) = key_file(tmp_path, "a"), key_file(tmp_path, "b")
+    missing = str(tmp_path / "none")
+    made = await site(tmp_path, [("ops", one), ("ops", two), ("ops", missing)], Secrets(secrets.new_key()))
+    assert sorted(keys_of(*made, "ops")) == sorted([first, second])
+
+
+@pytest.mark.parametrize("made", [False, True])
+async def test_a_user_without_a_key_comes_in_by_the_clusters_own(tmp_path: Path, made: bool) -> None:
+    own = secrets.new_key()
+    cluster, at = await site(tmp_path, [("root", ""), ("ops", ""), ("ops", "")], Secrets(own if made else ""))
+    lines = [" ".join(line.split()[:2]) for line in keys_of(cluster, at, "ops")]
+    assert lines == ([" ".join(secrets.public_of(own).split()[:2])] if made else [])
+    assert sshd.operators(at) == ("ops",)
+    assert keys_of(cluster, at, "root") == [], "its home is its own"
+
+
+async def test_a_user_of_the_cluster_may_sign_in_for_headway_too(tmp_path: Path) -> None:
+    path, public = key_file(tmp_path, "a")
+    user = replace(PERSON, ssh_keys=("ssh-ed25519 AAAAmine laptop",))
+    cluster, at = await site(tmp_path, [(user.name, path)] * 3, Secrets())
+    cluster = replace(cluster, users=(user, *cluster.users[1:]))
+    assert keys_of(cluster, at, user.name) == ["ssh-ed25519 AAAAmine laptop", public]
+
+
+async def test_a_user_who_left_does_not_lock_headway_out(tmp_path: Path) -> None:
+    path, public = key_file(tmp_path, "a")
+    cluster, at = await site(tmp_path, [("ops", path)] * 3, Secrets(gone=("ops", "bob")))
+    assert keys_of(cluster, at, "ops") == [public]
+    assert [line for line in sshd.sshd_conf(at).splitlines() if line.startswith("DenyUsers")] == ["DenyUsers bob"]

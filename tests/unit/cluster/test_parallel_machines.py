@@ -1,0 +1,67 @@
+"""Machines that are brought up side by side: what is one's failure, and what is none's."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headway.changes.cluster_changes import Goal, Observed
+from headway.changes.slurm_accounts import desired
+from headway.cluster.apply import Run
+from headway.domain.changeset import Change, ChangeSet
+from headway.errors import Unreachable
+from headway.store import StoreAway
+from tests.support import builders
+
+LAB = builders.cluster(2, 0)
+HEAD, ONE, TWO = LAB.head, *LAB.slot_names
+AWAY = StoreAway("the server's database does not answer")
+
+
+class Fleet:
+    """Each machine's bring-up is a word: what it raises, or "waits" until it is cut short."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **words: Any) -> None:
+        self.words, self.did = {name.replace("_", "-"): word for name, word in words.items()}, list[str]()
+        monkeypatch.setattr(Run, "bring", lambda _, name, __: self._bring(name))
+
+    async def _bring(self, name: str) -> None:
+        word = self.words.get(name, "")
+        if isinstance(word, Exception):
+            await asyncio.sleep(0)
+            raise word
+        try:
+            if word == "waits":
+                await asyncio.sleep(60)
+        finally:
+            self.did.append(f"{name} lets go")
+
+    async def run(self) -> Run:
+        async def say(*_: Any, **__: Any) -> None: ...
+
+        changes = ChangeSet("lab", tuple(Change("units", name, "slurmd", "restart") for name in (HEAD, ONE, TWO)))
+        goal = Goal(LAB, {}, desired(LAB), LAB.slot_names)
+        env: Any = SimpleNamespace()
+        made = Run(goal, env, say, None, {}, Observed({}), changes)  # type: ignore[arg-type]
+        await made.execute()
+        return made
+
+
+async def test_a_database_that_is_away_is_no_machine_s_failure_and_leaves_nobody_at_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What begins anew when it is back must not work beside what began before."""
+    fleet = Fleet(monkeypatch, **{ONE: AWAY, TWO: "waits"})
+    with pytest.raises(StoreAway):
+        await fleet.run()
+    assert fleet.did == [f"{HEAD} lets go", f"{TWO} lets go"]
+
+
+async def test_one_machine_s_failure_lets_the_others_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet(monkeypatch, **{HEAD: Unreachable(f"{HEAD} does not answer")})
+    with pytest.raises(Unreachable, match=HEAD):
+        await fleet.run()
+    assert sorted(fleet.did) == [f"{ONE} lets go", f"{TWO} lets go"]

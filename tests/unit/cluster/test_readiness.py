@@ -1,0 +1,134 @@
+"""Machines that were made for free slots come into service, or somebody hears of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headway.changes.cluster_changes import Goal
+from headway.changes.slurm_accounts import desired
+from headway.cluster import readiness
+from headway.cluster.context import Env
+from headway.domain.machine import Machine
+from headway.domain.slots import NO_MACHINE
+from headway.errors import Unreachable
+from headway.transport.process import Ran
+from tests.support import builders
+
+HEAD = builders.machine("lab-head")
+
+
+class Controller:
+    """Has lab-1-2 down for want of a machine; whether it hears from that is `states`."""
+
+    def __init__(self, states: str) -> None:
+        self.states = states
+        self.did: list[str] = []
+
+    async def remote(self, _: Any, argv: Sequence[str], **__: Any) -> Ran:
+        out = ""
+        if "show" in argv:
+            out = f"NodeName=lab-1-2 State={self.states} Reason={NO_MACHINE} [root@2026-01-01T00:00:00]\n"
+        else:
+            self.did.append(" ".join(argv[2:]))
+        return Ran(tuple(argv), 0, out, "", 0.0)
+
+
+def env(controller: Controller) -> Env:
+    return Env(None, None, controller, Path())  # type: ignore[arg-type]
+
+
+async def test_a_machine_that_slurm_has_heard_from_takes_work() -> None:
+    controller = Controller("DOWN")
+    await readiness.serve(env(controller), HEAD, "lab-1-2")
+    assert controller.did == ["NodeName=lab-1-2 State=RESUME"]
+
+
+async def test_one_that_slurm_never_hears_from_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else whoever made it would say that it is ready."""
+    monkeypatch.setattr(readiness, "REGISTER_S", 0.01)
+    monkeypatch.setattr(readiness, "POLL_S", 0.001)
+    controller = Controller("DOWN+NOT_RESPONDING")
+    with pytest.raises(Unreachable, match="lab-1-2: slurmd did not register") as caught:
+        await readiness.serve(env(controller), HEAD, "lab-1-2")
+    assert "journalctl -u slurmd" in caught.value.hint
+    assert controller.did == []
+
+
+async def test_a_slurmrestd_that_has_just_been_started_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its unit counts as started before it listens: the first question of all would end the apply."""
+    answers = [False, False, True]
+
+    @asynccontextmanager
+    async def reader(*_: Any) -> AsyncIterator[Any]:
+        yield SimpleNamespace(ping=ping)
+
+    async def ping() -> bool:
+        return answers.pop(0)
+
+    monkeypatch.setattr(readiness, "reader_of", reader)
+    monkeypatch.setattr(readiness, "POLL_S", 0.001)
+    await readiness.wait_for_rest(builders.cluster(), env(Controller("")), HEAD)
+    assert answers == []
+
+
+@pytest.mark.parametrize("most", [4, 5])
+async def test_a_node_that_stays_after_all_is_as_it_was_before(most: int) -> None:
+    lab = builders.cluster(4, 0)
+    lab = replace(lab, groups=(replace(lab.groups[0], most=most),))
+    reasons = dict(
+        zip(lab.slot_names, ("none", "headway: leaves", "headway: leaves: ann: a fan", "headway: leaves"), strict=True)
+    )
+    did: list[str] = []
+
+    async def remote(_: Any, argv: Sequence[str], **__: Any) -> Ran:
+        if argv[0] == "sinfo":
+            return Ran(tuple(argv), 0, "".join(f"{n}|draining|{why}\n" for n, why in reasons.items()), "", 0.0)
+        did.append(" ".join(argv[2:]))
+        return Ran(tuple(argv), 0, "", "", 0.0)
+
+    goal = Goal(lab, {}, desired(lab), lab.slot_names)
+    env: Any = Env(None, None, SimpleNamespace(remote=remote), Path())  # type: ignore[arg-type]
+    assert await readiness.mark_slots(goal, env, builders.machine(lab.head), {"lab-1-4"}) == frozenset()
+    assert did == ["NodeName=lab-1-2 State=RESUME", "NodeName=lab-1-3 State=DRAIN Reason=ann: a fan"]
+
+
+async def test_a_machine_that_an_apply_made_and_did_not_return_to_service_is_returned_by_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """lab-1-3 was made and marked as before when that apply was killed; lab-1-4 could not be made."""
+    lab = builders.cluster(4, 0)
+    reasons = dict(zip(lab.slot_names, ("none", "none", readiness.NO_MACHINE, readiness.NO_MACHINE), strict=True))
+
+    async def remote(_: Any, argv: Sequence[str], **__: Any) -> Ran:
+        return Ran(tuple(argv), 0, "".join(f"{n}|down|{why}\n" for n, why in reasons.items()), "", 0.0)
+
+    async def list_(_: str) -> tuple[Machine, ...]:
+        return tuple(builders.machine(name) for name in (lab.head, *lab.slot_names[:3]))
+
+    waited: list[frozenset[str]] = []
+    returned: list[frozenset[str]] = []
+
+    async def wait(_: Any, __: Any, ___: Any, names: frozenset[str]) -> None:
+        waited.append(names)
+
+    async def give(_: Any, __: Any, ___: Any, names: frozenset[str]) -> tuple[str, ...]:
+        returned.append(names)
+        return ()
+
+    async def spares(*_: Any) -> None: ...
+
+    async def say(*_: Any, **__: Any) -> None: ...
+
+    monkeypatch.setattr(readiness, "wait_for_nodes", wait)
+    monkeypatch.setattr(readiness, "return_nodes", give)
+    monkeypatch.setattr(readiness, "hold_spares", spares)
+    env: Any = Env(SimpleNamespace(list=list_), None, SimpleNamespace(remote=remote), Path())  # type: ignore[arg-type]
+    await readiness.settle(Goal(lab, {}, desired(lab), lab.slot_names), env, say, frozenset(), failed=("lab-1-4",))
+    assert waited == returned == [frozenset({"lab-1-3"})]

@@ -1,0 +1,163 @@
+"""Slurm's state moves to another folder: no second controller may take over in the old one meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from headway.changes.cluster_changes import Goal
+from headway.changes.machine_changes import Wanted, machine_changes
+from headway.changes.slurm_accounts import desired
+from headway.cluster import remote_steps
+from headway.cluster.apply import Run
+from headway.cluster.context import Env
+from headway.domain.changeset import ChangeSet
+from headway.domain.machine import Machine
+from headway.domain.managed_file import File
+from headway.domain.observed import Observed, SeenFile, SeenMachine, SeenUnit
+from headway.domain.systemd_unit import Unit
+from headway.errors import Unreachable
+from headway.render.ha import state_folder
+from headway.transport.process import Ran
+from tests.support import builders
+
+TWO = replace(builders.cluster(provider="ssh"), controllers=2)
+FIRST, SECOND = TWO.heads
+OLD, NEW = "now=/old\n", "now=/new\n"
+STOP = f"{SECOND} systemctl stop slurmctld.service"
+START = f"{SECOND} systemctl start slurmctld.service"
+UNIT = Unit("slurmctld.service", restart_on=(state_folder.PROGRAM,), stage="controller")
+WANTED = Wanted.make({state_folder.PROGRAM: File(NEW, 0o755)}, {}, (UNIT,))
+"""Of both heads."""
+
+
+def seen(text: str | None) -> SeenMachine:
+    """A head whose slurmctld runs with this program."""
+    file = SeenFile(File(text or "").digest, 0o755, "root", "root", 1.0)
+    return SeenMachine(
+        files={} if text is None else {state_folder.PROGRAM: file},
+        units={UNIT.name: SeenUnit(True, True, 2.0, 7, WANTED.loaded[UNIT.name] if text == NEW else "of before")},
+        managed=(state_folder.PROGRAM,),
+    )
+
+
+class Ssh:
+    """The first head as it is when its stage has failed: where its state is, and whether its slurmctld runs."""
+
+    def __init__(self) -> None:
+        self.is_at, self.active, self.answers = "/old\n", False, True
+
+    async def remote(self, machine: Machine, argv: Sequence[str], **_: Any) -> Ran:
+        assert machine.name == FIRST
+        if not self.answers:
+            raise Unreachable(f"{FIRST} does not answer")
+        if argv[0] == "cat":
+            assert argv[1] == state_folder.LAST
+            return Ran(tuple(argv), 0, self.is_at, "", 0.0)
+        assert list(argv) == ["systemctl", "is-active", "slurmctld.service"]
+        return Ran(tuple(argv), 0, "active\n" if self.active else "activating\n", "", 0.0)
+
+
+async def set_up(
+    monkeypatch: pytest.MonkeyPatch,
+    heads: dict[str, SeenMachine],
+    *,
+    fails: str = "",
+    ssh: Ssh | None = None,
+    at: str = "",
+    then: Callable[[], None] = lambda: None,
+) -> list[str]:
+    """What was done on which head, in the head's own set-up; `fails`: a head on which nothing works. `at`: the step at which
+    the first head fails, `then`: what is so afterwards."""
+    did: list[str] = []
+
+    async def perform(_: Any, machine: Machine, steps: list[dict[str, Any]], **__: Any) -> tuple[str, ...]:
+        if machine.name == fails:
+            raise remote_steps.StepFailed(f"{machine.name}: no answer")
+        if at and any(step["op"] == at for step in steps):
+            then()
+            raise remote_steps.StepFailed(f"{machine.name}: slurmctld does not come up")
+        did.extend(f"{machine.name} {' '.join(step['argv']) if step['op'] == 'run' else step['op']}" for step in steps)
+        return ()
+
+    async def say(*_: Any, **__: Any) -> None: ...
+
+    monkeypatch.setattr(remote_steps, "perform", perform)
+    nothing: Any = None
+    goal = Goal(TWO, {TWO.role_of(name): WANTED for name in TWO.heads}, desired(TWO))
+    machines = {name: builders.machine(name) for name in TWO.heads}
+    rows = [change for name, one in heads.items() for change in machine_changes(name, WANTED, one)]
+    place: Any = None
+    run = Run(
+        goal,
+        Env(nothing, nothing, cast(Any, ssh or Ssh()), Path()),
+        say,
+        place,
+        {},
+        Observed(machines, heads),
+        ChangeSet("lab", tuple(rows)),
+    )
+    run.machines.update(machines)
+    monkeypatch.setattr(run, "_accounts", say)
+    await run._guard(FIRST, run._set_up(FIRST, heads[FIRST], fresh=False))
+    assert bool(run.failures) == bool(fails or at)
+    return did
+
+
+async def test_the_second_controller_is_stopped_before_the_first_one_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    did = await set_up(monkeypatch, {FIRST: seen(OLD), SECOND: seen(OLD)})
+    assert did[did.index(f"{FIRST} switch") - 1] == STOP
+
+
+async def test_one_that_can_not_be_stopped_keeps_the_state_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    did = await set_up(monkeypatch, {FIRST: seen(OLD), SECOND: seen(OLD)}, fails=SECOND)
+    assert f"{FIRST} switch" not in did
+
+
+async def test_where_the_first_one_fails_before_its_state_moved_the_second_stands_by_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    did = await set_up(monkeypatch, {FIRST: seen(OLD), SECOND: seen(OLD)}, at="switch")
+    assert did[-3:] == [STOP, f"{FIRST} systemctl stop slurmctld.service", START], "it may be copying still"
+    ssh = Ssh()
+    ssh.active = True  # the folder is the same, only the program is another
+    assert (await set_up(monkeypatch, {FIRST: seen(OLD), SECOND: seen(OLD)}, at="switch", ssh=ssh))[-2:] == [
+        STOP,
+        START,
+    ]
+
+
+@pytest.mark.parametrize(("field", "value"), [("is_at", "/new\n"), ("answers", False)])
+async def test_a_second_one_stays_stopped_where_its_folder_may_be_the_old_one(
+    monkeypatch: pytest.MonkeyPatch, field: str, value: object
+) -> None:
+    ssh = Ssh()
+    did = await set_up(
+        monkeypatch,
+        {FIRST: seen(OLD), SECOND: seen(OLD)},
+        at="switch",
+        ssh=ssh,
+        then=lambda: setattr(ssh, field, value),
+    )
+    assert STOP in did
+    assert START not in did
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        {SECOND: seen(NEW)},  # nothing would start it again
+        {SECOND: seen(None)},  # it is new
+        {},  # it did not answer
+    ],
+)
+async def test_a_second_head_whose_folder_stays_goes_on(
+    monkeypatch: pytest.MonkeyPatch, second: dict[str, SeenMachine]
+) -> None:
+    did = await set_up(monkeypatch, {FIRST: seen(OLD), **second})
+    assert f"{FIRST} switch" in did
+    assert STOP not in did

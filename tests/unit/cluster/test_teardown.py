@@ -1,0 +1,43 @@
+"""The end of a cluster: what becomes of the other machines when one can't be deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headway.cluster import down
+from headway.cluster.context import Env
+from headway.domain.machine import Machine
+from headway.errors import CommandFailed
+from tests.support import builders
+
+LAB = builders.cluster(2, 0)
+
+
+async def test_one_that_can_t_be_deleted_is_an_error_when_all_others_have_gone() -> None:
+    there = {name: builders.machine(name) for name in LAB.machine_names}
+
+    async def listed(_: str) -> tuple[Machine, ...]:
+        return tuple(there.values())
+
+    async def delete(machine: Machine) -> None:
+        if machine.name == "lab-1-1":
+            raise CommandFailed(["podman", "rm"], 125, "device busy")
+        for _ in range(9):
+            await asyncio.sleep(0)
+        del there[machine.name]
+
+    async def say(*_: Any, **__: Any) -> None: ...
+
+    async def release(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a machine is still there")
+
+    provider: Any = SimpleNamespace(list=listed, delete=delete, release=release)
+    nothing: Any = None
+    with pytest.raises(CommandFailed, match="device busy"):
+        await down(LAB, Env(provider, nothing, nothing, Path()), say, delete_data=True)
+    assert list(there) == ["lab-1-1"]

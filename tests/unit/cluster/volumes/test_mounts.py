@@ -1,0 +1,227 @@
+"""Volumes from elsewhere: their line in the file, their unit, how they leave, how they come back."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import config
+from agent.checks import node_checks, runner
+from headway.changes.machine_changes import Wanted, machine_changes
+from headway.cluster.machine_steps import by_stage
+from headway.domain.changeset import Disturbs
+from headway.domain.cluster import OwnSite, Storage, Volume
+from headway.domain.observed import NOT_SEEN
+from headway.domain.systemd_unit import Unit
+from headway.render.system import agent_config, systemd_files
+from headway.render.system.unit_list import units
+from headway.transport.remote_program import program
+from headway.validation.syntax_rules import mount_line_fault
+from ops import steps
+from tests.support import builders
+
+MODELS_2 = Volume("models2", "/models2", "nfs4", "filer:/scratch/models")
+MODELS = Volume("models", "/models", "nfs4", "filer:/export/models", ("rw", "hard"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nfs4 filer:/export/data rw,hard", "lustre mgs@tcp:/fsx", "beegfs beegfs_nodev cfgFile=/etc/beegfs/c.conf",
+        "wekafs weka/fs num_cores=1", "fuse.sshfs ann@box:/srv ro", "none /scratch/x bind",
+    ],
+)  # fmt: skip
+def test_mount_lines_of_every_kind(line: str) -> None:
+    assert mount_line_fault(line) == ("", "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nfs4", "nfs4 a:/b rw extra", "NFS a:/b", "nfs4 a:/b rw;reboot", "nfs4 $(id):/b", "nfs4 a:/b\n[Service]",
+        "none /x rw", "nfs4 -o x",
+    ],
+)  # fmt: skip
+def test_what_is_no_mount_line_is_refused(line: str) -> None:
+    assert mount_line_fault(line)[0]
+
+
+def test_a_volume_is_a_unit_that_keeps_nothing_from_starting() -> None:
+    cluster = replace(builders.cluster(2), storage=Storage(volumes=(MODELS,)))
+    unit = systemd_files.mounts(cluster, builders.site(cluster), head=False)["models.mount"]
+    assert "What=filer:/export/models\nWhere=/models\nType=nfs4\nOptions=rw,hard,nosuid,nodev\n" in unit
+    assert "LazyUnmount=yes" in unit
+    assert "RequiresMountsFor" not in unit
+    assert systemd_files.volume_units(cluster) == {"models.mount": "/models"}
+
+
+def test_a_volume_leaves_once_the_agent_knows() -> None:
+    unit = "/etc/systemd/system/models.mount"
+    agent = Unit("headway-agent.service", restart_on=("/etc/headway/agent.json",), stage="node")
+    wanted = Wanted.make({}, {}, (agent,))
+    rows = list(machine_changes("n1", wanted, replace(NOT_SEEN, managed=(unit,))))
+    (gone,) = [row for row in rows if row.what == unit]
+    assert gone.disturbs is Disturbs.JOBS
+    stages = by_stage(rows, wanted, {}, fresh=False)
+    assert all(step["op"] not in ("unmount", "managed") for step in stages.get("base", ()))
+    last = [step["op"] for step in stages["node"]]
+    # The last, because a repair may mount it again for as long as systemd knows it.
+    assert last[-5:] == ["unmount", "remove", "managed", "daemon_reload", "unmount"]
+    assert last.index("units") < last.index("unmount")
+
+
+def test_a_volume_whose_server_is_away_keeps_no_head_and_no_node_from_working() -> None:
+    cluster = replace(builders.cluster(2), storage=Storage(volumes=(MODELS,)))
+    roles = units(cluster, builders.site(cluster))
+    for role, last in (("head", "controller"), ("node", "node")):
+        wanted = Wanted.make({}, {}, roles[role])
+        stages = by_stage(machine_changes("x", wanted, NOT_SEEN), wanted, {}, fresh=True)
+        (mount,) = (step for step in stages["outside"] if step["op"] == "units")
+        assert (mount["names"], mount["may_fail"]) == (["models.mount"], True)
+        order = [stage for stage in stages if stage in ("outside", last)]
+        assert order == (["controller", "outside"] if role == "head" else ["outside", "node"])
+        others = [step for stage, steps in stages.items() for step in steps if stage != "outside"]
+        assert not any(step.get("may_fail") or "models.mount" in step.get("names", ()) for step in others)
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [
+        Volume("models", "/models", "none", "/scratch/models", ("bind",)),
+        Volume("models", "/scratch/models", "nfs4", "filer:/export/models"),
+    ],
+)
+def test_a_volume_below_what_the_head_exports_waits_for_that(volume: Volume) -> None:
+    cluster = replace(builders.cluster(2, provider="ssh"), storage=Storage(volumes=(MODELS_2, volume)))
+    site = replace(builders.site(cluster), own=OwnSite(nfs=("/scratch",)))
+    unit = f"{systemd_files.escape(volume.path)}.mount"
+    wanted = Wanted.make({}, {}, units(cluster, site)["node"])
+    stages = by_stage(machine_changes("x", wanted, NOT_SEEN), wanted, {}, fresh=True)
+    assert [step["names"] for step in stages["outside"]] == [["models2.mount"]]
+    mounts = [step for step in stages["node"] if any(name.endswith(".mount") for name in step.get("names", ()))]
+    assert [step["names"][-1] for step in mounts] == ["scratch.mount", unit]
+    assert [step.get("may_fail", False) for step in mounts] == [False, True]
+    assert mounts[1]["names"] == [unit], "nothing else may fail with it"
+
+    local = replace(site, own=OwnSite())
+    (one,) = (one for one in units(cluster, local)["node"] if one.name == unit)
+    assert one.stage == "outside", "every machine has /scratch already"
+
+
+def test_what_may_fail_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+    away = {"op": "run", "argv": ["sh", "-c", "echo no route to host >&2; exit 32"], "may_fail": True}
+    there = {"op": "run", "argv": ["touch", str(tmp_path / "there")]}
+    ask = json.dumps({"do": "apply", "steps": [away, there]})
+    ran = subprocess.run([sys.executable, "-c", program("ops")], input=ask, capture_output=True, text=True, check=True)
+    first, second = (json.loads(line) for line in ran.stdout.splitlines())
+    assert (first["ok"], second["ok"]) == (True, True)
+    assert "no route to host" in first["warning"]
+    assert (tmp_path / "there").exists()
+
+
+def test_taking_a_volume_off_asks_nothing_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def run(argv: list[str], *_: Any, **__: Any) -> str:
+        ran.append(" ".join(argv))
+        return "/models\n" if "show" in argv else ""
+
+    def waits(name: str) -> Any:
+        real = getattr(os, name)
+
+        def ask(path: Any, *args: Any, **more: Any) -> Any:
+            assert not str(path).startswith("/models"), "whoever asks a dead server waits for it"
+            return real(path, *args, **more)
+
+        return ask
+
+    monkeypatch.setattr(steps, "run", run)
+    monkeypatch.setattr(steps, "_MOUNTS", str(tmp_path / "mounts"), raising=False)
+    for name in ("lstat", "stat", "statvfs"):
+        monkeypatch.setattr(os, name, waits(name))
+    for mounts in ("f:/models /models nfs4 rw 0 0\n", "f:/x /models/x nfs4 rw 0 0\n"):
+        (tmp_path / "mounts").write_text(mounts)
+        steps.op_unmount({"unit": "models.mount"})
+    (unmount,) = (line for line in ran if line.startswith("umount"))
+    assert unmount.endswith(" /models")
+    assert {"--lazy", "--no-canonicalize"} <= set(unmount.split())
+
+
+def seen(tmp_path: Path, mounts: str, mount: Any) -> Any:
+    proc = tmp_path / "proc" / "self"
+    proc.mkdir(parents=True, exist_ok=True)
+    (proc / "mounts").write_text(mounts)
+    return runner.Seen(config=config.Config(head="h", mounts=(mount,)), now=1.0, proc=str(tmp_path / "proc"))
+
+
+def test_a_lost_volume_of_another_machine_asks_for_no_reboot(tmp_path: Path) -> None:
+    outside = config.Mount("/", "/", False, True)
+    assert node_checks.volumes(seen(tmp_path, "", outside)).action == "mount"
+    assert node_checks.volumes(seen(tmp_path, "f / nfs4 rw 0 0\n", outside)) is None
+    assert node_checks.outside(seen(tmp_path, "f / nfs4 rw 0 0\n", outside)) is None
+    assert node_checks.outside(seen(tmp_path, "f / nfs4 ro 0 0\n", outside)).action == "mount"
+    assert node_checks.mounts(seen(tmp_path, "f / nfs4 ro 0 0\n", outside)) is None
+    hung = next(one for one in runner.CHECKS if one.name == "outside")
+    assert hung.hangs == "mount"
+
+
+@pytest.mark.parametrize(("outside", "action"), [(True, "mount"), (False, "reboot")])
+def test_scratch_of_another_machine_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside: bool, action: str
+) -> None:
+    plan = config.Config(head="h", mounts=(config.Mount("/scratch", "/", False, outside),))
+    one = next(one for one in runner.CHECKS if one.name == "scratch_writes")
+    assert one.late(runner.Seen(config=plan, now=1000.0), "hangs").action == action
+
+    def gone(**_: Any) -> Any:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(node_checks.tempfile, "TemporaryFile", gone)
+    assert node_checks.scratch_writes(runner.Seen(config=plan, now=1000.0)).action == ("mount" if outside else "drain")
+
+
+def test_the_bench_measures_and_leaves_nothing(tmp_path: Path) -> None:
+    ask = json.dumps({"paths": [str(tmp_path), str(tmp_path / "none")], "mib": 8})
+    ran = subprocess.run(
+        [sys.executable, "-c", program("volume_speed"), ask], capture_output=True, text=True, check=True
+    )
+    first, second = (json.loads(line) for line in ran.stdout.splitlines())
+    assert min(first["write"], first["read"], first["checkpoint"]) > 0
+    assert second["error"] == "No such file or directory"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_bench_left_goes_with_the_next_and_a_running_one_stays(tmp_path: Path) -> None:
+    for name, age_s in (("old", 7200), ("new", 0)):
+        folder = tmp_path / f".headway-bench-{name}"
+        folder.mkdir()
+        (folder / "one").write_bytes(b"x")
+        os.utime(folder, (time.time() - age_s,) * 2)
+    (tmp_path / ".headway-bench-link").symlink_to(tmp_path / ".headway-bench-new")
+    ask = json.dumps({"paths": [str(tmp_path)], "mib": 1})
+    subprocess.run([sys.executable, "-c", program("volume_speed"), ask], capture_output=True, check=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".headway-bench-link", ".headway-bench-new"]
+
+
+def test_what_the_head_exports_is_of_another_machine(tmp_path: Path) -> None:
+    """Its restart is no fault of the nodes': their jobs wait for it, and go on."""
+    cluster = builders.cluster(provider="ssh")
+    site = replace(builders.site(cluster), own=OwnSite(nfs=("/home", "/scratch")))
+    told = config.load(str(_written(tmp_path, agent_config.config(cluster, site, cluster.groups[0]))))
+    assert [(one.path, one.outside) for one in told.mounts] == [("/home", True), ("/scratch", True)]
+    told = config.load(str(_written(tmp_path, agent_config.config(cluster, site, cluster.groups[0], head="lab-head"))))
+    assert told.mounts == ()
+
+
+def _written(folder: Path, text: str) -> Path:
+    (folder / "agent.json").write_text(text)
+    return folder / "agent.json"

@@ -1,0 +1,81 @@
+"""The new cluster's form: from a file and back, and where its faults stand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headway.clusterfile import form
+from headway.clusterfile.field_lines import line_of, lines_of
+from headway.clusterfile.starter_file import starting_file
+from headway.validation.yaml_parser import dump_yaml, parse_yaml
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKlm alice"
+
+
+def filled() -> form.Form:
+    return replace(
+        form.start("lab"),
+        ssh_keys=KEY,
+        datasets=(form.DatasetRow("tiny", "/data/tiny"), form.DatasetRow("logs", "/data/logs", True)),
+        teams=(form.TeamRow("vision", "alice bob", "60"), form.TeamRow("speech", "carol", "")),
+        user_keys=f"alice {KEY}",
+    )
+
+
+def test_what_the_form_writes_it_reads_again() -> None:
+    spec = form.write(filled(), {})
+    assert form.read(parse_yaml(dump_yaml(spec))) == filled()
+
+
+def test_the_starting_file_fits_the_form_but_for_its_partitions() -> None:
+    assert form.read(parse_yaml(starting_file("lab"))).kept == ("partitions",)
+
+
+def test_what_the_form_does_not_show_is_kept() -> None:
+    spec = {
+        "name": "lab",
+        "plan": "h100-8",
+        "nodes": 4,
+        "teams": {"vision": {"users": ["alice"], "limits": {"gpus": 8}}},
+        "partitions": {"train": {"max_time": "02:00:00"}},
+        "fabric": {"switches": [{"name": "leaf1", "nodes": 4}]},
+    }
+    shown = form.read(spec)
+    assert shown.kept == ("partitions", "fabric.switches", "teams.vision.limits")
+    changed = form.write(replace(shown, nodes="6"), spec)
+    assert changed == {**spec, "nodes": 6}
+
+
+def test_an_empty_field_leaves_the_file_and_a_bad_one_goes_in_for_the_rules_to_refuse() -> None:
+    spec = form.write(replace(filled(), spares="", nodes="many", teams=()), form.write(filled(), {}))
+    assert "spares" not in spec
+    assert "teams" not in spec
+    assert spec["nodes"] == "many"
+
+
+def test_posted_rows_become_the_form() -> None:
+    sent = {
+        "name": ["lab"], "plan": ["h100-8"], "nodes": ["4"], "spares": ["1"], "leaf_size": ["4"], "provider": ["local"],
+        "image": ["debian13"], "ssh_keys": [f"{KEY}\r\n"], "user_keys": [f"alice {KEY}"],
+        "team-0-name": ["vision"], "team-0-users": ["alice, bob"], "team-0-share": ["60"], "team-3-name": ["speech"],
+        "team-3-users": ["carol"], "team-7-name": [""], "dataset-0-name": ["tiny"], "dataset-0-path": ["/data/tiny"],
+        "dataset-1-name": ["logs"], "dataset-1-path": ["/data/logs"], "dataset-1-writable": ["on"],
+    }  # fmt: skip
+    assert form.from_fields(sent) == filled()
+
+
+@pytest.mark.parametrize("text", ["02:00:00", "1e3", "no", "true", "12", "~", "a: b", "- x", "é", "", "0x10", "1_000"])
+def test_text_stays_text(text: str) -> None:
+    assert parse_yaml(dump_yaml({"a": text, "b": [text]})) == {"a": text, "b": [text]}
+
+
+def test_a_fault_is_found_in_the_text() -> None:
+    text = "name: lab\nnodes: 0\nteams:\n  vision:\n    users: [alice,\n      Bob!]\n"
+    lines = lines_of(text)
+    assert line_of("nodes", lines) == 2
+    assert line_of("teams.vision.users[1]", lines) == 6
+    assert line_of("teams.vision.limits.gpus", lines) == 4, "what is missing stands in what it is missing from"
+    assert line_of("plan", lines) == 0
+    assert line_of("line 3", {}) == 3

@@ -1,0 +1,66 @@
+"""Preemption by tier: the assignment against a search through every possible one."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.clusterfile.preemption import Wish, assign
+
+NAMES = ("a", "b", "c", "d")
+
+
+def granted(wishes: dict[str, Wish], tiers: dict[str, int]) -> bool:
+    """What Slurm does: a job preempts every preemptable partition in a lower tier."""
+    preemptable = {name for wish in wishes.values() for name in wish.preempts}
+    return all(
+        {other for other in preemptable if tiers[other] < tiers[name]} == wish.preempts
+        and wish.tier in (None, tiers[name])
+        for name, wish in wishes.items()
+    )
+
+
+def wish(name: str) -> st.SearchStrategy[Wish]:
+    others = [other for other in NAMES if other != name]
+    return st.builds(
+        Wish, st.frozensets(st.sampled_from(others)), st.one_of(st.none(), st.integers(min_value=1, max_value=3))
+    )
+
+
+@given(st.fixed_dictionaries({name: wish(name) for name in NAMES}))
+@settings(max_examples=200)
+def test_tiers_are_found_exactly_when_there_are_some(wishes: dict[str, Wish]) -> None:
+    tiers, clashes = assign(wishes)
+    possible = any(
+        granted(wishes, dict(zip(NAMES, values, strict=True))) for values in product(range(1, 8), repeat=len(NAMES))
+    )
+    assert bool(clashes) is not possible
+    if possible:
+        assert granted(wishes, tiers)
+    else:
+        assert all(clash.partition in wishes and clash.message for clash in clashes)
+
+
+def test_the_common_case() -> None:
+    tiers, clashes = assign(
+        {
+            "train": Wish(frozenset(), None),
+            "debug": Wish(frozenset(), None),
+            "urgent": Wish(frozenset({"train", "debug"}), None),
+        }
+    )
+    assert clashes == []
+    assert tiers == {"train": 1, "debug": 1, "urgent": 2}
+
+
+def test_a_chain_gets_rising_tiers() -> None:
+    tiers, _ = assign(
+        {
+            "low": Wish(frozenset(), None),
+            "mid": Wish(frozenset({"low"}), None),
+            "high": Wish(frozenset({"low", "mid"}), None),
+        }
+    )
+    assert tiers == {"low": 1, "mid": 2, "high": 3}

@@ -1,0 +1,480 @@
+"""Bad input: one row per fault, with its field path, what the message says and what it suggests."""
+
+from __future__ import annotations
+
+import base64
+import time
+from typing import Any
+
+import pytest
+
+from headway.catalog.plans import load_catalogue
+from headway.clusterfile.load import check, parse_yaml
+from headway.errors import Fault
+
+CATALOGUE = load_catalogue({})
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGkmVv3MMU8rK1RtH0oxfnDOZzTQAv4wqeYmLM8lJ2Vm"
+SECRET = "b3BlbnNzaC1rZXktdjEAAAAA"
+TWO = "controllers: 2\nprovider: ssh\nhosts: [a, b, c, d, e, f]"
+TOP = {"name": "lab", "plan": "h100-8", "nodes": 4}
+
+
+def faults(text: str, owner: str = "ann", **top: object) -> list[Fault]:
+    """Errors of the smallest file with these fields over it."""
+    cluster, found = check({**TOP, **parse_yaml(f"x: 1\n{text}"), **top} | {}, CATALOGUE, owner=owner)
+    errors = [fault for fault in found if fault.level == "error" and fault.path != "x"]
+    assert cluster is None  # x itself is unknown
+    return errors
+
+
+def blob(*fields: bytes) -> str:
+    return base64.b64encode(b"".join(len(item).to_bytes(4, "big") + item for item in fields)).decode()
+
+
+ROWS: list[tuple[str, str, str]] = [
+    # text, path, what the whole fault says
+    ("nodez: 4", "nodez", "unknown field; did you mean nodes?"),
+    ("partitions: {urgent: {preempt: [train]}, train: {}}", "partitions.urgent.preempt", "did you mean preempts?"),
+    ("teams: {t: {limits: {gpu_hour: 1}}}", "teams.t.limits.gpu_hour", "did you mean gpu_hours?"),
+    ("storage: {scrach: {}}", "storage.scrach", "did you mean scratch?"),
+    ("storage: {home: {size: 1}}", "storage.home.size", "unknown field"),
+    ("fabric: {switches: [{name: a, node: 4}]}", "fabric.switches[0].node", "did you mean nodes?"),
+    # a field that is left empty is one that was left out, if there is such a field
+    ("nodez:", "nodez", "unknown field; did you mean nodes?"),
+    ("storage: {home: {size: }}", "storage.home.size", "unknown field"),
+    (
+        "storage: {volumes: [{name: box, path: /box, mount: nfs4 filer:/x hard,ro}]}",
+        "storage.volumes[0].ro",
+        "in { } a comma ends a value: put the whole of it in quotes",
+    ),
+    (
+        'storage: {volumes: [{name: box, path: /box, mount: "nfs4 fd00::1:/x ro"}]}',
+        "storage.volumes[0].mount",
+        "[fd00::1]:",
+    ),
+    ('storage: {volumes: [{name: box, path: /box, mount: "nfs4 [fd00:1]:/x ro"}]}', "storage.volumes[0].mount", "IPv6"),
+    (
+        'storage: {volumes: [{name: box, path: /box, mount: "nfs4 f[0]:/x"}]}',
+        "storage.volumes[0].mount",
+        "may have only",
+    ),
+    # types and ranges
+    ("nodes: '4'", "nodes", "must be a whole number"),
+    ("nodes: 4.0", "nodes", "must be a whole number"),
+    ("nodes: true", "nodes", "must be a whole number"),
+    ("nodes: 0", "nodes", "add max"),
+    ("nodes: -1", "nodes", "at least 0"),
+    ("nodes: 99999", "nodes", "at most 20000"),
+    ("spares: -1", "spares", "at least 0"),
+    ("plan: 8", "plan", "must be text"),
+    ("plan: [h100-8]", "plan", "must be text"),
+    ("partitions: [train]", "partitions", "must be a mapping"),
+    ("partitions: {train: 4}", "partitions.train", "must be a mapping"),
+    ("partitions: {train: {default: 'yes'}}", "partitions.train.default", "true or false"),
+    ("teams: {t: {users: ann}}", "teams.t.users", "must be a list"),
+    ("teams: {t: {users: [4]}}", "teams.t.users[0]", "must be text"),
+    ("provider: aws", "provider", "must be local or ssh"),
+    ("image: debian11", "image", "must be debian13, debian14 or debian12"),
+    ("departures: {jobs: kill}", "departures.jobs", "must be cancel or finish"),
+    ("cost: {timezone: Berlin}", "cost.timezone", "no time zone"),
+    ("cost: {idle: nobody}", "cost.idle", "use, share or centre:NAME"),
+    ('cost: {broken: "centre:IT dep"}', "cost.broken", "lower-case"),
+    ("teams: {t: {budget: {per: month}}}", "teams.t.budget", "either usd or gpu_hours"),
+    ("teams: {t: {budget: {usd: 1, gpu_hours: 1}}}", "teams.t.budget", "either usd or gpu_hours"),
+    ("teams: {t: {limits: {gpu_hours: {hours: 4}}}}", "teams.t.limits.gpu_hours.per", "is missing"),
+    (
+        "teams: {t: {limits: {gpu_hours: {hours: .inf, per: day}}}}",
+        "teams.t.limits.gpu_hours.hours",
+        "must be a number",
+    ),
+    ("teams: {t: {limits: {gpu_hours: {hours: 0, per: day}}}}", "teams.t.limits.gpu_hours.hours", "more than 0"),
+    ("teams: {t: {share: 0}}", "teams.t.share", "at least 1"),
+    # names
+    ("name: Lab", "name", "lower-case"),
+    ("name: a23456789012345678901x", "name", "1 to 21"),
+    ("name: lab_1", "name", "lower-case"),
+    ("teams: {V: {}}", "teams.V", "lower-case"),
+    ("teams: {normal: {}}", "teams.normal", "a word of Slurm's own"),
+    ("partitions: {default: {}}", "partitions.default", "a word of Slurm's own"),
+    ("partitions: {9x: {}}", "partitions.9x", "starts with a letter"),
+    ("teams: {t: {users: [root]}}", "teams.t.users[0]", "system user"),
+    ("teams: {t: {users: [munge, mysql, slurm]}}", "teams.t.users[2]", "system user"),
+    ("teams: {t: {users: [Ann.Lee]}}", "teams.t.users[0]", "lower-case"),
+    ("users: {www-data: {}}", "users.www-data", "system user"),
+    # line breaks, control and shell characters
+    ('name: "lab\\nSlurmUser=root"', "name", "line break"),
+    ('plan: "h100-8\\r"', "plan", "line break"),
+    ('teams: {"a;b": {}}', 'teams."a;b"', "the character ';'"),
+    ("teams: {t: {users: ['$(id)']}}", "teams.t.users[0]", "the character '$'"),
+    ('slurm: {PriorityWeightAge: "1\\nSlurmUser=root"}', "slurm.PriorityWeightAge", "line break"),
+    ('slurm: {"PriorityWeightAge=1\\nX": 1}', 'slurm."PriorityWeightAge=1\\nX"', "line break"),
+    ("slurm: {MailDomain: 'a`id`'}", "slurm.MailDomain", "the character '`'"),
+    ('mail: {relay: "a:25\\u2028b"}', "mail.relay", "line break"),
+    ("partitions: {train: {max_time: '1 # x'}}", "partitions.train.max_time", "the character '#'"),
+    ("partitions: {train: {preempts: ['a\tb']}}", "partitions.train.preempts[0]", "control character"),
+    # plan
+    ("plan: h10-8", "plan", "did you mean h100-8?"),
+    ("plan: zzz", "plan", "there are h100-8,"),
+    # partitions
+    ("partitions: {train: {nodes: 5}}", "partitions.train.nodes", "is 5, and the cluster has 4 nodes"),
+    ("partitions: {a: {default: true}, b: {default: true}}", "partitions.b.default", "a is the default"),
+    ("partitions: {a: {max_time: tomorrow}}", "partitions.a.max_time", "is not a time"),
+    ("partitions: {a: {max_time: 1-2-3}}", "partitions.a.max_time", "is not a time"),
+    ("partitions: {a: {max_time: 0}}", "partitions.a.max_time", "longer than nothing"),
+    ("partitions: {a: {max_time: 9999-0}}", "partitions.a.max_time", "infinite"),
+    ("partitions: {a: {max_time: 1.5}}", "partitions.a.max_time", "must be a time"),
+    ("partitions: {a: {max_time: 60, default_time: 61}}", "partitions.a.default_time", "longer than max_time"),
+    ("partitions: {a: {max_time: 60, default_time: infinite}}", "partitions.a.default_time", "longer than max_time"),
+    ("partitions: {a: {teams: [visoin]}}\nteams: {vision: {}}", "partitions.a.teams[0]", "did you mean vision?"),
+    ("partitions: {a: {grace_time: -1}}", "partitions.a.grace_time", "at least 0"),
+    # preemption
+    ("partitions: {a: {preempts: [trian]}, train: {}}", "partitions.a.preempts[0]", "did you mean train?"),
+    ("partitions: {a: {preempts: [a]}}", "partitions.a.preempts[0]", "can't preempt itself"),
+    ("partitions: {a: {preempts: [b, b]}, b: {}}", "partitions.a.preempts[1]", "twice"),
+    ("partitions: {a: {preempts: [b]}, b: {preempts: [a]}}", "partitions.a.preempts", "in a circle"),
+    (
+        "partitions: {a: {preempts: [b]}, b: {preempts: [c]}, c: {}}",
+        "partitions.a.preempts",
+        "every preemptable partition in a lower tier, and c is below b; add c",
+    ),
+    (
+        "partitions: {a: {preempts: [c]}, b: {preempts: [d]}, c: {}, d: {}}",
+        "partitions.a.preempts",
+        "has c but not d, which Slurm can't express",
+    ),
+    ("partitions: {a: {tier: 1, preempts: [b]}, b: {}}", "partitions.a.tier", "must be above b's, which is 1"),
+    (
+        "partitions: {a: {tier: 2, preempts: [b]}, b: {tier: 1}, c: {tier: 3}}",
+        "partitions.c.tier",
+        "would let it preempt b too",
+    ),
+    # teams and people
+    ("teams: {t: {users: [ann, bob, ann]}}", "teams.t.users[2]", "ann is there twice"),
+    ("teams: {t: {users: [ann, bob], leads: [bob, carl]}}", "teams.t.leads[1]", "carl is not a user of t"),
+    ("teams: {ann: {users: [bob]}}", "teams.ann", "also the name of a user"),
+    ("teams: {bob: {users: [bob]}}", "teams.bob", "also the name of a user"),
+    ("teams: {t: {users: [alice]}}\nusers: {alise: {}}", "users.alise", "did you mean alice?"),
+    # storage
+    ("storage: {datasets: [{name: d, path: /d, mount: /etc/d}]}", "storage.datasets[0].mount", "in /etc"),
+    ("storage: {datasets: [{name: d, path: /d, mount: /}]}", "storage.datasets[0].mount", "root folder"),
+    ("storage: {datasets: [{name: d, path: /d, mount: /opt/modulefiles/d}]}", "storage.datasets[0].mount", "in /opt"),
+    (
+        "storage: {datasets: [{name: d, path: /d, mount: /opt/}]}",
+        "storage.datasets[0].mount",
+        "covers /opt/modulefiles",
+    ),
+    ("storage: {datasets: [{name: d, path: /d, mount: /home}]}", "storage.datasets[0].mount", "in /home"),
+    ("storage: {datasets: [{name: d, path: /d, mount: /scratch/d}]}", "storage.datasets[0].mount", "in /scratch"),
+    ("storage: {datasets: [{name: d, path: /d, mount: /usr/../d}]}", "storage.datasets[0].mount", '".."'),
+    ("storage: {datasets: [{name: d, path: /d, mount: //proc}]}", "storage.datasets[0].mount", "may have only"),
+    ("storage: {datasets: [{name: d, path: /d, mount: data}]}", "storage.datasets[0].mount", "absolute path"),
+    ("storage: {datasets: [{name: d, path: ./d}]}", "storage.datasets[0].path", "the client makes paths absolute"),
+    ("storage: {datasets: [{name: d, path: /a b}]}", "storage.datasets[0].path", "may have only"),
+    ("storage: {datasets: [{name: d, path: '/a:/etc'}]}", "storage.datasets[0].path", "may have only"),
+    ("storage: {datasets: [{name: d}]}", "storage.datasets[0].path", "is missing"),
+    ("storage: {datasets: [{path: /d}]}", "storage.datasets[0].name", "is missing"),
+    ("storage: {datasets: [{name: d, path: /d}, {name: d, path: /e, mount: /e}]}", "storage.datasets[1].name", "twice"),
+    (
+        "storage: {datasets: [{name: d, path: /d, mount: /x}, {name: e, path: /e, mount: /x/y/}]}",
+        "storage.datasets[1].mount",
+        "the mount of d, /x",
+    ),
+    # keys
+    ("ssh_keys: [~/.ssh/id_ed25519.pub]", "ssh_keys[0]", "the client reads key files"),
+    ("ssh_keys: [hello]", "ssh_keys[0]", "not a public SSH key"),
+    ("ssh_keys: [ssh-ed25519]", "ssh_keys[0]", "not a whole public SSH key"),
+    ("ssh_keys: [ssh-ed25519 AAAA*AAAA]", "ssh_keys[0]", "not a whole public SSH key"),
+    (f"ssh_keys: ['command=\"id\" {KEY}']", "ssh_keys[0]", "has options before the key"),
+    (f'ssh_keys: ["{KEY}\\n{KEY}"]', "ssh_keys[0]", "line break"),
+    (f"ssh_keys: [ssh-rsa {blob(b'ssh-ed25519', b'1' * 32)}]", "ssh_keys[0]", "whole public"),
+    (f"ssh_keys: [ssh-ed25519 {blob(b'ssh-rsa', b'1' * 32)}]", "ssh_keys[0]", "a key of another"),
+    (f"ssh_keys: [ssh-ed25519 {blob(b'ssh-ed25519', b'short')}]", "ssh_keys[0]", "whole public"),
+    (f"ssh_keys: [ssh-rsa {blob(b'ssh-rsa', b'3', b'1' * 64)}]", "ssh_keys[0]", "less than 2048 bits"),
+    ("ssh_keys: [ssh-dss AAAA]", "ssh_keys[0]", "no longer accepts"),
+    ("teams: {t: {users: [bob]}}\nusers: {bob: {ssh_keys: [bob.pub]}}", "users.bob.ssh_keys[0]", "client reads"),
+    # fabric
+    ("fabric: {leaf_size: 0}", "fabric.leaf_size", "at least 1"),
+    ("fabric: {leaf_size: 2, switches: [{name: a, nodes: 4}]}", "fabric", "both leaf_size and switches"),
+    ("fabric: {switches: []}", "fabric.switches", "must not be empty"),
+    ("fabric: {switches: [{name: a, nodes: 3}]}", "fabric.switches", "have 3 nodes, and nodes + spares is 4"),
+    ("fabric: {switches: [{name: a, nodes: 2}, {name: b, nodes: 2}]}", "fabric.switches", "children: [a, b]"),
+    ("fabric: {switches: [{name: a}, {name: b, nodes: 4}]}", "fabric.switches[0]", "either nodes or children"),
+    ("fabric: {switches: [{name: a, nodes: 2}, {name: a, nodes: 2}]}", "fabric.switches[1].name", "twice"),
+    (
+        "fabric: {switches: [{name: a, children: [c]}, {name: b, nodes: 4}]}",
+        "fabric.switches[0].children[0]",
+        "there is no switch c",
+    ),
+    (
+        "fabric: {switches: [{name: r, children: [a, b]}, {name: b, children: [a]}, {name: a, nodes: 4}]}",
+        "fabric.switches[1].children[0]",
+        "hangs under r already",
+    ),
+    (
+        "fabric: {switches: [{name: a, nodes: 4}, {name: b, children: [c]}, {name: c, children: [b]}]}",
+        "fabric.switches",
+        "in a circle",
+    ),
+    # slurm.conf keys
+    ("slurm: {PriorityWeightAg: 1}", "slurm.PriorityWeightAg", "did you mean PriorityWeightAge?"),
+    ("slurm: {slurmdtimeout: 1}", "slurm.slurmdtimeout", "did you mean SlurmdTimeout?"),
+    ("slurm: {SlurmdTimeout: never}", "slurm.SlurmdTimeout", "must be seconds"),
+    ("slurm: {SlurmdTimeout: 99999}", "slurm.SlurmdTimeout", "must be seconds"),
+    ("slurm: {OverTimeLimit: 70000}", "slurm.OverTimeLimit", "or UNLIMITED"),
+    ("slurm: {SlurmdTimeout: [1]}", "slurm.SlurmdTimeout", "must be text or a whole number"),
+    ("slurm: {PriorityFlags: 'MAX_TRES,BOGUS'}", "slurm.PriorityFlags", "must be flags of"),
+    ("slurm: {PriorityDecayHalfLife: 0}", "slurm.PriorityDecayHalfLife", "not 0: use would never fade"),
+    ("slurm: {PriorityDecayHalfLife: '0-00:00:00'}", "slurm.PriorityDecayHalfLife", "not 0"),
+    ("slurm: {RequeueExit: 300}", "slurm.RequeueExit", "exit codes up to 255"),
+    ("slurm: {RequeueExit: '1,9-5'}", "slurm.RequeueExit", "must be exit codes"),
+    ("slurm: {RequeueExitHold: '1,100-256'}", "slurm.RequeueExitHold", "exit codes up to 255"),
+    ("slurm: {ClusterName: x}", "slurm.ClusterName", "Headway sets this key itself; use name"),
+    ("slurm: {SlurmUser: root}", "slurm.SlurmUser", "not a slurm.conf key that a cluster file may set"),
+    ("slurm: {Prolog: /tmp/x}", "slurm.Prolog", "Headway sets"),
+    ("slurm: {MaxNodes: 2}", "slurm.MaxNodes", "under a partition's slurm"),
+    (
+        "partitions: {a: {slurm: {PriorityWeightAge: 2}}}",
+        "partitions.a.slurm.PriorityWeightAge",
+        "at the top of the file",
+    ),
+    ("partitions: {a: {slurm: {MaxTime: 2}}}", "partitions.a.slurm.MaxTime", "use the partition's max_time"),
+    ("partitions: {a: {slurm: {OverSubscribe: FORCE}}}", "partitions.a.slurm.OverSubscribe", "NO or EXCLUSIVE"),
+    ("image: debian12\nslurm: {MaxBatchRequeue: 3}", "slurm.MaxBatchRequeue", "Slurm 22.05 does not have this key"),
+    # machines
+    ("nodes: 200\nspares: 1", "nodes", "is 201, and local machines are at most 200"),
+    ("hosts: [10.0.0.1]", "hosts", "belongs to provider ssh"),
+    ("controllers: 2\nprovider: ssh\nhosts: [a, b, c, d, e, f]", "storage.state", "its own NFS export"),
+    (
+        "controllers: 2\nprovider: ssh\nstorage: {state: /s}\nhosts: [a, b, c, d, e]",
+        "hosts",
+        "plus two heads need 6; add machines, two heads first",
+    ),
+    ("storage: {state: /shared/x}", "storage.state", "is for provider ssh"),
+    (f"{TWO}\nstorage: {{state: shared/x}}", "storage.state", "must be an absolute path"),
+    (f"{TWO}\nstorage: {{state: /}}", "storage.state", "can't be the root folder"),
+    (
+        f"{TWO}\nstorage: {{state: /home/headway}}",
+        "storage.state",
+        "people's own folders are; for example /home/.headway",
+    ),
+    (
+        f"{TWO}\nstorage: {{state: /box/x, volumes: [{{name: box, path: /box, mount: none /srv/box bind}}]}}",
+        "storage.state",
+        "a folder of each machine; name that folder itself: state: /srv/box",
+    ),
+    (
+        f"{TWO}\nstorage: {{state: /box, volumes: [{{name: box, path: /box, mount: 'nfs4 filer:/box ro'}}]}}",
+        "storage.state",
+        "is read-only",
+    ),
+    (
+        "controllers: 2\nprovider: ssh\nstorage: {state: /s}\nhosts: [a, b, c, {address: d, role: head}, "
+        "{address: e, role: head}, {address: f, role: head}]",
+        "hosts[5].role",
+        "there are two heads already",
+    ),
+    (
+        "provider: ssh\nhosts: [{address: a, role: node}, {address: b, role: node}, {address: c, role: node}, "
+        "{address: d, role: node}, {address: e, role: node}]",
+        "hosts[0].role",
+        "no machine may be a head",
+    ),
+    (
+        "controllers: 2\nprovider: ssh\nstorage: {state: /s}\nhosts: [a, {address: b, role: node}, {address: c, role: node}, "
+        "{address: d, role: node}, {address: e, role: node}, {address: f, role: node}]",
+        "hosts[1].role",
+        "one machine may be a head, and two must be",
+    ),
+    ("controllers: 3", "controllers", "1 or 2"),
+    ("controllers: yes", "controllers", "1 or 2"),
+    ("controllers: 2.0", "controllers", "1 or 2"),
+    ("provider: ssh\nhosts: [a, b, c, d]", "hosts", "has 4 machines, and 4 nodes and spares plus the head need 5"),
+    ("provider: ssh", "hosts", "need 5"),
+    ("provider: ssh\nhosts: [a, b, c, d, a]", "hosts[4]", "a is there twice"),
+    ("provider: ssh\nhosts: [a, b, c, d, -oProxyCommand=x]", "hosts[4].address", "neither an address nor"),
+    ("provider: ssh\nhosts: [a, b, c, d, 10.0.0.300]", "hosts[4].address", "neither an address nor"),
+    ("provider: ssh\nhosts: [a, b, c, d, {addres: x}]", "hosts[4].addres", "did you mean address?"),
+    ("provider: ssh\nhosts: [a, b, c, d, {address: e, key: ~/.ssh/id}]", "hosts[4].key", "makes paths absolute"),
+    ("provider: ssh\nhosts: [a, b, c, d, {address: e, user: -o}]", "hosts[4].user", "form"),
+    ("provider: ssh\nhosts: [a, b, c, d, {address: e, port: 0}]", "hosts[4].port", "at least 1"),
+    ("provider: ssh\nhosts: [a, b, c, d, {address: e, role: boss}]", "hosts[4].role", "must be head or node"),
+    (
+        "provider: ssh\nhosts: [a, b, c, {address: d, role: head}, {address: e, role: head}]",
+        "hosts[4].role",
+        "a head already",
+    ),
+    (
+        "provider: ssh\nhosts: [a, b, c, d, {address: e, sudo_password: /p}]",
+        "hosts[4].sudo_password",
+        "root needs no sudo",
+    ),
+    (
+        "provider: ssh\nhosts: [a, b, c, d, {address: e, jump: 'a b'}]",
+        "hosts[4].jump.address",
+        "neither an address nor",
+    ),
+    ("provider: ssh\nhosts: [a, b, c, d, 'fd00::5']", "hosts[4].address", "is an IPv6 address; give the IPv4"),
+    (
+        "provider: ssh\nhosts: [a, b, c, d, {address: e, jump: 'fd00::5'}]",
+        "hosts[4].jump.address",
+        "is an IPv6 address",
+    ),
+    ("provider: ssh\nhosts: [a, b, c, d, {address: e, host_key: x}]", "hosts[4].host_key", "key"),
+    (
+        "provider: ssh\nhosts: [a, b, c, d, e]\nfirewall: {ssh_from: [10.0.0.1/8]}",
+        "firewall.ssh_from[0]",
+        "has host bits set",
+    ),
+    (
+        "provider: ssh\nhosts: [a, b, c, d, e]\nfirewall: {ssh_from: ['10.0.0.0/8; drop']}",
+        "firewall.ssh_from[0]",
+        "has the character",
+    ),
+    ("firewall: {ssh_from: [10.0.0.0/8]}", "firewall", "belongs to provider ssh"),
+    ("containers: {backend: enroot}", "containers.backend", "do not carry Enroot and Pyxis; leave it out"),
+    ("containers: {backend: docker}", "containers.backend", "enroot"),
+    ("mail: {relay: mail.example.org}", "mail.relay", "must be host:port"),
+    ('mail: {relay: "fd00::1:25"}', "mail.relay", "can't be an IPv6 address"),
+    ("mail: {}", "mail.relay", "is missing"),
+    ("alerts: {webhook: example.org/hook}", "alerts.webhook", "must be a URL"),
+    ("alerts: {webhook: 'file:///etc/passwd'}", "alerts.webhook", "must be a URL"),
+    ("alerts: {chat: 'https://exa mple.org/'}", "alerts.chat", "has the character ' '"),
+    ("alerts: {chat: 'https://example.org:99999/'}", "alerts.chat", "is no URL"),
+    ("alerts: {mail: oncall}", "alerts.mail", "must be a mail address"),
+    ("alerts: {mail: oncall@example.org}", "alerts.mail", "add mail: {relay: HOST:PORT}"),
+    ("alerts: {slack: 'https://example.org'}", "alerts.slack", "unknown field"),
+]
+
+
+@pytest.mark.parametrize(("text", "path", "says"), ROWS, ids=[f"{row[1]}-{number}" for number, row in enumerate(ROWS)])
+def test_one_fault(text: str, path: str, says: str) -> None:
+    found = faults(text)
+    matching = [fault for fault in found if fault.path == path]
+    assert matching, [str(fault) for fault in found]
+    assert any(says in str(fault) for fault in matching), [str(fault) for fault in matching]
+
+
+def test_each_row_is_the_only_kind_of_fault() -> None:
+    """A fault drags no false ones behind it in other fields."""
+    for text, path, _ in ROWS:
+        top = path.split(".")[0].split("[")[0]
+        assert {fault.path.split(".")[0].split("[")[0] for fault in faults(text)} == {top}, text
+
+
+@pytest.mark.parametrize("field", list(TOP))
+def test_a_missing_field(field: str) -> None:
+    spec = {name: value for name, value in TOP.items() if name != field}
+    _, found = check(spec, CATALOGUE, owner="ann")
+    assert [str(fault) for fault in found] == [f"{field}: is missing"]
+    assert [str(fault) for fault in check({**spec, field: None}, CATALOGUE, owner="ann")[1]] == [f"{field}: is missing"]
+
+
+def test_all_faults_at_once_in_the_files_order() -> None:
+    found = faults(
+        """
+name: Lab
+plan: h100-9
+nodes: 4
+spares: x
+partitions:
+  train: {max_tim: 1, nodes: 5}
+  urgent: {preempts: [trian], teams: [nope]}
+teams: {vision: {users: [alice, root, alice]}}
+storage: {datasets: [{name: "a\\nb"}, {name: x, path: /d, mount: /etc/x}]}
+slurm: {PriorityWeightAg: 1}
+""",
+    )
+    assert [fault.path for fault in found] == [
+        "name",
+        "plan",
+        "spares",
+        "storage.datasets[0].name",
+        "storage.datasets[1].mount",
+        "partitions.train.max_tim",
+        "partitions.train.nodes",
+        "partitions.urgent.preempts[0]",
+        "partitions.urgent.teams[0]",
+        "teams.vision.users[1]",
+        "teams.vision.users[2]",
+        "slurm.PriorityWeightAg",
+    ]
+
+
+@pytest.mark.parametrize("owner", ["root", "", "Ann Lee", "slurm", "a\nb"])
+def test_an_owner_that_cannot_be_a_user(owner: str) -> None:
+    cluster, found = check(dict(TOP), CATALOGUE, owner=owner)
+    assert cluster is None
+    assert [fault.path for fault in found] == [""]
+    assert "\n" not in str(found[0])
+
+
+@pytest.mark.parametrize(
+    "where", ["ssh_keys", "teams", "name", "plan", "mail", "hosts", "slurm", "partitions", "storage"]
+)
+def test_a_private_key_is_never_repeated(where: str) -> None:
+    private = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{SECRET}\n-----END OPENSSH PRIVATE KEY-----\n"
+    for value in (private, [private], {"relay": private}, {"x": private}, {"datasets": [{"name": private}]}):
+        _, found = check({**TOP, where: value}, CATALOGUE, owner="ann")
+        assert found
+        assert SECRET not in "".join(map(str, found))
+    _, found = check({**TOP, "ssh_keys": [private]}, CATALOGUE, owner="ann")
+    assert "is a private key" in str(found[0])
+
+
+def test_deep_and_wide_values_are_refused() -> None:
+    deep: Any = []
+    for _ in range(2000):
+        deep = [deep]
+    assert "nested too deeply" in str(check({**TOP, "slurm": deep}, CATALOGUE, owner="ann")[1][0])
+    wide = {**TOP, "ssh_keys": ["x"] * 700_000}
+    assert "too many values" in str(check(wide, CATALOGUE, owner="ann")[1][0])
+    many = check({**TOP, "teams": {f"T{number}": {} for number in range(1000)}}, CATALOGUE, owner="ann")[1]
+    assert len(many) == 201
+    assert str(many[-1]) == "and 800 more faults; mend these first"
+
+
+NAMES = [f"u{number:05}" for number in range(20_000)]
+
+
+@pytest.mark.parametrize(
+    "top",
+    [
+        {"teams": {"t": {"users": NAMES + NAMES}}},
+        {"teams": {"t": {"users": NAMES, "leads": [f"{name}y" for name in NAMES]}}},
+        {"teams": {"t": {"users": NAMES}}, "users": {f"{name}z": {} for name in NAMES}},
+        {"partitions": {"p": {"preempts": [f"{name}y" for name in NAMES]}, "train": {}}},
+        {"fabric": {"switches": [{"name": name, "nodes": 1} for name in NAMES]}},
+        {f"k{name}": 1 for name in NAMES},
+    ],
+)
+def test_a_long_file_takes_no_longer_than_it_is_long(top: dict[str, Any]) -> None:
+    """Each of these took minutes: names that were looked for in lists, and a hint for each of thousands of faults."""
+    began = time.process_time()
+    assert check({**TOP, **top}, CATALOGUE, owner="ann")[1]
+    assert time.process_time() - began < 10
+
+
+def test_what_yaml_has_no_form_for_is_a_fault() -> None:
+    for value in (b"x", object(), (1, 2), {1: 2}, {"a", "b"}):
+        cluster, found = check({**TOP, "slurm": value}, CATALOGUE, owner="ann")
+        assert cluster is None
+        assert found[0].path == "slurm"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("OverTimeLimit", "UNLIMITED"),
+        ("OverTimeLimit", 5),
+        ("DisableRootJobs", True),
+        ("UnkillableStepTimeout", 100),
+        ("MessageTimeout", 100),
+        ("PriorityDecayHalfLife", "0-12:00:00"),
+        ("RequeueExit", "0,100-199,209,255"),
+    ],
+)
+def test_slurm_values_that_fit(key: str, value: object) -> None:
+    cluster, found = check({**TOP, "slurm": {key: value}}, CATALOGUE, owner="ann")
+    assert found == []
+    assert cluster is not None
+    assert cluster.slurm == {key: "YES" if value is True else str(value)}

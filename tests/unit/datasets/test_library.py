@@ -1,0 +1,291 @@
+"""Versions of datasets as files: each content once, whole or not there, gone on with after a kill."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headway.datasets.library import Library, Progress, Stopped
+from headway.datasets.manifest import Folder, Item, Listing, Manifest
+from headway.errors import Refused
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "from"
+    (folder / "train" / "deep").mkdir(parents=True)
+    (folder / "empty").mkdir()
+    (folder / "train" / "a.bin").write_bytes(b"alpha" * 1000)
+    (folder / "train" / "deep" / "b.bin").write_bytes(b"beta" * 1000)
+    (folder / "train" / "same.bin").write_bytes(b"alpha" * 1000)
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "run.sh").chmod(0o755)
+    (folder / "latest").symlink_to("train/a.bin")
+    return folder
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Library:
+    return Library(tmp_path / "library")
+
+
+class Counting(Folder):
+    """Says which files were read, and can end like a killed server."""
+
+    def __init__(self, path: Path, *, dies_at: str = "") -> None:
+        super().__init__(path)
+        self.seen: list[str] = []
+        self._dies_at = dies_at
+
+    def read(self, item: Item) -> Iterator[bytes]:
+        self.seen.append(item.path)
+        if item.path == self._dies_at:
+            yield b"half"
+            raise KeyboardInterrupt
+        yield from super().read(item)
+
+
+def add(library: Library, source: Path, number: int, name: str = "tiny") -> Manifest:
+    manifest = library.bring(name, Folder(source), Progress(), number - 1)
+    library.publish(name, number, manifest)
+    library.done(name)
+    return manifest
+
+
+def objects(library: Library) -> list[Path]:
+    return [one for one in library._objects.glob("*/*") if one.is_file()]
+
+
+def test_a_version_is_what_was_brought_and_each_content_lies_once(library: Library, source: Path) -> None:
+    manifest = add(library, source, 1)
+    tree = library.folder("tiny") / "1"
+    assert (tree / "train/deep/b.bin").read_bytes() == b"beta" * 1000
+    assert (tree / "latest").readlink() == Path("train/a.bin")
+    assert (tree / "empty").is_dir()
+    assert (tree / "train/a.bin").samefile(tree / "train/same.bin")
+    assert (tree / "run.sh").stat().st_mode & 0o777 == 0o555
+    assert (tree / "train/a.bin").stat().st_mode & 0o777 == 0o444
+    assert len(objects(library)) == 3
+    assert (len(manifest.files), manifest.size) == (4, 14_010)
+    assert library.verify("tiny", 1, manifest.digest, Progress()) == []
+
+
+def test_the_same_content_has_the_same_digest_and_another_version_shares_it(library: Library, source: Path) -> None:
+    first = add(library, source, 1)
+    (source / "train/a.bin").touch()
+    assert library.bring("tiny", Folder(source), Progress(), 1).digest == first.digest
+    (source / "more.txt").write_text("more")
+    second = add(library, source, 2)
+    assert second.digest != first.digest
+    assert len(objects(library)) == 4
+    one, two = (library.folder("tiny") / n / "train/a.bin" for n in "12")
+    assert one.samefile(two)
+
+
+def test_a_killed_addition_leaves_no_version_and_the_next_goes_on(library: Library, source: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        library.bring("tiny", Counting(source, dies_at="train/deep/b.bin"), Progress())
+    assert not library.folder("tiny").exists()
+    again = Counting(source)
+    manifest = library.bring("tiny", again, Progress())
+    assert again.seen == ["train/deep/b.bin", "train/same.bin"]
+    library.publish("tiny", 1, manifest)
+    assert library.verify("tiny", 1, manifest.digest, Progress()) == []
+
+
+def test_what_a_killed_addition_brought_is_read_again_once_it_changed(library: Library, source: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        library.bring("tiny", Counting(source, dies_at="train/same.bin"), Progress())
+    (source / "run.sh").write_text("#!/bin/sh\ntrue\n")
+    again = Counting(source)
+    library.bring("tiny", again, Progress())
+    assert again.seen == ["run.sh", "train/same.bin"]
+
+
+def test_what_was_brought_before_the_machine_went_down_is_not_trusted(library: Library, source: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        library.bring("tiny", Counting(source, dies_at="train/same.bin"), Progress())
+    journal = library._drafts / "tiny.journal"
+    journal.write_text('["another boot"]\n' + "".join(journal.read_text().splitlines(keepends=True)[1:]) + '["cut o')
+    again = Counting(source)
+    library.bring("tiny", again, Progress())
+    assert len(again.seen) == 4
+
+
+def test_a_version_that_is_whole_is_never_taken_for_another(library: Library, source: Path) -> None:
+    """It may be of a server whose records of it are lost. One of which nothing says what it holds is made anew."""
+    first = add(library, source, 1)
+    (source / "run.sh").unlink()
+    other = library.bring("tiny", Folder(source), Progress())
+    assert not library.publish("tiny", 1, other)
+    assert library.verify("tiny", 1, first.digest, Progress()) == []
+    assert library.publish("tiny", 1, first)
+    library._manifest("tiny", 1).write_text("no line of JSON")
+    assert library.publish("tiny", 1, other)
+    assert not (library.folder("tiny") / "1" / "run.sh").exists()
+    assert library.verify("tiny", 1, other.digest, Progress()) == []
+
+
+def test_it_can_be_stopped(library: Library, source: Path) -> None:
+    progress = Progress()
+    progress.stop.set()
+    with pytest.raises(Stopped):
+        library.bring("tiny", Folder(source), progress)
+    assert not library.folder("tiny").exists()
+
+
+def test_damage_is_named_and_mended_by_the_next_addition(library: Library, source: Path) -> None:
+    manifest = add(library, source, 1)
+    tree = library.folder("tiny") / "1"
+    damaged = tree / "train/deep/b.bin"
+    damaged.chmod(0o644)
+    damaged.write_bytes(b"BETA" * 1000)
+    (tree / "latest").unlink()
+    (tree / "run.sh").unlink()
+    (tree / "new").write_text("x")
+    assert library.verify("tiny", 1, manifest.digest, Progress()) == [
+        "run.sh is missing", "train/deep/b.bin has another content", "latest is missing", "new does not belong to it",
+    ]  # fmt: skip
+    assert library.verify("tiny", 1, "0" * 64, Progress()) == ["its manifest is another one than was kept"]
+    again = add(library, source, 2)
+    assert library.verify("tiny", 2, again.digest, Progress()) == []
+
+
+def test_what_is_removed_takes_nothing_from_others(library: Library, source: Path) -> None:
+    add(library, source, 1)
+    (source / "train/a.bin").write_text("small")
+    (source / "train/same.bin").unlink()
+    second = add(library, source, 2)
+    assert library.remove("tiny", 1) == 5000
+    assert library.remove("tiny", 1) == 0
+    assert not (library.folder("tiny") / "1").exists()
+    assert library.verify("tiny", 2, second.digest, Progress()) == []
+    library.remove("tiny", 2)
+    assert objects(library) == []
+
+
+@pytest.mark.parametrize("left", ["gone", "tree"])
+def test_what_a_killed_removal_or_addition_left_is_free_after_the_next_removal(
+    library: Library, source: Path, left: str
+) -> None:
+    add(library, source, 1)
+    (library.folder("tiny") / "1").rename(library._drafts / left)  # killed right here, of a removal or before its end
+    assert library.remove("tiny", 1) > 5000
+    assert objects(library) == []
+    assert not (library._drafts / left).exists()
+
+
+def test_a_removal_leaves_what_another_addition_will_go_on_with(library: Library, source: Path, tmp_path: Path) -> None:
+    add(library, source, 1)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a").write_text("kept for later")
+    (other / "b").write_text("b")
+    with pytest.raises(KeyboardInterrupt):
+        library.bring("wide", Counting(other, dies_at="b"), Progress())
+    library.remove("tiny", 1)
+    again = Counting(other)
+    library.bring("wide", again, Progress())
+    assert again.seen == ["b"]
+
+
+def test_what_a_dataset_cannot_hold_is_named(library: Library, source: Path) -> None:
+    (source / "out").symlink_to("../secret")
+    (source / "root").symlink_to("/etc/shadow")
+    os.mkfifo(source / "train" / "pipe")
+    with pytest.raises(Refused) as told:
+        library.bring("tiny", Folder(source), Progress())
+    for words in ("out leads to ../secret, outside", "root leads to /etc/shadow, outside", "train/pipe is no file"):
+        assert words in told.value.message
+    with pytest.raises(Refused, match="No such file"):
+        Folder(source / "none")
+    with pytest.raises(Refused, match="no file in it"):
+        library.bring("tiny", Folder(source / "empty"), Progress())
+
+
+def test_a_folder_that_cannot_be_opened_is_named_and_nothing_is_brought_without_it(
+    library: Library, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.open
+
+    def closed(path: str, *args: int, **more: int) -> int:
+        if path == "deep":
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return real(path, *args, **more)
+
+    monkeypatch.setattr(os, "open", closed)  # root may open any folder
+    with pytest.raises(Refused, match=r"from can't be read whole: train/deep: Permission denied") as refused:
+        library.bring("tiny", Folder(source), Progress())
+    assert "can read every folder" in refused.value.hint
+
+
+def test_a_folder_that_vanishes_while_it_is_listed_is_named(source: Path) -> None:
+    class Vanishing(Folder):
+        @staticmethod
+        def _take(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:
+            if name == "run.sh":  # of the topmost folder: what is below is opened after this
+                (source / "train").rename(source.parent / "old")
+            return Folder._take(path, name, handle, files, links)
+
+    with pytest.raises(Refused, match="can't be read whole: train: No such file"):
+        Vanishing(source).listing()
+
+
+def test_a_file_that_vanishes_while_it_is_listed_is_refused_by_its_path(library: Library, source: Path) -> None:
+    class Vanishing(Folder):
+        @staticmethod
+        def _take(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:
+            if path == "train/a.bin":
+                os.unlink(name, dir_fd=handle)
+            return Folder._take(path, name, handle, files, links)
+
+    with pytest.raises(Refused, match=r"from/train/a\.bin: No such file") as refused:
+        library.bring("tiny", Vanishing(source), Progress())
+    assert "nobody writes there" in refused.value.hint
+
+
+def test_a_source_that_breaks_while_it_is_listed_is_a_refusal(library: Library) -> None:
+    class Broken:
+        def listing(self) -> Listing:
+            raise OSError(errno.EIO, "Input/output error", "/data")
+
+        def read(self, item: Item) -> Iterator[bytes]:
+            raise AssertionError
+
+        def close(self) -> None: ...
+
+    with pytest.raises(Refused, match="/data: Input/output error"):
+        library.bring("tiny", Broken(), Progress())
+
+
+def test_nothing_is_read_through_a_link_put_in_the_way(library: Library, source: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "b.bin").write_bytes(b"beta" * 1000)
+    reader = Folder(source)
+    (item,) = [one for one in reader.listing().files if one.path == "train/deep/b.bin"]
+    (source / "train/deep/b.bin").unlink()
+    (source / "train/deep").rmdir()
+    (source / "train/deep").symlink_to(tmp_path / "secret")
+    with pytest.raises((Refused, OSError)):
+        list(reader.read(item))
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(library: Library, source: Path) -> None:
+    reader = Folder(source)
+    listed = reader.listing()
+    (source / "run.sh").write_text("another")
+    item = next(one for one in listed.files if one.path == "run.sh")
+    with pytest.raises(Refused, match="was changed while it was read"):
+        list(reader.read(item))
+
+
+def test_a_manifest_reads_as_it_was_written() -> None:
+    listing = Listing((Item("ä b\n", 3, True, ""),), (("l", "ä b\n"),), ("e",))
+    from headway.datasets.manifest import Entry
+
+    made = Manifest.of([Entry("ä b\n", "0" * 64, 3, True)], listing)
+    assert Manifest.read(made.text) == made

@@ -1,0 +1,215 @@
+"""Versions of datasets on machines one owns: the program that is sent to the head, started here as it would be there."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.cluster.context import Env
+from headway.datasets.library import Progress, Stopped
+from headway.datasets.manifest import Folder, Item, Listing, Manifest
+from headway.datasets.remote_library_client import Afar
+from headway.domain.cluster import Storage
+from headway.domain.machine import Machine
+from headway.errors import Refused
+from tests.support import builders
+
+
+class Head:
+    """A provider with one head, and its connection: programs run here."""
+
+    def __init__(self) -> None:
+        self.sent = 0  # bytes that went over
+
+    async def list(self, _: str) -> tuple[Machine, ...]:
+        return (builders.machine("lab-head"),)
+
+    async def converse(
+        self, _: Machine, argv: Sequence[str], feed: AsyncIterator[bytes]
+    ) -> AsyncIterator[tuple[str, bytes]]:
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(sys.executable, *argv[1:], stdin=pipe, stdout=pipe, stderr=pipe)
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+
+        async def give() -> None:
+            async for piece in feed:
+                self.sent += len(piece)
+                process.stdin.write(piece)  # type: ignore[union-attr]
+                await process.stdin.drain()  # type: ignore[union-attr]
+            process.stdin.close()  # type: ignore[union-attr]
+
+        giving = asyncio.create_task(give())
+        try:
+            while data := await process.stdout.read(7):  # lines come in pieces
+                yield "out", data
+            yield "err", await process.stderr.read()
+            yield "code", b"%d" % await process.wait()
+        finally:
+            giving.cancel()
+            await asyncio.gather(giving, return_exceptions=True)
+            if process.returncode is None:
+                process.terminate()
+                await process.wait()
+
+
+@pytest.fixture
+def head() -> Head:
+    return Head()
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def shelf(head: Head, scratch: Path) -> Afar:
+    cluster = replace(builders.cluster(provider="ssh"), storage=Storage(scratch=str(scratch)))
+    both: Any = head
+    return Afar(cluster, Env(both, both, both, Path()))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "a.txt").write_text("alpha" * 1000)
+    (folder / "b.sh").write_text("beta")
+    (folder / "b.sh").chmod(0o755)
+    (folder / "empty").mkdir()
+    (folder / "link").symlink_to("b.sh")
+    return folder
+
+
+async def add(shelf: Afar, source: Path, number: int = 1) -> tuple[Manifest, Progress]:
+    progress = Progress()
+    manifest = await shelf.bring("words", Folder(source), progress, number - 1)
+    await shelf.publish("words", number, manifest)
+    await shelf.done("words")
+    return manifest, progress
+
+
+def place(scratch: Path, number: int = 1) -> Path:
+    return scratch / ".headway/lab/datasets/versions/words" / str(number)
+
+
+async def test_a_version_lies_on_what_the_machines_share(shelf: Afar, scratch: Path, source: Path) -> None:
+    manifest, progress = await add(shelf, source)
+    there = place(scratch)
+    assert (there / "deep" / "a.txt").read_text() == "alpha" * 1000
+    assert (there / "b.sh").stat().st_mode & 0o777 == 0o555
+    assert (there / "link").readlink() == Path("b.sh")
+    assert (there / "empty").is_dir()
+    assert (progress.files, progress.of_files, progress.bytes) == (2, 2, 5004)
+    assert manifest.digest == Manifest.read(manifest.text).digest
+    assert await shelf.verify("words", 1, manifest.digest, Progress()) == []
+
+
+async def test_what_the_next_version_shares_is_kept_once(shelf: Afar, scratch: Path, source: Path) -> None:
+    await add(shelf, source)
+    (source / "b.sh").write_text("gamma")
+    await add(shelf, source, 2)
+    one, two = (place(scratch, number) / "deep" / "a.txt" for number in (1, 2))
+    assert one.samefile(two)
+    assert [(place(scratch, number) / "b.sh").read_text() for number in (1, 2)] == ["beta", "gamma"]
+    assert await shelf.remove("words", 1) == 4
+    assert two.read_text() == "alpha" * 1000
+
+
+async def test_another_version_under_the_same_number_stays(shelf: Afar, scratch: Path, source: Path) -> None:
+    manifest, _ = await add(shelf, source)
+    (source / "b.sh").write_text("gamma")
+    other = await shelf.bring("words", Folder(source), Progress(), 0)
+    assert [await shelf.publish("words", 1, one) for one in (other, manifest)] == [False, True]
+    assert (place(scratch) / "b.sh").read_text() == "beta"
+
+
+async def test_a_manifest_of_millions_of_files_is_read_beside_the_loop(
+    shelf: Afar, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, where = Manifest.read, set()
+
+    def read(text: bytes) -> Manifest:
+        where.add(threading.current_thread() is threading.main_thread())
+        return real(text)
+
+    monkeypatch.setattr(Manifest, "read", read)
+    await add(shelf, source)
+    assert where == {False}
+
+
+async def test_damage_is_named(shelf: Afar, scratch: Path, source: Path) -> None:
+    manifest, _ = await add(shelf, source)
+    broken = place(scratch) / "b.sh"
+    broken.chmod(0o755)
+    broken.write_text("BETA")
+    (wrong,) = await shelf.verify("words", 1, manifest.digest, Progress())
+    assert wrong == "b.sh has another content"
+
+
+class Watched(Folder):
+    """Says what is read, and breaks off in one file."""
+
+    def __init__(self, path: Path, broken: str = "") -> None:
+        super().__init__(path)
+        self.seen: list[str] = []
+        self._broken = broken
+
+    def read(self, item: Item) -> Iterator[bytes]:
+        self.seen.append(item.path)
+        if item.path == self._broken:
+            raise Refused(f"{item.path} changed while it was read")
+        yield from super().read(item)
+
+
+async def test_what_came_before_a_break_does_not_come_again(shelf: Afar, source: Path, scratch: Path) -> None:
+    first = Watched(source, "deep/a.txt")
+    with pytest.raises(Refused, match=r"deep/a\.txt changed while it was read"):
+        await shelf.bring("words", first, Progress(), 0)
+    assert sorted(first.seen) == ["b.sh", "deep/a.txt"]
+    assert not place(scratch).exists()
+    again = Watched(source)
+    await shelf.bring("words", again, Progress(), 0)
+    assert again.seen == ["deep/a.txt"]
+
+
+class Endless(Folder):
+    def listing(self) -> Listing:
+        return Listing((Item("big", 1 << 50, False, "1"),))
+
+    def read(self, _: Item) -> Iterator[bytes]:
+        while True:
+            yield bytes(1 << 16)
+
+
+async def test_one_that_is_stopped_has_ended(shelf: Afar, source: Path) -> None:
+    progress = Progress()
+    task = asyncio.create_task(shelf.bring("words", Endless(source), progress, 0))
+    while progress.bytes < 1 << 20:
+        await asyncio.sleep(0)
+    progress.stop.set()
+    with pytest.raises(Stopped):
+        await task
+
+
+async def test_a_place_that_is_somebody_elses_is_refused(
+    shelf: Afar, scratch: Path, source: Path, tmp_path: Path
+) -> None:
+    shutil.rmtree(scratch / ".headway", ignore_errors=True)
+    (tmp_path / "theirs").mkdir()
+    (scratch / ".headway").symlink_to(tmp_path / "theirs")
+    with pytest.raises(Refused, match=r"lab-head: .*/\.headway is not root's"):
+        await add(shelf, source)
+    assert list((tmp_path / "theirs").iterdir()) == []

@@ -1,0 +1,66 @@
+"""What nodes' agents say, and what a job's script asks for: text in, values out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from headway.domain.incident import Signal, XidClass
+from headway.domain.machine import Machine
+from headway.health.detection.event_stream import Beats, Deed, listen, parse
+from headway.slurm.signal_request import Wish, warning_asked
+from tests.support.builders import machine
+
+
+async def test_the_stream_is_read_in_any_pieces() -> None:
+    class Streams:
+        async def stream(
+            self, at: Machine, argv: Sequence[str], *, timeout_s: float | None = None
+        ) -> AsyncIterator[bytes]:
+            assert argv[-1] == "watch"
+            for piece in (
+                b'{"fault": {"id": "a", "at": 1, "node": "n", "code": 79, "gpu": null, "text": "x\\u001b[1m", "jo',
+                b'b": 7}}\n{"fault": {}}\nnonsense\n{"alive": 2, "silent": {"n": 4.5}}\n{"relay": 9}\n{"al',
+                b'ive": 1, "silent": {}}\n{"deed": {"signal": "a", "node": "n", "at": 2, "requeued": [7]}}\n',
+            ):
+                yield piece
+
+    found = [one async for one in listen(Streams(), machine("lab-head"))]
+    assert found == [
+        Signal("a", 1.0, "n", 79, None, "x[1m", 7), Beats(2, {"n": 4.5}), Beats(relay_s=9.0), Beats(1),
+        Deed("deed a", 2.0, "n", "a", (7,)),
+    ]  # fmt: skip
+
+
+def test_checks_of_an_agent_act_as_they_suggest_when_they_are_bad() -> None:
+    row = {"id": "x", "at": 1.0, "node": "n", "check": "mounts", "state": "bad", "reason": "/scratch is gone"}
+    line = json.dumps({"check": {**row, "action": "reboot"}}).encode()
+    assert parse(line) == Signal("x", 1.0, "n", 0, None, "mounts: /scratch is gone", None, "mounts", XidClass.REBOOT)
+    warns = parse(json.dumps({"check": {**row, "state": "warn", "action": "reset_gpu", "gpu": 3}}).encode())
+    assert isinstance(warns, Signal)
+    assert (warns.action, warns.gpu) == (XidClass.WATCH, 3)
+    assert parse(json.dumps({"check": {**row, "state": "ok"}}).encode()) is None
+
+
+@pytest.mark.parametrize(
+    ("script", "command", "wish"),
+    [
+        ("#SBATCH --signal=USR1@120\n", "sbatch a.sh", Wish("USR1", False, 120)),
+        ("#SBATCH -N2 --signal=B:SIGUSR2\n", "", Wish("USR2", True, 60)),
+        ("#SBATCH --signal=USR1@120\n", "sbatch --signal=10@5 a.sh", Wish("10", False, 5)),
+        ("echo --signal=USR1\n", "sbatch a.sh", None),
+        ('#SBATCH --signal="B:USR1@60"\n', "sbatch a.sh", Wish("USR1", True, 60)),
+        ("#SBATCH --signal='USR1@60' # soon\n", "", Wish("USR1", False, 60)),
+        ("#SBATCH --signal=USR1\n#SBATCH --signal=TERM\n", "", Wish("TERM", False, 60)),
+        ("#SBATCH --time=1 # --signal=USR1\n", "", None),
+        ("#SBATCH -N1\nsrun x\n#SBATCH --signal=USR1\n", "", None),
+        ("", "sbatch -N 2 a.sh --signal=USR1@9", None),
+        ("", "sbatch --wrap=sleep 60 --signal=USR1@9", Wish("USR1", False, 9)),
+        (f"#SBATCH --signal=USR1@{'9' * 5000}\n", "sbatch a.sh", None),
+        (f"#SBATCH --time=1 # --signal=USR1@{'9' * 5000}\n", f"sbatch a.sh --signal=USR1@{'9' * 5000}", None),
+    ],
+)
+def test_what_a_job_asked_for(script: str, command: str, wish: Wish | None) -> None:
+    assert warning_asked(script, command) == wish

@@ -1,0 +1,280 @@
+"""Incidents whose machine is gone: each has an end, and its slot is free again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.domain.cluster import Health
+from headway.domain.incident import Incident, IncidentState, XidClass
+from headway.health.incidents.verification import return_again
+from tests.support.builders import machine
+from tests.support.incident_cluster import LAB, NODE, Ward, signal, ward
+
+GROUP = LAB.groups[0]  # five slots
+ROOMY = replace(LAB, groups=(replace(GROUP, nodes=4, spares=0, most=5),))  # one slot is free
+SPOT = replace(ROOMY, groups=(replace(ROOMY.groups[0], spot=True),))
+IDLE = replace(LAB, groups=(replace(GROUP, nodes=0, spares=0, most=5, idle_s=600),))
+GONE = "its machine is gone, and none is wanted in its place"
+
+
+async def out_of_service(made: Ward) -> Incident:
+    """The node's incident, after repairs that did not help."""
+    made.world.gpus, made.world.gpus_after_reset = 7, 7
+    await made.responder.take(signal(46), [])
+    found = await made.settle()
+    assert (found.state, made.world.reason[:18]) == (IncidentState.OUT, "headway: incident ")
+    return found
+
+
+async def lost(made: Ward) -> None:
+    """Its machine goes without a word."""
+    made.world.machine = None
+    await made.responder.dead(NODE, "its machine is gone", at=made.clock.now, fence="its machine is gone")
+
+
+async def test_a_machine_of_a_group_that_scales_by_itself_is_gone_and_slurm_may_ask_for_another(
+    tmp_path: Path,
+) -> None:
+    async with ward(tmp_path, IDLE) as made:
+        made.world.makes = True
+        await made.store.save_cluster("lab", {"spec": "name: lab"}, summary={}, owner="ann")
+        made.world.jobs = {7: "RUNNING"}
+        await lost(made)
+        found = await made.settle()
+        assert (found.state, found.steps[-1].text) == (IncidentState.RETURNED, GONE)
+        assert [moved.job for moved in found.jobs] == [7]
+        assert made.world.order == ["down", "resume", "sleeps"]
+        assert (await made.store.operations("lab")) == (), "an apply would make none"
+
+
+async def test_a_spot_machine_that_was_lost_without_notice_is_replaced_in_another_slot(tmp_path: Path) -> None:
+    async with ward(tmp_path, SPOT) as made:
+        await lost(made)
+        found = await made.settle()
+        assert (found.state, found.steps[-1].text) == (IncidentState.RETURNED, GONE)
+        assert made.world.reason == "headway: no machine"
+
+
+async def test_a_scale_down_takes_the_machine_and_its_incident_ends(tmp_path: Path) -> None:
+    async with ward(tmp_path, ROOMY) as made:
+        await out_of_service(made)
+        made.world.machine, made.world.state, made.world.reason = None, "DOWN", "headway: no machine"
+        said = len(made.world.order)
+        await made.responder.go_on()
+        found = await made.newest()
+        assert (found.state, found.drained, found.steps[-1].text) == (IncidentState.RETURNED, False, GONE)
+        assert made.world.order[said:] == [], "Slurm knows it already"
+
+        made.world.machine = replace(machine(NODE), started_at=made.clock.now)
+        made.world.state, made.world.reason = "IDLE", ""
+        await lost(made)
+        assert (await made.newest()).number == found.number + 1, "its next machine is nobody's old fault"
+
+
+async def test_another_machine_that_came_before_anybody_looked_and_serves_ends_it(tmp_path: Path) -> None:
+    async with ward(tmp_path, ROOMY) as made:
+        await out_of_service(made)
+        made.clock.now += 60
+        made.world.machine = replace(machine(NODE), started_at=made.clock.now)
+        await made.responder.go_on()
+        assert (await made.newest()).state is IncidentState.OUT, "it is still drained"
+        made.world.state, made.world.reason = "IDLE", "none"
+        await made.responder.go_on()
+        found = await made.newest()
+        assert found.state is IncidentState.RETURNED
+        assert found.steps[-1].text == "its machine was made or started anew since, and serves"
+
+
+async def test_the_same_machine_that_somebody_returned_past_us_stays_an_open_fault(tmp_path: Path) -> None:
+    async with ward(tmp_path, ROOMY) as made:
+        await out_of_service(made)
+        made.clock.now += 60
+        made.world.state, made.world.reason = "IDLE", "none"
+        await made.responder.go_on()
+        assert (await made.newest()).state is IncidentState.OUT
+
+
+async def test_a_replacement_in_another_slot_ends_it_and_nothing_waits_for_the_old_one(tmp_path: Path) -> None:
+    async with ward(tmp_path, ROOMY) as made:
+        made.world.makes, made.world.missing = True, {"lab-1-1"}
+        made.world.gpus, made.world.gpus_after_reset = 7, None
+        await made.store.save_cluster("lab", {"spec": "name: lab"}, summary={}, owner="ann")
+        await made.responder.take(signal(79), [])
+        while "delete" not in made.world.order:
+            await made.responder.sleep(0)
+            await made.responder.go_on()
+        await made.responder.go_on()
+        assert (await made.newest()).state is IncidentState.REPAIRING, "the group is one short"
+        assert made.responder.beside
+        made.world.missing.clear()
+        await made.responder.go_on()
+        found = await made.newest()
+        assert (found.state, found.steps[-1].text) == (IncidentState.RETURNED, GONE)
+        assert not made.responder.beside
+        assert made.world.reason == "headway: no machine"
+        assert found.score == 0
+
+
+async def test_a_missing_machine_stays_a_fault_and_the_next_in_its_slot_is_tested(tmp_path: Path) -> None:
+    async with ward(tmp_path) as made:
+        await out_of_service(made)
+        made.world.machine = None
+        await made.responder.go_on()
+        await made.responder.go_on()
+        found = await made.newest()
+        assert found.state is IncidentState.OUT
+        assert [step.text for step in found.steps].count("its machine is gone: headway apply makes another") == 1
+        assert made.world.reason.startswith("headway: incident ")
+        made.clock.now += 600
+        made.world.machine, made.world.gpus = replace(machine(NODE), started_at=made.clock.now), 8
+        found = await made.settle()
+        assert (found.state, found.steps[-1].text) == (IncidentState.RETURNED, "tests passed; back in service")
+        assert found.score == 0, "it is another machine"
+        assert made.world.order[-1] == "resume"
+
+
+async def test_where_machines_come_by_themselves_the_slot_is_free_for_the_next(tmp_path: Path) -> None:
+    """Of a spot group that is short, with no other slot left: the waker takes those that Slurm has as empty."""
+    full = replace(LAB, groups=(replace(GROUP, spot=True),))
+    async with ward(tmp_path, full) as made:
+        await out_of_service(made)
+        made.world.machine = None
+        await made.responder.go_on()
+        assert (await made.newest()).state is IncidentState.OUT
+        assert made.world.reason == "headway: no machine"
+        made.world.machine = replace(machine(NODE), started_at=made.clock.now + 5)
+        await made.responder.go_on()
+        assert (await made.newest()).state is IncidentState.OUT, "it is being set up"
+        made.world.state, made.world.reason = "IDLE", "none"
+        await made.responder.go_on()
+        assert (await made.newest()).state is IncidentState.RETURNED
+
+
+@pytest.mark.parametrize("action", [XidClass.REBOOT, XidClass.RECLAIM, XidClass.MAKE])
+async def test_a_slot_that_the_file_no_longer_has_has_no_incident(tmp_path: Path, action: XidClass) -> None:
+    async with ward(tmp_path) as made:
+        opened = await made.store.open_incident("lab", "lab-7-7", "what", action, made.clock.now, {})
+        await made.store.move_incident(opened, IncidentState.REPAIRING, "begins", drained=True)
+        await made.responder.go_on()
+        found = await made.newest()
+        assert (found.state, found.steps[-1].text) == (
+            IncidentState.RETURNED,
+            "its slot is no longer part of the cluster file",
+        )
+
+
+@pytest.mark.parametrize("state", [IncidentState.SEEN, IncidentState.REPAIRING, IncidentState.TESTING])
+async def test_while_jobs_on_a_node_without_a_slot_are_waited_for_its_incident_goes_on_for_them(
+    tmp_path: Path, state: IncidentState
+) -> None:
+    """The new file is in the row, the old machine is there."""
+    fewer = replace(LAB, groups=(replace(GROUP, slots=("lab-1-1",), most=1, nodes=1, spares=0),))
+    async with ward(tmp_path, fewer) as made:
+        made.world.state, made.world.reason, made.world.jobs = "IDLE+DRAIN", "headway: leaves", {7: "RUNNING"}
+        opened = await made.store.open_incident("lab", NODE, "what", XidClass.DRAIN, made.clock.now, {})
+        evidence = {"tests": True, "try": "reboot"}
+        await made.store.move_incident(opened, state, "begins", drained=True, evidence=evidence)
+        await made.settle()
+        found = await made.newest()
+        jobs_first = IncidentState.JOBS_MOVED if state is IncidentState.SEEN else state
+        assert found.state is jobs_first
+        assert (made.world.jobs[7] == "PENDING") is (state is IncidentState.SEEN)
+        made.world.machine = None
+        await made.responder.go_on()
+        assert (await made.newest()).steps[-1].text == "its slot is no longer part of the cluster file"
+
+
+async def test_where_nothing_is_to_be_done_it_ends_with_its_machine_too(tmp_path: Path) -> None:
+    async with ward(tmp_path, replace(ROOMY, health=Health(act=False))) as made:
+        await made.responder.take(signal(79), [])
+        await made.responder.go_on()
+        assert (await made.newest()).state is IncidentState.SEEN
+        made.world.machine, made.world.state, made.world.reason = None, "DOWN", "headway: no machine"
+        await made.responder.go_on()
+        assert (await made.newest()).state is IncidentState.RETURNED
+        assert made.world.order == []
+
+
+async def test_somebody_elses_drain_stays(tmp_path: Path) -> None:
+    async with ward(tmp_path, ROOMY) as made:
+        made.world.state, made.world.reason = "IDLE+DRAIN", "carol: looks at it"
+        await made.responder.take(signal(79), [])
+        await made.settle()
+        made.world.machine = None
+        await made.responder.go_on()
+        assert (await made.newest()).state is IncidentState.RETURNED
+        assert made.world.reason == "carol: looks at it"
+
+
+async def test_jobs_leave_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm hears that the node is down before anything ends."""
+    async with ward(tmp_path, IDLE) as made:
+        made.world.machine, made.world.jobs = None, {7: "RUNNING"}
+        real: Callable[..., Awaitable[Any]] = made.responder.env.connections.remote
+
+        async def watched(at: Any, argv: Any, **more: Any) -> Any:
+            if "State=POWER_DOWN_FORCE" in argv:
+                assert made.world.jobs == {7: "PENDING"}
+            return await real(at, argv, **more)
+
+        monkeypatch.setattr(made.world, "remote", watched)
+        await lost(made)
+        await made.settle()
+        assert made.world.order[-1] == "sleeps"
+
+
+async def test_a_node_that_leaves_is_not_returned_after_its_tests_while_it_is_waited_for(tmp_path: Path) -> None:
+    async with ward(tmp_path, ROOMY) as made:
+        made.world.state, made.world.reason = "IDLE+DRAIN", "headway: leaves"
+        made.world.gpus, made.world.gpus_after_reset = 7, 8
+        await made.responder.take(signal(46), [])
+        number = (await made.newest()).number
+        assert made.world.reason.startswith(f"headway: leaves: headway: incident {number}: ")
+        found = await made.settle()
+        assert (found.state, found.steps[-1].text) == (
+            IncidentState.RETURNED,
+            "tests passed; it stays drained, for it leaves",
+        )
+        assert "resume" not in made.world.order
+        made.world.reason = made.world.reason.removeprefix("headway: leaves: ")  # it stays after all
+        assert await return_again(made.responder.tools, NODE)
+        assert made.world.state == "IDLE"
+
+
+@pytest.mark.parametrize("reason", ["headway: leaves", "headway: rolls"])
+async def test_a_node_that_dies_while_its_jobs_are_waited_for_is_missed_until_then(tmp_path: Path, reason: str) -> None:
+    async with ward(tmp_path, ROOMY) as made:
+        made.world.state, made.world.reason = "IDLE+DRAIN", reason
+        await lost(made)
+        assert made.world.order == [], "nothing runs there: whoever takes it out of service finds it gone"
+        made.world.jobs = {7: "RUNNING"}
+        await lost(made)
+        assert "down" in made.world.order
+        assert made.world.jobs[7] == "PENDING"
+
+
+async def test_another_machine_that_does_not_work_either_is_not_tested_for_ever(tmp_path: Path) -> None:
+    async with ward(tmp_path) as made:
+        await out_of_service(made)
+        made.world.machine = None
+        await made.responder.go_on()
+        made.clock.now += 600
+        made.world.machine = replace(machine(NODE), started_at=made.clock.now)
+        found = await made.settle()
+        assert (found.state, found.found("gone")) == (IncidentState.OUT, False)
+        count = len(found.steps)
+        await made.responder.go_on()
+        assert len((await made.newest()).steps) == count, "it stays so"
+
+
+async def test_what_somebody_has_said_of_a_node_that_leaves_stays(tmp_path: Path) -> None:
+    async with ward(tmp_path, ROOMY) as made:
+        made.world.state, made.world.reason = "IDLE+DRAIN", "headway: leaves: carol: looks at it"
+        await made.responder.take(signal(79), [])
+        assert (await made.settle()).drained is False
+        assert made.world.reason == "headway: leaves: carol: looks at it"

@@ -1,0 +1,115 @@
+"""Volumes of other machines that many nodes have lost at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from headway.cluster.context import Env
+from headway.domain.cluster import Storage, Volume
+from headway.domain.machine import Machine
+from headway.errors import Unreachable
+from headway.health.incidents.remount import FIRST_S, LAST_S, MOUNT_S, mounted
+from headway.health.incidents.tools import MOUNTING, Tools
+from headway.transport.process import Ran
+from tests.support import builders
+
+LAB = replace(builders.cluster(40), storage=Storage(volumes=(Volume("models", "/models", "nfs4", "filer:/models"),)))
+
+
+class Nodes:
+    """Their file server is `away` for so many looks. As provider and as Connections."""
+
+    def __init__(self, away: int = 0) -> None:
+        self.away, self.looks, self.now = away, 0, 0.0
+        self.at_once = self.most = 0
+        self.pauses: list[float] = []
+        self.gone = False
+
+    async def list(self, _: str) -> tuple[Machine, ...]:
+        return tuple(builders.machine(name) for name in LAB.slot_names)
+
+    async def remote(self, at: Machine, argv: Sequence[str], **_: Any) -> Ran:
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        await asyncio.sleep(0)
+        self.at_once -= 1
+        if self.gone:
+            raise Unreachable(f"{at.name} does not answer")
+        if argv[0] == "systemctl":
+            assert list(argv) == ["systemctl", "start", "--no-block", "models.mount"]
+            return Ran(tuple(argv), 0, "", "", 0.0)
+        assert json.loads(argv[-1])["paths"] == ["/models"]
+        self.looks += 1
+        row = {"path": "/models", "error": "no answer for 5 s"} if self.looks <= self.away else {"path": "/models"}
+        return Ran(tuple(argv), 0, json.dumps(row), "", 0.0)
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+        await asyncio.sleep(0)
+
+    @property
+    def tools(self) -> Tools:
+        env = Env(cast(Any, self), cast(Any, None), cast(Any, self), Path("/nowhere"))
+        return Tools(LAB, env, lambda: self.now, self.sleep)
+
+
+async def test_it_is_tried_ever_more_seldom_for_a_week() -> None:
+    nodes = Nodes(away=10)
+    assert await mounted(nodes.tools, "lab-1-1") == ""
+    assert nodes.pauses[0] == FIRST_S
+    assert nodes.pauses == sorted(nodes.pauses)
+    nodes = Nodes(away=1_000_000)
+    assert await mounted(nodes.tools, "lab-1-1") == "/models: no answer for 5 s"
+    assert MOUNT_S <= nodes.now < MOUNT_S + LAST_S + 1
+    assert len(nodes.pauses) < MOUNT_S / LAST_S + 20
+
+
+async def test_what_the_head_exports_is_waited_for_and_comes_first() -> None:
+    class Owned(Nodes):
+        server_id = "s1"
+
+        async def exports(self, cluster: str) -> tuple[str, ...]:
+            assert cluster == LAB.name
+            return ("/home", "/scratch")
+
+        async def candidate(self, *_: Any) -> Machine:
+            raise AssertionError
+
+        note = replaced = candidate
+
+        async def remote(self, at: Machine, argv: Sequence[str], **_: Any) -> Ran:
+            if argv[0] == "systemctl":
+                assert list(argv[3:]) == ["home.mount", "scratch.mount", "models.mount"]
+                return Ran(tuple(argv), 0, "", "", 0.0)
+            assert json.loads(argv[-1])["paths"] == ["/home", "/scratch", "/models"]
+            self.looks += 1
+            row = {"path": "/home", "error": "no answer for 5 s"} if self.looks <= self.away else {"path": "/home"}
+            return Ran(tuple(argv), 0, json.dumps(row), "", 0.0)
+
+    nodes = Owned(away=2)
+    assert await mounted(nodes.tools, "lab-1-1") == ""
+    assert len(nodes.pauses) == 2
+
+
+async def test_a_server_that_is_away_for_all_leaves_room_to_ask_other_things() -> None:
+    nodes = Nodes(away=200)
+    tools = nodes.tools
+    ends = await asyncio.gather(*(mounted(tools, name) for name in LAB.slot_names[:40]))
+    assert set(ends) == {""}
+    assert nodes.most == MOUNTING
+
+
+async def test_a_node_that_does_not_answer_is_tried_again() -> None:
+    nodes = Nodes()
+    nodes.gone = True
+    task = asyncio.create_task(mounted(nodes.tools, "lab-1-1"))
+    while len(nodes.pauses) < 2:
+        await asyncio.sleep(0)
+    nodes.gone = False
+    assert await task == ""

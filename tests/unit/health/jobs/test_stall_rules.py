@@ -1,0 +1,60 @@
+"""Which jobs get nowhere, and which only look so."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.domain.cluster import StallRule
+from headway.health.jobs.stall_rules import GpuUse, StallKind, forgotten, hangs, own_rules, span
+
+HALF_AN_HOUR = StallRule(1800)
+NOTHING, SPINS, WORKS = GpuUse(0, 0, 0, 8), GpuUse(100, 100, 0, 8), GpuUse(100, 99, 40, 8)
+
+
+@pytest.mark.parametrize(
+    ("quiet_s", "use", "hung"),
+    [
+        (1800, NOTHING, True),
+        (1800, SPINS, True),
+        (1799, SPINS, False),  # not yet
+        (9000, WORKS, False),  # long steps, or one that writes nothing
+        (9000, GpuUse(100, 20, 0, 8), False),  # one GPU waits, another doesn't
+        (9000, None, False),  # nobody knows
+    ],
+)
+def test_a_job_hangs_that_says_nothing_and_whose_gpus_do_nothing_useful(
+    quiet_s: float, use: GpuUse | None, hung: bool
+) -> None:
+    assert (hangs(HALF_AN_HOUR, quiet_s, use) is not None) is hung
+
+
+def test_a_job_is_forgotten_whose_gpus_did_nothing_though_it_may_write() -> None:
+    stall = forgotten(StallRule(7200), 7200, NOTHING)
+    assert stall is not None
+    assert (stall.kind, stall.why) == (StallKind.IDLE, "its GPUs did nothing for 2 h")
+    assert forgotten(StallRule(7200), 7199, NOTHING) is None
+    assert forgotten(StallRule(7200), 7200, SPINS) is None
+    assert forgotten(StallRule(7200), 7200, None) is None
+
+
+def test_nothing_is_looked_for_where_the_time_is_none() -> None:
+    assert hangs(StallRule(0), 1e9, NOTHING) is None
+    assert forgotten(StallRule(0), 1e9, NOTHING) is None
+
+
+@pytest.mark.parametrize(
+    ("comment", "hang_s", "idle_s"),
+    [
+        ("", 1800, 7200),
+        ("hang=600 idle=0", 600, 0),
+        ("run 7, hang=60", 60, 7200),
+        ("change=5 hang=x idle=-3", 1800, 7200),
+    ],
+)
+def test_a_job_sets_its_own_times(comment: str, hang_s: int, idle_s: int) -> None:
+    hang, idle = own_rules(comment, StallRule(1800, acts=True), StallRule(7200))
+    assert (hang, idle) == (StallRule(hang_s, acts=True), StallRule(idle_s))
+
+
+def test_times_are_said_as_people_do() -> None:
+    assert [span(value) for value in (40, 90, 1800, 7200)] == ["40 s", "90 s", "30 min", "2 h"]

@@ -1,0 +1,187 @@
+"""Jobs that get nowhere: what is asked on the head, and what is done about them, once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from headway.cluster.context import Env
+from headway.domain.cluster import Health, StallRule
+from headway.domain.slurm.state import JobState
+from headway.errors import CommandFailed
+from headway.health.jobs.stall_watchdog import Tender
+from headway.transport.process import Ran
+from tests.support.builders import cluster, job, machine
+
+HEAD = machine("lab-head")
+NOW = 100_000.0
+
+
+class Head:
+    """What the head's programs answer. A command that nobody expects fails the test."""
+
+    def __init__(self) -> None:
+        self.use = {"most": "0", "least": "0", "traffic": "0"}
+        self.samples = dict.fromkeys(range(running().gpus), 10000)  # that Prometheus has
+        self.words: dict[str, int] = {}
+        self.done: list[list[str]] = []
+        self.prometheus = True
+        self.refuses = False
+
+    async def remote(
+        self,
+        _: Any,
+        argv: Sequence[str],
+        *,
+        check: bool = True,
+        input: bytes = b"",  # noqa: A002
+        **__: Any,
+    ) -> Ran:
+        argv = list(argv)
+        if argv[0] == "curl":
+            if not self.prometheus:
+                return Ran(tuple(argv), 7, "", "refused", 0.0)
+            if argv[-1].startswith("query=count by (hpc_job) (count_over_time(DCGM_FI_DEV_GPU_UTIL{hpc_job!=''}["):
+                least = int(argv[-1].rpartition(">= ")[2].rstrip(")"))
+                seen = sum(count >= least for count in self.samples.values())
+                rows = [{"metric": {"hpc_job": "7"}, "value": [NOW, str(seen)]}] * bool(seen)
+                return Ran(tuple(argv), 0, json.dumps({"data": {"result": rows}}), "", 0.0)
+            name = "traffic" if "MEM_COPY" in argv[-1] else "most" if "max_over" in argv[-1] else "least"
+            row = {"metric": {"hpc_job": "7"}, "value": [NOW, self.use[name]]}
+            return Ran(tuple(argv), 0, json.dumps({"data": {"result": [row]}}), "", 0.0)
+        if argv[:3] == ["xargs", "-0", "stat"]:
+            paths = input.decode().split("\0")
+            assert all(len(path) < 4096 for path in paths), "else nothing is said of any"
+            said = [f"{self.words[path]} {path}" for path in paths if path in self.words]
+            return Ran(tuple(argv), 123, "\n".join(said), "", 0.0)
+        if argv[0] == "squeue":
+            return Ran(tuple(argv), 0, "7 7\n", "", 0.0)
+        assert argv[0] in ("scontrol", "scancel"), argv
+        self.done.append(argv)
+        if self.refuses and argv[1] == "requeue":
+            raise CommandFailed(argv, 1, "Requested operation is presently disabled")
+        return Ran(tuple(argv), 0, "", "", 0.0)
+
+
+def running(**changes: Any) -> JobState:
+    return job(7, **{"start_time": int(NOW) - 4000, "stdout": "/scratch/alice/7.out", **changes})
+
+
+HALF_AN_HOUR, NEVER = StallRule(1800), StallRule(0)
+
+
+def tender(head: Head, hang: StallRule = HALF_AN_HOUR, idle: StallRule = NEVER) -> Tender:
+    env = Env(cast(Any, None), cast(Any, None), cast(Any, head), Path("/nowhere"))
+    return Tender(cluster(health=Health(hang=hang, idle=idle)), env, clock=lambda: NOW)
+
+
+async def look(of: Tender, *jobs: JobState) -> list[tuple[str, str]]:
+    of.looked = 0.0
+    return await of.step(HEAD, jobs)
+
+
+async def test_the_owner_of_a_hung_job_is_told_once_for_each_of_its_runs() -> None:
+    head = Head()
+    asked = tender(head)
+    told = "no report and no output for 30 min, and its GPUs did nothing; its owner is told"
+    assert await look(asked, running()) == [("job 7", told)]
+    assert await look(asked, running()) == []
+    assert len(await look(asked, running(restarts=1))) == 1
+    assert [argv[:3] for argv in head.done] == [["scontrol", "notify", "7"]] * 2
+
+
+@pytest.mark.parametrize("path", ["/scratch/alice/7.out", "/var/lib/headway/reports/7.jsonl"])
+async def test_a_job_that_writes_or_reports_does_not_hang(path: str) -> None:
+    head = Head()
+    head.words = {path: int(NOW) - 60}
+    assert await look(tender(head), running()) == []
+
+
+async def test_paths_of_jobs_are_no_words_of_a_command_and_one_that_is_none_hides_no_other() -> None:
+    head = Head()
+    head.words = {"/scratch/alice/7.out": int(NOW) - 60}
+    long, odd = (
+        job(n, start_time=int(NOW) - 4000, stdout=path) for n, path in ((8, "/" + "x" * 200_000), (9, "/a\nb"))
+    )
+    assert [who for who, _ in await look(tender(head), long, odd, running())] == []
+
+
+async def test_nothing_is_said_where_nobody_knows_what_the_gpus_do() -> None:
+    head = Head()
+    head.prometheus = False
+    assert await look(tender(head), running()) == []
+    assert head.done == []
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ([360] * 8, True),  # of 10 s each
+        ([350] * 8, True),  # some were missed
+        ([300] * 8, False),  # Prometheus was away for ten minutes
+        ([360] * 7 + [30], False),  # the agent of one of its nodes was
+        ([360] * 7, False),  # and had not come back
+    ],
+)
+async def test_nothing_is_said_of_a_time_in_which_nobody_looked(counts: list[int], said: bool) -> None:
+    head = Head()
+    head.samples = dict(enumerate(counts))
+    only_idle = tender(head, hang=StallRule(0), idle=StallRule(3600, acts=True))
+    assert bool(await look(only_idle, running(gpus=8))) is said
+
+
+async def test_by_policy_hung_jobs_are_requeued_and_idle_ones_cancelled() -> None:
+    head = Head()
+    assert (await look(tender(head, hang=StallRule(1800, acts=True)), running()))[0][1].endswith("; requeued")
+    assert head.done[-1] == ["scontrol", "requeue", "7"]
+    only_idle = tender(head, hang=StallRule(0), idle=StallRule(3600, acts=True))
+    assert (await look(only_idle, running()))[0][1] == "its GPUs did nothing for 1 h; cancelled"
+    assert head.done[-1] == ["scancel", "7"]
+
+
+async def test_a_job_that_hangs_each_time_is_requeued_three_times() -> None:
+    head = Head()
+    asked = tender(head, hang=StallRule(1800, acts=True))
+    words = [(await look(asked, running(restarts=turn)))[0][1] for turn in range(4)]
+    assert [text.endswith("; requeued") for text in words] == [True, True, True, False]
+    assert "left as it is" in words[-1]
+    assert head.done.count(["scontrol", "requeue", "7"]) == 3
+
+
+async def test_a_job_that_can_not_be_requeued_is_left_and_that_is_said() -> None:
+    head = Head()
+    head.refuses = True
+    ((_, words),) = await look(tender(head, hang=StallRule(1800, acts=True)), running())
+    assert "not requeued" in words
+
+
+async def test_a_job_that_was_suspended_has_its_time_anew_when_it_is_resumed() -> None:
+    head, resumed = Head(), running(start_time=int(NOW) - 9000, suspend_time=int(NOW) - 20)
+    of = tender(head, StallRule(1800, acts=True), StallRule(3600, acts=True))
+    assert await look(of, resumed) == []
+    assert await look(of, replace(resumed, state="SUSPENDED")) == []
+    assert head.done == []
+    [(_, said)] = await look(of, replace(resumed, suspend_time=int(NOW) - 1900))
+    assert said.endswith("requeued")
+
+
+async def test_jobs_without_gpus_and_young_ones_cost_no_question() -> None:
+    head = Head()
+
+    async def never(*_: Any, **__: Any) -> Ran:
+        raise AssertionError("asked")
+
+    head.remote = never  # type: ignore[method-assign]
+    asked = tender(head)
+    assert await look(asked, running(gpus=0), running(start_time=int(NOW) - 60), running(state="PENDING")) == []
+
+
+async def test_a_job_sets_its_own_time() -> None:
+    head = Head()
+    assert await look(tender(head), running(comment="hang=7200")) == []
+    assert await look(tender(head, hang=StallRule(0)), running(comment="hang=600")) != []

@@ -1,0 +1,137 @@
+"""What the watch decides from machines, nodes and jobs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headway.cluster.scaling.spares import wanted_reserve
+from headway.domain.machine import Machine, MachineState
+from headway.domain.slurm.state import JobState, NodeState
+from headway.health.policy.reconcile_rules import Dead, Reserve, StartNow, decide
+from tests.support.builders import cluster, job, machine, node
+
+LAB = cluster()  # lab-1-[1-4], spare lab-2-1
+SPARE = frozenset({"lab-2-1"})
+
+
+def world(**changed: NodeState) -> dict[str, NodeState]:
+    return {name: changed.get(name.replace("-", "_"), node(name)) for name in LAB.slot_names}
+
+
+def machines(**changed: MachineState) -> dict[str, Machine]:
+    return {n: machine(n, changed.get(n.replace("-", "_"), MachineState.RUNNING)) for n in (LAB.head, *LAB.slot_names)}
+
+
+def actions(nodes: dict[str, NodeState], there: dict[str, Machine], jobs: tuple[JobState, ...] = ()) -> list[object]:
+    return list(decide(LAB, there, nodes, jobs, SPARE))
+
+
+def test_all_well_needs_nothing() -> None:
+    assert actions(world(), machines()) == []
+
+
+def test_a_killed_machine_goes_down_and_the_spare_leaves_the_reserve_in_the_same_look() -> None:
+    found = actions(world(), machines(lab_1_3=MachineState.STOPPED))
+    assert found == [Dead("lab-1-3", "its machine is stopped"), Reserve(frozenset())]
+
+
+def test_a_deleted_machine_is_told_apart_from_a_stopped_one() -> None:
+    there = machines()
+    del there["lab-1-3"]
+    assert Dead("lab-1-3", "its machine is gone") in actions(world(), there)
+
+
+def test_a_machine_started_again_under_its_job_goes_down_so_that_the_job_is_requeued() -> None:
+    there = machines()
+    there["lab-1-3"] = replace(there["lab-1-3"], started_at=1000.0)
+    ghost = job(7, nodes=("lab-1-2", "lab-1-3"), start_time=990)
+    lost = Dead("lab-1-3", "its machine was started again under its jobs", 1000.0, runs=True, jobs=(7,))
+    assert lost in actions(world(), there, (ghost,))
+    assert lost not in actions(world(), there, (replace(ghost, start_time=1001),))
+    assert lost not in actions(world(), there, (replace(ghost, nodes=("lab-1-2",)),))
+    assert lost not in actions(world(), there, (replace(ghost, state="COMPLETED"),))
+    assert lost not in actions(world(), machines(), (ghost,))  # a provider that can't tell
+
+
+def test_a_node_that_leaves_is_missed_while_jobs_run_there() -> None:
+    there = machines(lab_1_3=MachineState.STOPPED)
+    leaves = node("lab-1-3", "MIXED", "DRAIN", reason="headway: leaves", cpus_used=8)
+    assert dead(actions(world(lab_1_3=leaves), there)) == [Dead("lab-1-3", "its machine is stopped")]
+    assert not dead(actions(world(lab_1_3=replace(leaves, cpus_used=0)), there))
+
+
+def test_a_node_that_slurm_has_lost_is_looked_at_once_slurmd_registered() -> None:
+    silent = world(lab_1_3=node("lab-1-3", "DOWN", "NOT_RESPONDING", reason="Not responding"))
+    heard = world(lab_1_3=node("lab-1-3", "DOWN", reason="Not responding"))
+    assert not dead(actions(silent, machines()))
+    assert dead(actions(heard, machines())) == [Dead("lab-1-3", "Slurm had lost it: Not responding", runs=True)]
+
+
+def test_a_node_that_slurm_has_drained_itself_is_looked_at_once_its_jobs_have_ended() -> None:
+    why = "Duplicate jobid"
+    busy = world(lab_1_3=node("lab-1-3", "MIXED", "DRAIN", reason=why, cpus_used=8))
+    free = world(lab_1_3=node("lab-1-3", "IDLE", "DRAIN", reason=why))
+    assert not dead(actions(busy, machines()))
+    assert dead(actions(free, machines())) == [Dead("lab-1-3", f"Slurm had drained it: {why}", runs=True)]
+    a_persons = world(lab_1_3=node("lab-1-3", "IDLE", "DRAIN", reason="new NIC"))
+    assert not dead(actions(a_persons, machines()))
+
+
+def dead(found: list[object]) -> list[object]:
+    return [one for one in found if isinstance(one, Dead)]
+
+
+def test_what_a_person_took_out_is_theirs_unless_work_runs_there() -> None:
+    theirs = world(lab_1_3=node("lab-1-3", "IDLE", "DRAIN", reason="replacing the NIC"))
+    stopped = machines(lab_1_3=MachineState.STOPPED)
+    assert not dead(actions(theirs, stopped))
+    theirs["lab-1-3"] = node("lab-1-3", "MIXED", "DRAIN", reason="replacing the NIC", cpus_used=8)
+    assert dead(actions(theirs, stopped))
+    assert not dead(actions(world(lab_1_3=node("lab-1-3", "DOWN", reason="replacing the NIC")), machines()))
+
+
+def test_a_node_of_an_incident_is_the_incident_s_and_one_that_never_came_up_is_apply_s() -> None:
+    ours = world(lab_1_3=node("lab-1-3", "DOWN", reason="headway: incident 3: x"))
+    assert not dead(actions(ours, machines(lab_1_3=MachineState.STOPPED)))
+    new = world(lab_1_3=replace(node("lab-1-3", "UNKNOWN"), boot_time=0))
+    assert not dead(actions(new, machines(lab_1_3=MachineState.STOPPED)))
+
+
+def test_a_requeued_job_is_started_without_waiting_out_begin_time() -> None:
+    waiting = job(7, "PENDING", restarts=1, reason="BeginTime")
+    chosen = job(8, "PENDING", restarts=0, reason="BeginTime")  # the user's own --begin
+    assert actions(world(), machines(), (waiting, chosen)) == [StartNow(7)]
+
+
+def test_a_time_that_its_owner_has_given_a_requeued_job_counts() -> None:
+    requeued = job(7, "PENDING", restarts=1, reason="BeginTime", submit_time=50_000, eligible_time=50_121)
+    assert actions(world(), machines(), (requeued,)) == [StartNow(7)]
+    assert actions(world(), machines(), (replace(requeued, eligible_time=53_600),)) == []
+
+
+def test_the_node_that_returned_stands_by_next_and_a_busy_one_is_never_taken() -> None:
+    busy = world(lab_2_1=node("lab-2-1", "ALLOCATED", cpus_used=128))
+    for name in ("lab-1-1", "lab-1-2", "lab-1-4"):
+        busy[name] = node(name, "ALLOCATED", cpus_used=128)
+    assert wanted_reserve(LAB, busy, frozenset()) == {"lab-1-3"}
+    busy["lab-1-3"] = node("lab-1-3", "MIXED", cpus_used=1)
+    assert wanted_reserve(LAB, busy, frozenset()) == frozenset()
+
+
+def test_a_node_for_spare_work_only_neither_stands_by_nor_counts() -> None:
+    lemon = world(lab_1_2=replace(node("lab-1-2"), reservation="headway_lemons"))
+    assert wanted_reserve(LAB, lemon, SPARE) == frozenset(), "the spare takes its place"
+
+
+def test_a_node_that_somebody_has_reserved_does_not_stand_by() -> None:
+    theirs = world(lab_2_1=replace(node("lab-2-1", "IDLE", "RESERVED"), reservation="course"))
+    assert wanted_reserve(LAB, theirs, SPARE) == {"lab-1-4"}, "their jobs could not start there"
+    tested = world(lab_2_1=replace(node("lab-2-1", "IDLE", "RESERVED"), reservation="headway_test_lab-2-1"))
+    assert wanted_reserve(LAB, tested, SPARE) == SPARE
+    nightly = {n: replace(node(n, "IDLE", "MAINTENANCE"), reservation="nightly") for n in LAB.slot_names}
+    assert wanted_reserve(LAB, nightly, SPARE) == SPARE
+
+
+def test_a_cluster_without_spares_reserves_nothing() -> None:
+    bare = cluster(spares=0)
+    assert wanted_reserve(bare, {n: node(n) for n in bare.slot_names}, frozenset()) == frozenset()

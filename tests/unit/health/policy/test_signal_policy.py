@@ -1,0 +1,83 @@
+"""What GPU errors mean: whose fault it is, when a node is drained, what belongs together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headway.catalog.xid import class_of, table
+from headway.domain.incident import DRAINS, Incident, IncidentState, Signal, XidClass
+from headway.health.policy.signal_policy import BURST_S, fold, heavier, judge
+
+NOW = 1_000_000.0
+
+
+def signal(code: int, *, job: int | None = 7, at: float = NOW, text: str = "", node: str = "lab-1-1") -> Signal:
+    return Signal(f"{node}:{code}:{at}:{job}", at, node, code, 3, text, job)
+
+
+def incident(state: IncidentState = IncidentState.OUT, action: XidClass = XidClass.RMA, at: float = NOW) -> Incident:
+    return Incident(1, "lab", "lab-1-1", "XID 79", action, state, at, at)
+
+
+def test_every_code_of_the_table_has_a_known_class() -> None:
+    assert len(table()) > 70
+    assert table()[79].kind is XidClass.RMA
+    assert table()[31].kind is XidClass.APP
+    assert {row.kind for row in table().values()} == set(XidClass) - {XidClass.MOUNT, XidClass.RECLAIM, XidClass.MAKE}
+
+
+@pytest.mark.parametrize(
+    ("code", "drains"), [(79, True), (48, True), (31, False), (45, False), (63, False), (999, False)]
+)
+def test_only_faults_of_the_gpu_drain(code: int, drains: bool) -> None:
+    assert judge(signal(code), (), {}).drains is drains
+
+
+def test_a_cluster_s_own_word_wins_over_the_table() -> None:
+    assert judge(signal(79), (), {79: "log"}).action is XidClass.LOG
+    assert judge(signal(63), (), {63: "drain"}).drains
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", XidClass.RESET),
+        ("GPU recovery action changed from 0x1 (GPU Reset Required) to 0x2 (Node Reboot Required)", XidClass.REBOOT),
+        ("GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)", XidClass.DRAIN),
+        ("GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)", XidClass.LOG),
+        ("something new", XidClass.WATCH),
+    ],
+)
+def test_154_acts_on_the_action_it_carries(text: str, action: XidClass) -> None:
+    assert class_of(154, text, {}) is action
+
+
+def test_the_third_app_error_in_a_day_from_different_jobs_is_the_node_s() -> None:
+    first, second = signal(31, job=1, at=NOW - 7200), signal(13, job=2, at=NOW - 3600)
+    assert judge(signal(31, job=3), (first, second), {}).drains
+    assert not judge(signal(31, job=2), (first, second), {}).drains, "one job's errors count once"
+    assert not judge(signal(31, job=3), (replace(first, at=NOW - 90_000), second), {}).drains, "more than a day ago"
+    assert not judge(signal(31, job=None), (first, second), {}).drains, "of no job"
+    assert not judge(signal(31, job=3), (first, replace(second, code=63)), {}).drains, "another kind of signal"
+
+
+def folded(one: Signal, *incidents: Incident) -> Incident | None:
+    return fold(one, incidents, judge(one, (), {}))
+
+
+def test_bursts_and_consequences_fold_into_one_incident() -> None:
+    open_one = incident()
+    assert folded(signal(45, at=NOW + 1), open_one) is open_one
+    assert folded(signal(79, at=NOW + 86400), open_one) is open_one, "the node is out: it stays one fault"
+    assert folded(signal(79, node="lab-1-2"), open_one) is None
+    over = incident(IncidentState.RETURNED)
+    assert folded(signal(45, at=NOW + BURST_S), over) is over
+    assert folded(signal(45, at=NOW + BURST_S + 1), over) is None
+    assert folded(signal(79, at=NOW + 1), over) is None, "a node that was returned and fails again is a new fault"
+
+
+def test_the_heavier_repair_wins() -> None:
+    assert heavier(XidClass.RESTART_JOB, XidClass.RMA) is XidClass.RMA
+    assert [heavier(DRAINS[0], one) for one in DRAINS] == list(DRAINS)

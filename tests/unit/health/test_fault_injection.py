@@ -1,0 +1,148 @@
+"""Making faults: what is asked of the provider, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from headway.cluster.context import Env
+from headway.domain.cluster import Cluster
+from headway.domain.machine import Machine, MachineState
+from headway.errors import HeadwayError, Refused
+from headway.health.fault_injection import inject
+from headway.schemas.incidents import FaultIn
+from headway.transport.process import Ran
+from tests.support.builders import cluster, machine
+
+LAB = cluster()
+NODE = "lab-1-2"
+
+
+class Host:
+    """A provider whose machines may be broken, and the way in."""
+
+    def __init__(self) -> None:
+        self.machine = machine(NODE)
+        self.done: list[str] = []
+        self.refuses = ""
+
+    async def list(self, _: str) -> tuple[Machine, ...]:
+        return (machine("lab-head"), self.machine)
+
+    async def kill(self, _: Machine) -> None:
+        self.done.append("kill")
+        self.machine = replace(self.machine, state=MachineState.STOPPED)
+
+    async def freeze(self, _: Machine) -> None:
+        self.done.append("freeze")
+
+    async def thaw(self, _: Machine) -> None:
+        self.done.append("thaw")
+
+    async def cut(self, _: Machine) -> None:
+        self.done.append("cut")
+
+    async def join(self, _: Machine) -> None:
+        self.done.append("join")
+
+    async def reclaim(self, machine: Machine, at: float) -> None:
+        self.done.append(f"reclaim {machine.name} in {at - time.time():.0f} s")
+
+    async def start(self, _: Machine) -> None:
+        self.done.append("start")
+
+    async def remote(self, at: Machine, argv: Sequence[str], **_: Any) -> Ran:
+        ask = json.loads(argv[-1])
+        words = [
+            ask["do"],
+            ask.get("unit", ""),
+            str(ask["code"] or ""),
+            "heal" * ask["heal"],
+            "real" * ask.get("real", False),
+        ]
+        self.done.append(" ".join([*filter(None, words), "on", at.name]))
+        if self.refuses:
+            return Ran(tuple(argv), 97, "", self.refuses, 0.0)
+        return Ran(tuple(argv), 0, json.dumps({"done": "said"}), "", 0.0)
+
+
+async def made(host: Host, kind: str, node: str = NODE, of: Cluster = LAB, **more: Any) -> str:
+    env = Env(cast(Any, host), cast(Any, None), cast(Any, host), Path("/nowhere"))
+    return await inject(of, env, FaultIn.model_validate({"kind": kind, "node": node, **more}))
+
+
+async def test_a_fault_is_made_on_its_node_and_mended() -> None:
+    host = Host()
+    assert await made(host, "xid", code=79, gpu=3) == "lab-1-2: said"
+    await made(host, "xid", heal=True)
+    await made(host, "kill", daemon="agent")
+    await made(host, "kill", node="", daemon="relay")
+    await made(host, "kill", node="", daemon="mariadb")
+    assert host.done == [
+        "xid 79 on lab-1-2",
+        "xid heal on lab-1-2",
+        "kill headway-agent on lab-1-2",
+        "kill headway-agent on lab-head",
+        "kill mariadb on lab-head",
+    ]
+
+
+async def test_nodes_are_killed_and_frozen_and_cut_off_and_mended() -> None:
+    host = Host()
+    for kind in ("freeze-node", "cut-network"):
+        await made(host, kind)
+        await made(host, kind, heal=True)
+    await made(host, "kill-node")
+    with pytest.raises(HeadwayError, match="does not run"):
+        await made(host, "freeze-node")
+    await made(host, "kill-node", heal=True)
+    assert host.done == ["freeze", "thaw", "cut", "join", "kill", "start"]
+
+
+async def test_a_fault_that_the_machine_refuses_is_refused() -> None:
+    host = Host()
+    host.refuses = "no job runs here"
+    with pytest.raises(Refused, match="lab-1-2: no job runs here"):
+        await made(host, "hang-job")
+
+
+async def test_machines_of_others_are_broken_by_force_only() -> None:
+    host, owned = Host(), cluster(provider="ssh")
+    with pytest.raises(Refused, match="no local cluster"):
+        await made(host, "mount-lost", of=owned)
+    assert host.done == []
+    await made(host, "mount-lost", of=owned, force=True)
+    assert host.done == ["mount-lost real on lab-1-2"]
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        ({"kind": "xid", "node": "lab-9-9", "code": 79}, "no node lab-9-9"),
+        ({"kind": "xid", "node": "lab-head", "code": 79}, "no node lab-head"),
+        ({"kind": "kill-node", "node": "lab-1-1"}, "no machine"),
+        ({"kind": "xid", "code": 79, "gpu": 8}, "GPUs 0 to 7"),
+    ],
+)
+async def test_what_is_not_there_is_not_broken(ask: dict[str, Any], says: str) -> None:
+    host = Host()
+    with pytest.raises(HeadwayError, match=says):
+        await made(host, **ask)
+    assert host.done == []
+
+
+async def test_machines_of_spot_groups_alone_are_taken_back_and_not_left_again() -> None:
+    host = Host()
+    with pytest.raises(Refused, match="of group main, whose machines nobody takes back"):
+        await made(host, "reclaim")
+    spot = replace(LAB, groups=(replace(LAB.groups[0], spot=True),))
+    assert await made(host, "reclaim", of=spot, in_s=30) == "lab-1-2 is taken back in 30 s"
+    assert host.done == ["reclaim lab-1-2 in 30 s"]
+    with pytest.raises(Refused, match="is not left again"):
+        await made(host, "reclaim", of=spot, heal=True)

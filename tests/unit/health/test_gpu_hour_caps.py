@@ -1,0 +1,69 @@
+"""GPU-hours begin anew with their period, once, also after the server was away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, cast
+
+from headway.cluster.context import Env
+from headway.domain.cluster import GpuHourCap, Team
+from headway.domain.machine import Machine
+from headway.health.gpu_hour_caps import refill
+from headway.transport.process import Ran
+from tests.support import builders
+from tests.support.builders import cluster, machine
+
+LAB = cluster(
+    teams=(
+        Team("vision", ("alice",), 1, gpu_hours=GpuHourCap(Decimal(720), "month")),
+        Team("speech", ("sam",), 1),
+    )
+)
+
+
+class Head:
+    """Takes sacctmgr and nothing else."""
+
+    def __init__(self) -> None:
+        self.heard: list[list[str]] = []
+
+    async def remote(self, at: Machine, argv: Sequence[str], *, timeout_s: float, **_: Any) -> Ran:
+        assert (at.name, argv[0]) == ("lab-head", "sacctmgr"), f"unexpected: {argv}"
+        self.heard.append(list(argv))
+        return Ran(tuple(argv), 0, "", "", 0.0)
+
+
+async def test_a_cap_is_refilled_once_at_the_start_of_its_period(tmp_path: Path) -> None:
+    store, head = await builders.store(tmp_path), Head()
+    env = Env(cast(Any, None), store, cast(Any, head), tmp_path)
+
+    async def at(month: int, day: int) -> list[tuple[str, str]]:
+        return await refill(LAB, env, machine("lab-head"), datetime(2026, month, day, tzinfo=UTC))
+
+    try:
+        assert await at(1, 20) == []  # seen for the first time: its usage begins with it
+        assert await at(1, 31) == []
+        assert [team for team, _ in await at(3, 2)] == ["vision"]  # away over February's start too: once
+        assert await at(3, 3) == []
+        assert len(head.heard) == 1
+        assert head.heard[0][-2:] == ["set", "RawUsage=0"]
+        assert "name=vision" in head.heard[0]
+    finally:
+        await store.close()
+
+
+async def test_a_clock_that_was_ahead_once_keeps_no_period_from_beginning(tmp_path: Path) -> None:
+    store, head = await builders.store(tmp_path), Head()
+    env = Env(cast(Any, None), store, cast(Any, head), tmp_path)
+    try:
+        await store.note_refill("lab", "vision", datetime(2031, 1, 1, tzinfo=UTC).timestamp())
+        for day in (10, 20):
+            assert await refill(LAB, env, machine("lab-head"), datetime(2026, 1, day, tzinfo=UTC)) == []
+        for _ in range(2):
+            await refill(LAB, env, machine("lab-head"), datetime(2026, 2, 1, tzinfo=UTC))
+        assert len(head.heard) == 1
+    finally:
+        await store.close()

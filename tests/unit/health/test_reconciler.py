@@ -1,0 +1,82 @@
+"""One look of the watch, where Slurm refuses a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.cluster import readiness
+from headway.cluster.context import Env
+from headway.domain.machine import Machine
+from headway.domain.slurm.state import NodeState
+from headway.errors import CommandFailed
+from headway.health.incidents.engine import Responder
+from headway.health.jobs.stall_watchdog import Tender
+from headway.health.reconciler import Watch
+from headway.transport.process import Ran
+from tests.support import builders
+
+LAB = builders.cluster(4, 1)
+OVERLAPS = "Error creating the reservation: Requested reservation overlaps"
+
+
+class Slurm:
+    """No reservation is there, and none can be made. As provider and as Connections."""
+
+    name, fences, makes = "local", True, True
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+
+    async def list(self, _: str) -> tuple[Machine, ...]:
+        return tuple(replace(builders.machine(name), started_at=1.0) for name in LAB.machine_names)
+
+    async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> Ran:
+        self.did.append(" ".join(argv))
+        code, err, out = 0, "", ""
+        if "show" in argv and "reservation" in argv:
+            code, err = 1, "Reservation not found"
+        if argv[:3] == ["scontrol", "create", "reservation"]:
+            code, err = 1, OVERLAPS
+        if argv[0] == "squeue":
+            out = "9 9\n"
+        if check and code:
+            raise CommandFailed(argv, code, err)
+        return Ran(tuple(argv), code, out, err, 0.0)
+
+
+def nodes() -> tuple[NodeState, ...]:
+    return tuple(builders.node(name) for name in LAB.slot_names)
+
+
+async def test_a_refused_reservation_keeps_nothing_else_of_a_look(tmp_path: Path) -> None:
+    slurm = Slurm()
+    store = await builders.store(tmp_path)
+    env: Any = Env(slurm, store, slurm, Path("/nowhere"))  # type: ignore[arg-type]
+    watch = Watch(LAB, env, Responder(LAB, env, lambda: 1000.0), Tender(LAB, env, lambda: 1000.0), clock=lambda: 1000.0)
+    waits = builders.job(9, "PENDING", restarts=1, reason="BeginTime", submit_time=900, eligible_time=920)
+    said = dict(await watch.step(nodes(), [waits]))
+    assert said["spares"].endswith(OVERLAPS)
+    assert "job 9" in said
+    assert any("StartTime=now" in line and "JobId=9" in line for line in slurm.did)
+    assert "spares" not in dict(await watch.step(nodes(), [])), "it is said once"
+    await store.close()
+
+
+async def test_a_refused_reservation_fails_no_apply(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm, said = Slurm(), []
+
+    async def states(*_: Any) -> dict[str, NodeState]:
+        return {node.name: node for node in nodes()}
+
+    async def say(step: str, text: str, *, level: str = "info", **_: Any) -> None:
+        said.append((step, level, text.endswith(OVERLAPS)))
+
+    monkeypatch.setattr(readiness, "node_states", states)
+    env: Any = Env(slurm, None, slurm, Path())  # type: ignore[arg-type]
+    await readiness.hold_spares(LAB, env, builders.machine(LAB.head), say)
+    assert said == [("spares", "warning", True)]

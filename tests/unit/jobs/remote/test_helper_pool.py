@@ -1,0 +1,343 @@
+"""Helpers that stay on the head: node/user_helper itself as `serve`, and what becomes of a submission when one dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import pwd
+import signal
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.errors import Refused, Unanswered
+from headway.jobs.remote.helper_pool import KEPT_S, MOST_EACH, Warm
+from headway.jobs.remote.user_helper import call, command
+from headway.jobs.submission.submit import submit
+from headway.schemas.submissions import SubmitIn
+from headway.transport.process import Ran
+from headway.transport.streams import Reader
+from tests.support.builders import Clock
+from tests.support.local_head import HEAD, PERSON, Machine, head_here
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
+
+SCRIPT = "#!/bin/bash\necho ä\n"
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Machine:
+    return head_here(tmp_path)
+
+
+@pytest.fixture
+async def warm(head: Machine) -> AsyncIterator[Warm]:
+    links = Warm(head)
+    yield links
+    await links.close()
+
+
+def held(mood: str = "") -> SubmitIn:
+    return SubmitIn(script=SCRIPT, script_name="train.sbatch", env={"MOOD": mood})
+
+
+async def test_one_helper_submits_one_job_after_the_other_as_the_person(warm: Warm, head: Machine) -> None:
+    found = [(await submit(warm, HEAD, held(), PERSON)).job_id for _ in range(3)]
+    assert found == [1, 2, 3]
+    assert head.lines("submitted") == [f"{pwd.getpwnam('nobody').pw_uid} train.sbatch"] * 3
+    assert (head.folder / "script").read_text() == SCRIPT
+    assert (len(head.held), head.fresh) == (1, 0)
+
+
+async def test_no_variable_makes_sbatch_wait_for_the_job_s_end(tmp_path: Path) -> None:
+    """Else the request would be cut off, and nobody could say whether there is a job."""
+    head = head_here(tmp_path, "#!/bin/sh\necho .$SBATCH_WAIT >{folder}/waits\necho Submitted batch job 1\n")
+    await submit(head, HEAD, SubmitIn(script=SCRIPT, env={"SBATCH_WAIT": "1"}), PERSON)
+    assert head.lines("waits") == ["."]
+
+
+async def test_the_limits_of_the_person_s_sessions_are_put_on_once_before_anything_is_theirs(
+    warm: Warm, head: Machine
+) -> None:
+    await submit(warm, HEAD, held(), PERSON)
+    await submit(warm, HEAD, held(), PERSON)
+    assert head.lines("limits") == ["limited"]
+    await call(head, HEAD, {"do": "exec", "user": PERSON, "argv": ["true"], "cwd": ""}, timeout_s=20)
+    assert head.lines("limits") == ["limited"] * 2
+
+
+async def test_what_is_read_for_long_lies_under_these_limits_too(head: Machine) -> None:
+    (head.folder / "log").write_text("here\n")
+    search = {"do": "search", "user": PERSON, "path": str(head.folder / "log"), "text": "here", "most": 1}
+    assert json.loads((await call(head, HEAD, search, timeout_s=20)).stdout)["found"]
+    assert head.lines("limits") == ["limited"]
+    for number, ask in enumerate(({"do": "follow", "offset": 0}, {"do": "tunnel"}), 2):
+        held = await head.hold(HEAD, command({**ask, "user": PERSON, "path": str(head.folder / "log")}))
+        async with asyncio.timeout(60):
+            while len(head.lines("limits")) < number:
+                await asyncio.sleep(0.01)
+        await held.close()
+
+
+async def test_sbatch_s_own_words_come_back(warm: Warm) -> None:
+    with pytest.raises(Refused, match="no such thing"):
+        await submit(warm, HEAD, held("sour"), PERSON)
+    assert (await submit(warm, HEAD, held(), PERSON)).job_id == 2
+
+
+async def test_a_helper_killed_under_a_submission_is_one_error_and_no_second_job(warm: Warm, head: Machine) -> None:
+    sending = asyncio.create_task(submit(warm, HEAD, held("slow"), PERSON))
+    await head.until("began")
+    os.kill(head.held[0].pid, signal.SIGKILL)
+    with pytest.raises(Unanswered, match="did not say whether the job is submitted") as said:
+        await sending
+    assert "headway queue" in said.value.hint
+    assert (len(head.lines("submitted")), len(head.held), head.fresh) == (1, 1, 0)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(head.held[0].pid, signal.SIGKILL)  # what slept
+    assert (await submit(warm, HEAD, held(), PERSON)).job_id == 2  # with a new one
+    assert len(head.held) == 2
+
+
+async def test_one_that_dies_before_it_has_begun_is_not_noticed(warm: Warm, head: Machine) -> None:
+    await submit(warm, HEAD, held(), PERSON)
+    os.kill(head.held[0].pid, signal.SIGSTOP)  # it lives, as far as anybody knows here
+    sending = asyncio.create_task(submit(warm, HEAD, held(), PERSON))
+    await asyncio.sleep(0)
+    os.kill(head.held[0].pid, signal.SIGKILL)
+    assert (await sending).job_id == 2
+    assert (len(head.lines("submitted")), head.fresh) == (2, 1)
+
+
+@pytest.mark.parametrize("said", [[], [b"begun\n"]])
+async def test_one_whose_connection_breaks_may_have_begun_whatever_it_said(said: list[bytes]) -> None:
+    head = Counting(answer=b"")
+    sending = asyncio.create_task(submit(Warm(head), HEAD, held(), PERSON))
+    while not head.made:
+        await asyncio.sleep(0)
+    for piece in (*said, b""):
+        head.made[0].says.put_nowait(piece)
+    with pytest.raises(Unanswered, match="did not say whether the job is submitted"):
+        await sending
+    assert head.fresh == 0
+
+
+async def test_what_comes_again_with_its_tag_is_submitted_once(warm: Warm, head: Machine) -> None:
+    first = await submit(warm, HEAD, held(), PERSON, tag="a")
+    assert [(await submit(links, HEAD, held(), PERSON, tag="a")) for links in (warm, Warm(head))] == [first, first]
+    assert (await submit(warm, HEAD, held(), PERSON, tag="b")).job_id == 2
+    with pytest.raises(Refused, match="no such thing"):
+        await submit(warm, HEAD, held("sour"), PERSON, tag="c")
+    assert (await submit(warm, HEAD, held(), PERSON, tag="c")).job_id == 4  # there is no job of the refused one
+    assert len(head.lines("submitted")) == 4
+
+
+async def test_what_sbatch_says_of_a_wrong_option_comes_back_and_may_be_mended(tmp_path: Path) -> None:
+    """It ends with 255 then, which is no signal; the same submission sent again is asked anew, not "cut off"."""
+    said = "sbatch: unrecognized option '--container-image=x'"
+    head = head_here(tmp_path, f'#!/bin/sh\necho "{said}" >&2\nexit 255\n')
+    warm = Warm(head)
+    for links in (warm, head, head):
+        with pytest.raises(Refused, match="unrecognized option"):
+            await submit(links, HEAD, held(), PERSON, tag="a")
+    await warm.close()
+
+
+async def test_the_signal_that_ended_sbatch_is_named(tmp_path: Path) -> None:
+    head = head_here(tmp_path, "#!/bin/sh\nkill -9 $$\n")
+    warm = Warm(head)
+    for links in (warm, head):
+        with pytest.raises(Unanswered, match="ended by signal 9"):
+            await submit(links, HEAD, held(), PERSON)
+    await warm.close()
+
+
+async def test_a_second_one_with_the_tag_waits_for_the_first(head: Machine) -> None:
+    """The server that sent the first was killed; another one asks again. What a signal ended may have been submitted."""
+    sending = asyncio.create_task(submit(Warm(head), HEAD, held("slow"), PERSON, tag="a"))
+    await head.until("began")
+    second = asyncio.create_task(submit(Warm(head), HEAD, held(), PERSON, tag="a"))
+    os.kill(int(head.lines("began")[0]), signal.SIGKILL)
+    with pytest.raises(Unanswered):
+        await sending
+    with pytest.raises(Unanswered, match="cut off half-way"):
+        await second
+    assert len(head.lines("submitted")) == 1
+
+
+async def test_nobody_knows_what_became_of_one_that_was_cut_off_under_its_tag(warm: Warm, head: Machine) -> None:
+    sending = asyncio.create_task(submit(warm, HEAD, held("slow"), PERSON, tag="a"))
+    await head.until("began")
+    os.killpg(head.held[0].pid, signal.SIGKILL)  # the machine, say
+    with pytest.raises(Unanswered):
+        await sending
+    with pytest.raises(Unanswered, match="cut off half-way"):
+        await submit(warm, HEAD, held(), PERSON, tag="a")
+    assert len(head.lines("submitted")) == 1
+
+
+async def test_one_that_dies_between_submissions_is_not_noticed(warm: Warm, head: Machine) -> None:
+    await submit(warm, HEAD, held(), PERSON)
+    os.kill(head.held[0].pid, signal.SIGKILL)
+    await head.held[0].wait()
+    assert (await submit(warm, HEAD, held(), PERSON)).job_id == 2
+    assert (len(head.held), head.fresh) == (2, 0)
+
+
+async def test_a_submission_that_is_given_up_takes_its_helper_with_it(warm: Warm, head: Machine) -> None:
+    sending = asyncio.create_task(submit(warm, HEAD, held("slow"), PERSON))
+    await head.until("began")
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    assert head.held[0].returncode is not None
+    assert (await submit(warm, HEAD, held(), PERSON)).job_id == 2  # not the answer of the one before
+
+
+async def test_nobody_waits_for_what_a_submission_leaves_behind(warm: Warm) -> None:
+    """A profile may have started something that holds sbatch's output, and writes."""
+    async with asyncio.timeout(60):
+        with contextlib.suppress(Refused):  # the number may drown in it
+            await submit(warm, HEAD, held("loud"), PERSON)
+        await submit(warm, HEAD, held(), PERSON)
+
+
+async def test_people_who_are_not_there_are_refused_in_the_same_words(warm: Warm, head: Machine) -> None:
+    with pytest.raises(Exception, match="there is no user eve on lab-head"):
+        await submit(warm, HEAD, held(), "eve")
+    assert head.fresh == 1
+
+
+async def test_a_person_s_helper_does_nothing_for_anybody_else(head: Machine) -> None:
+    process = await head.hold(HEAD, command({"do": "serve", "user": PERSON}))
+    try:
+        assert await process.read() == b"ready\n"
+        for ask in (
+            {"do": "sbatch", "user": "bob", "has_script": False, "args": [], "cwd": ""},
+            {"do": "exec", "user": PERSON, "argv": ["id"], "cwd": ""},
+            {"do": "read", "files": [], "reports": []},
+        ):
+            await process.write(json.dumps({"ask": ask, "size": 0}).encode() + b"\n")
+            answers = Reader(process.read)
+            assert await answers.line() == b"begun"
+            told = json.loads(await answers.line() or b"")
+            assert (told["code"], told["out"]) == (97, 0)
+            await answers.exactly(told["err"])
+    finally:
+        await process.close()
+
+
+async def test_it_ends_with_its_connection(head: Machine) -> None:
+    process = await head.hold(HEAD, command({"do": "serve", "user": ""}))
+    assert await process.read() == b"ready\n"
+    assert process.process.stdin is not None
+    process.process.stdin.close()
+    async with asyncio.timeout(60):
+        assert await process.process.wait() == 0
+
+
+async def test_logs_are_read_by_a_helper_and_once_more_when_it_dies(warm: Warm, head: Machine) -> None:
+    log = head.folder / "log"
+    log.write_bytes(b"x" * 300_000)
+    ask = {"do": "read", "files": [{"user": PERSON, "path": str(log), "offset": 0, "limit": 1 << 20}]}
+    ran = await call(warm, HEAD, ask, timeout_s=20)
+    assert json.loads(ran.stdout)["size"] == 300_000
+    assert (len(head.held), head.fresh) == (1, 0)
+    os.kill(head.held[0].pid, signal.SIGSTOP)
+    reading = asyncio.create_task(call(warm, HEAD, ask, timeout_s=20))
+    await asyncio.sleep(0)
+    os.kill(head.held[0].pid, signal.SIGKILL)
+    assert json.loads((await reading).stdout)["size"] == 300_000
+
+
+# ---- how many there are
+
+
+@dataclass(eq=False)
+class Obedient:
+    """Says what it is told to say, when it is."""
+
+    says: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
+    asked: list[bytes] = field(default_factory=list)
+    over: bool = False
+    closed: bool = False
+
+    async def write(self, data: bytes) -> None:
+        self.asked.append(data)
+
+    async def read(self) -> bytes:
+        return await self.says.get()
+
+    async def ended(self) -> bool:
+        return False  # its connection broke
+
+    async def close(self) -> None:
+        self.closed = self.over = True
+
+
+class Counting(Machine):
+    def __init__(self, answer: bytes = b'{"code": 0, "out": 2, "err": 0}\n7\n') -> None:
+        super().__init__(Path("/nonexistent"))
+        self.made: list[Obedient] = []
+        self.answer = answer
+
+    async def hold(self, machine: Any, argv: Sequence[str]) -> Any:
+        one = Obedient()
+        one.says.put_nowait(b"ready\n")
+        if self.answer:
+            one.says.put_nowait(self.answer)
+        self.made.append(one)
+        return one
+
+    async def remote(self, machine: Any, argv: Sequence[str], **options: Any) -> Ran:
+        self.fresh += 1
+        return Ran(tuple(argv), 0, "8\n", "", 0.0, b"8\n")
+
+
+async def test_an_answer_may_come_in_any_pieces() -> None:
+    head = Counting(answer=b"")
+    warm = Warm(head)
+    sending = asyncio.create_task(submit(warm, HEAD, held(), PERSON))
+    while not head.made:
+        await asyncio.sleep(0)
+    for byte in b'{"code": 0, "out": 2, "err": 3}\n7\nerr':
+        head.made[0].says.put_nowait(bytes([byte]))
+    assert (await sending).message == "7\nerr"
+
+
+async def test_who_asks_for_many_at_once_gets_some_helpers_and_then_fresh_programs() -> None:
+    head = Counting(answer=b"")
+    warm = Warm(head)
+    waiting = [asyncio.create_task(submit(warm, HEAD, held(), PERSON)) for _ in range(MOST_EACH)]
+    while len(head.made) < MOST_EACH or not all(one.asked for one in head.made):
+        await asyncio.sleep(0)
+    assert (await submit(warm, HEAD, held(), PERSON)).job_id == 8
+    assert (len(head.made), head.fresh) == (MOST_EACH, 1)
+    for one in head.made:
+        one.says.put_nowait(b'{"code": 0, "out": 2, "err": 0}\n7\n')
+    assert [(await one).job_id for one in waiting] == [7] * MOST_EACH
+
+
+async def test_a_helper_nobody_has_asked_for_long_is_let_go() -> None:
+    head, clock = Counting(), Clock()
+    warm = Warm(head, clock=clock)
+    await submit(warm, HEAD, held(), PERSON)
+    assert (warm.ready(PERSON), warm.ready("bob")) == (True, False)
+    clock.now += KEPT_S + 1
+    assert not warm.ready(PERSON)
+    await submit(warm, HEAD, held(), PERSON)
+    assert [one.closed for one in head.made] == [True, False]
+
+
+async def test_the_head_holds_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.jobs.remote.helper_pool.MOST", 2)
+    head = Counting()
+    warm = Warm(head)
+    for user in ("ann", "bob", "cyd"):
+        await submit(warm, HEAD, held(), user)
+    assert [one.closed for one in head.made] == [True, False, False]

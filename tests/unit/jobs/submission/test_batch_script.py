@@ -1,0 +1,174 @@
+"""The script that `headway run` makes."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headway.errors import Refused
+from headway.jobs.submission.batch_script import Script, dependency, job_name, run_script
+from headway.jobs.submission.job_folders import place
+from headway.jobs.submission.run_request import prepare_run
+from headway.schemas.submissions import ContainerIn, RunIn
+from tests.support.builders import cluster
+
+LAB = cluster(4)
+PLACE = place(LAB, "alice")
+WORK = PLACE.work("train", "1")
+
+
+def make(*argv: str, **fields: Any) -> Script:
+    return run_script(RunIn(argv=list(argv), **fields), LAB, PLACE, WORK, PLACE.helper("ab" * 32))
+
+
+def lines(script: Script) -> list[str]:
+    return [line.text for line in script.lines]
+
+
+def test_torchrun_gets_what_the_user_left_out() -> None:
+    script = make("torchrun", "train.py", "--steps", "5", nodes=4, gpus=8)
+    assert (script.name, script.launcher, script.args) == ("train", "torchrun", ("train.py", "--steps", "5"))
+    text = script.text()
+    assert "#SBATCH --nodes=4 " in text
+    assert "#SBATCH --gpus-per-node=8 " in text
+    assert "#SBATCH --ntasks-per-node=1 " in text
+    for option in (
+        "--nnodes=",
+        "--nproc-per-node=",
+        "--rdzv-backend=c10d",
+        '--rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT"',
+    ):
+        assert option in text
+
+
+def test_torchrun_s_options_of_the_user_s_stay_theirs() -> None:
+    text = make("torchrun", "--nproc_per_node", "2", "--rdzv-id=x", "train.py", "--nnodes", "9").text()
+    assert "--nproc-per-node=" not in text
+    assert "--rdzv-id=" not in text
+    assert "--nnodes=" in text  # the script's own word of that name is not torchrun's
+    assert "--nnodes=" not in make("torchrun", "--standalone", "train.py").text()
+
+
+def test_every_line_that_is_not_plain_shell_says_where_it_comes_from() -> None:
+    script = make("torchrun", "train.py", nodes=2, gpus=8, time="1:00:00", after=["ok:12"], partition="train")
+    origins = {line.text.split("=")[0]: line.origin for line in script.lines if line.text.startswith("#SBATCH")}
+    assert all(origins.values())
+    assert origins["#SBATCH --time"] == "--time"
+    assert origins["#SBATCH --dependency"] == "--after"
+
+
+def test_tasks_of_an_array_keep_their_checkpoints_apart() -> None:
+    (export,) = (line for line in lines(make("python", "train.py")) if "export HEADWAY_CHECKPOINT_DIR=" in line)
+
+    def said(**env: str) -> str:
+        argv = ["bash", "-uc", f'{export}; echo "$HEADWAY_CHECKPOINT_DIR"']
+        return subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+
+    assert said() == f"{WORK}/checkpoints"
+    assert said(SLURM_ARRAY_TASK_ID="0") == f"{WORK}/checkpoints/0"
+    assert said(SLURM_ARRAY_TASK_ID="7", HEADWAY_CHECKPOINT_DIR="/scratch/a") == "/scratch/a/7"
+    assert said(HEADWAY_CHECKPOINT_DIR="/scratch/a") == "/scratch/a"
+
+
+def test_a_warning_goes_to_the_ranks_also_where_an_image_lacks_headway_train() -> None:
+    run = RunIn(argv=["torchrun", "train.py"], nodes=2, gpus=8, warn=True)
+    prepared = prepare_run(run, LAB, "alice", "1")
+    assert prepared.stage
+    assert prepared.script
+    (warner,) = (path for path in prepared.stage.files if "/warn-" in path)
+    assert "hands Slurm's warning on to the ranks" in prepared.stage.files[warner]
+    assert warner.startswith(PLACE.root), "which containers of a run have"
+    text = prepared.script.text()
+    assert "#SBATCH --signal=USR1@120 " in text
+    assert f"warner={warner} " in text
+    assert '-- python3 "$warner" torchrun --nnodes=' in text
+
+
+def test_a_program_that_is_to_be_warned_is_a_step_for_slurm_warns_no_script() -> None:
+    text = make("python", "train.py", gpus=1, warn=True).text()
+    assert 'srun --kill-on-bad-exit=1 --nodes=1 --ntasks=1 python3 "$helper" task -- "$@"' in text
+    with pytest.raises(Refused, match="does not reach mpirun's ranks"):
+        make("mpirun", "./solve", warn=True)
+
+
+def test_nothing_is_sent_for_a_warning_that_nobody_asked_for() -> None:
+    prepared = prepare_run(RunIn(argv=["torchrun", "train.py"], gpus=8), LAB, "alice", "1")
+    assert prepared.stage
+    assert prepared.script
+    assert [path.rpartition("/")[2].split("-")[0] for path in prepared.stage.files] == ["launch"]
+    assert "warner" not in prepared.script.text()
+
+
+def test_srun_starts_one_task_a_gpu_and_python_one_process() -> None:
+    assert "#SBATCH --ntasks-per-node=8" in lines(make("./a.out", launcher="srun", nodes=2, gpus=8))
+    python = make("python3", "train.py", gpus=2)
+    assert python.launcher == "python"
+    assert not any(line.startswith("srun") for line in lines(python))
+
+
+def test_mpi_programs_by_srun_as_the_cluster_s_slurm_does_and_mpirun_by_itself() -> None:
+    (started,) = [line for line in lines(make("./allreduce", launcher="mpi", tasks=2)) if line.startswith("srun")]
+    assert "--mpi" not in started, "MpiDefault says it"
+    mpirun = make("mpirun", "./allreduce", nodes=2, tasks=2)
+    assert mpirun.launcher == "mpi"
+    assert not any(line.startswith("srun") for line in lines(mpirun))
+
+
+def test_where_srun_has_no_pmix_ranks_are_not_started_each_alone() -> None:
+    newer = replace(LAB, image="debian14", slurm_version="26.05")
+    with pytest.raises(Refused, match="start them with mpirun"):
+        run_script(RunIn(argv=["./allreduce"], launcher="mpi"), newer, PLACE, WORK, PLACE.helper("ab" * 32))
+    run_script(RunIn(argv=["mpirun", "./allreduce"]), newer, PLACE, WORK, PLACE.helper("ab" * 32))
+
+
+def test_a_container_s_flags_are_words_before_the_command() -> None:
+    container = ContainerIn(image="docker://a b", mounts=["/datasets:/d:ro"], mount_home=False)
+    script = make("python3", "x.py", container=container)
+    assert script.args[: script.flags] == (
+        "--container-image=docker://a b",
+        "--container-mounts=/scratch/alice:/scratch/alice:rw,/datasets:/d:ro",
+        f"--container-workdir={WORK}",
+        "--no-container-mount-home",
+    )
+    assert "docker://" not in script.text()
+    assert any(line.startswith("srun --kill-on-bad-exit=1 --nodes=1") for line in lines(script))
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "srun", "mpi", "python"])
+@pytest.mark.parametrize("container", [None, ContainerIn(image="a")])
+def test_the_script_is_good_bash_and_runs_no_word_of_the_user_s(launcher: Any, container: Any) -> None:
+    script = make("$(touch x)", "; id", launcher=launcher, container=container)
+    assert "$(touch" not in script.text()
+    assert "; id" not in script.text()
+    done = subprocess.run(["bash", "-n"], input=script.text(), text=True, capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_all_faults_are_said_at_once() -> None:
+    with pytest.raises(Refused) as caught:
+        make("x", name="a b", time="soon", after=["ok"], gpus=9, nodes=99, team="nobody", env={"a-b": "1"})
+    for part in ("--name", "--time", "--after", "--gpus", "--nodes", "--team", "--env"):
+        assert f"  {part}: " in caught.value.message
+    assert "no node of lab has more than 8 GPUs" in caught.value.message
+
+
+def test_an_unknown_partition_names_those_there_are() -> None:
+    with pytest.raises(Refused, match="it has "):
+        make("x", partition="no")
+
+
+def test_conditions() -> None:
+    assert dependency(["ok:1", "notok:2", "any:3_4", "start:5"]) == "afterok:1,afternotok:2,afterany:3_4,after:5"
+    with pytest.raises(Refused, match="not a condition"):
+        dependency(["afterok:1"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [(["torchrun", "a/train.v2.py"], "train.v2"), (["./run me"], "run-me"), (["..."], "run"), (["-x"], "run")],
+)
+def test_the_name_is_that_of_what_is_run(argv: list[str], name: str) -> None:
+    assert job_name(RunIn(argv=argv)) == name

@@ -1,0 +1,116 @@
+"""--stage-in: what it does to a script, and where it can't."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.errors import Refused
+from headway.jobs.submission.run_request import checked_run, prepare_run, prepare_submit
+from headway.jobs.submission.stage_in import stage_lines, with_stage
+from headway.schemas.submissions import ContainerIn, RunIn, SubmitIn
+from tests.support import builders
+
+LAB = builders.cluster(4)
+SCRIPT = "#!/bin/bash\n#SBATCH --nodes=2\n\n# a word\n#SBATCH --gpus-per-node=8\nset -e\n#SBATCH --too-late\npython train.py\n"
+
+
+def staged(script: str | None = SCRIPT, *stage_in: str, **more: Any) -> SubmitIn:
+    return with_stage(SubmitIn(script=script, stage_in=list(stage_in or ("tiny@2",)), **more))
+
+
+def test_it_is_done_before_the_first_command_and_behind_every_line_that_sbatch_reads() -> None:
+    request = staged()
+    assert request.script is not None
+    assert request.stage_in == []
+    lines = request.script.split("\n")
+    assert lines[:5] == SCRIPT.split("\n")[:5]
+    assert lines[-4:] == SCRIPT.split("\n")[-4:]
+    first = next(n for n, line in enumerate(lines) if line and not line.startswith("#"))
+    assert lines[first] == "export HEADWAY_SCRATCH=/tmp"
+    assert "cp -RT /datasets/tiny/2 /tmp/tiny ||" in lines[first + 1]
+    assert prepare_submit(SubmitIn(script=SCRIPT), LAB, "ann", "1").request.script == SCRIPT
+
+
+def run(script: str, tmp_path: Path, srun: str) -> subprocess.CompletedProcess[str]:
+    """The script, with this srun."""
+    (tmp_path / "srun").write_text(f"#!/bin/sh\n{srun}\n")
+    (tmp_path / "srun").chmod(0o755)
+    env = {
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "SLURM_JOB_NUM_NODES": "3",
+        "SLURM_GPUS_PER_NODE": "8",
+    }
+    return subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, check=False)
+
+
+def test_one_small_task_a_node_copies_whatever_the_job_asked_for(tmp_path: Path) -> None:
+    request = staged("#!/bin/sh\necho begins", "tiny@2", "wide@1")
+    ran = run(request.script or "", tmp_path, 'echo "$* ${SLURM_GPUS_PER_NODE-none}"')
+    assert ran.stdout.splitlines() == [
+        "--overlap --nodes=3 --ntasks=3 --ntasks-per-node=1 cp -RT /datasets/tiny/2 /tmp/tiny none",
+        "--overlap --nodes=3 --ntasks=3 --ntasks-per-node=1 cp -RT /datasets/wide/1 /tmp/wide none",
+        "begins",
+    ]
+
+
+def test_a_script_does_not_begin_without_its_data(tmp_path: Path) -> None:
+    ran = run(staged("#!/bin/sh\necho begins").script or "", tmp_path, "exit 3")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "tiny@2 could not be copied to every node" in ran.stderr
+
+
+@pytest.mark.parametrize("head", ["#!/bin/sh", "#! /usr/bin/env bash", "#!/usr/bin/zsh -l", "#!/bin/bash -l\r"])
+def test_every_shell_can(head: str) -> None:
+    assert "cp -RT" in (staged(f"{head}\ntrue").script or "")
+
+
+@pytest.mark.parametrize(
+    ("request_of", "words"),
+    [
+        ({"script": "#!/usr/bin/env python3\nprint()"}, "none of a shell"),
+        ({"script": "#!/opt/fish\ntrue"}, "none of a shell"),
+        ({"script": None, "args": ["--wrap=true"]}, "--wrap has none"),
+        ({"script": "#!/bin/sh\n#SBATCH --container-image=x\n"}, "outside of the container"),
+        ({"script": "#!/bin/sh\n", "args": ["--container-image=x"]}, "outside of the container"),
+        ({"script": "#!/bin/sh\n", "args": ["-N1", "--container-im", "x"]}, "outside of the container"),
+        ({"script": "#!/bin/sh\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n"}, "first component's nodes only"),
+        ({"script": "#!/bin/sh\n", "args": ["-N1", ":", "-N2"]}, "first component's nodes only"),
+    ],
+)
+def test_where_it_can_not_it_is_said(request_of: dict[str, Any], words: str) -> None:
+    with pytest.raises(Refused, match=words):
+        with_stage(SubmitIn(stage_in=["tiny@1"], **request_of))
+
+
+def test_two_versions_have_no_place_beside_each_other() -> None:
+    with pytest.raises(Refused, match="tiny is there twice"):
+        staged(SCRIPT, "tiny@1", "tiny@2")
+
+
+@pytest.mark.parametrize("word", ["tiny", "tiny@1; reboot", "../x@1", "tiny@1\n"])
+def test_only_a_name_and_a_number_become_part_of_a_script(word: str) -> None:
+    with pytest.raises(ValueError, match=r"tiny|x"):
+        stage_lines([word])
+
+
+def test_a_command_s_script_says_where_the_lines_are_from() -> None:
+    prepared = prepare_run(RunIn(argv=["torchrun", "train.py"], nodes=2, stage_in=["tiny@2"]), LAB, "ann", "1")
+    assert prepared.script is not None
+    texts = [line.text for line in prepared.script.lines]
+    (copy,) = [line for line in prepared.script.lines if "cp -RT" in line.text]
+    assert copy.origin == "--stage-in"
+    assert texts.index("export HEADWAY_SCRATCH=/tmp") < texts.index(copy.text) < texts.index('eval "$settings"')
+    two = ["-N1", ":", "-N2"]
+    image = ContainerIn(image="docker://x")
+    _, faults = checked_run(RunIn(argv=["x"], stage_in=["a@1", "a@2"], container=image, sbatch=two), LAB, "ann")
+    assert [fault.message for fault in faults] == [
+        "a is there twice: each has one place",
+        "copies to the first component's nodes only",
+        "copies outside of the container",
+    ]

@@ -1,0 +1,190 @@
+"""What is wrong with a submission before sbatch is asked, and what sbatch --test-only says of a job's start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from headway.domain.slurm.state import NodeState
+from headway.errors import Fault
+from headway.jobs.submission.batch_script import run_faults
+from headway.jobs.submission.node_capacity import offer_of
+from headway.jobs.submission.requested_resources import asked, first_flags
+from headway.jobs.submission.submission_check import faults, start_of
+from headway.schemas.submissions import RunIn, SubmitIn
+from tests.support import builders
+
+LAB = builders.cluster(2, 0)  # h100-8: 8 GPUs, 128 CPUs
+# One machine is as the plan has it; the other was found to be another kind, and Slurm was told so.
+AS_FOUND = (
+    replace(builders.node("lab-1-1"), gpu_types=("h100",)),
+    replace(builders.node("lab-1-2"), gpus=4, gpu_types=("a100",), cpus=256, memory_mib=3_000_000),
+)
+
+NOW = 1_790_000_000.0
+SAID = "sbatch: Job 9 to start at {} using 8 processors on nodes lab-1-[1-2] in partition train"
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (SAID.format(int(NOW) + 60), (int(NOW) + 60, "lab-1-[1-2]", "train")),
+        (SAID.format(3_145_000_000), (0, "", "train")),  # the end of the spare nodes' reservation
+        (SAID.format("2026-11-21T10:00:00"), (0, "lab-1-[1-2]", "train")),  # an old Slurm, which knows no %s
+        ("Submitted batch job 9", (0, "", "")),
+    ],
+)
+def test_a_start_is_taken_from_the_answer_where_it_is_one(said: str, expected: tuple[int, str, str]) -> None:
+    assert start_of(said, NOW) == expected
+
+
+def wrong(*flags: str, nodes: Sequence[NodeState] = AS_FOUND) -> list[tuple[str, str]]:
+    request = SubmitIn(script="#!/bin/bash\nsrun x\n", args=list(flags))
+    return [(one.path, one.message) for one in faults(request, LAB, "alice", offer_of(LAB, nodes))]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--gres=gpu:a100:4",),
+        ("--gpus-per-node=a100:4",),
+        ("--gpus=12", "-N2"),
+        ("--cpus-per-task=256",),
+        ("--mem=2900G",),
+        ("--gres=tmp:10G",),
+        ("--gres=tmp:10G,gpu:a100:2",),
+        ("--gres=gpumem:80G",),
+        ("-N1-9", "--gpus-per-node=4"),
+    ],
+)
+def test_what_slurm_would_take_is_not_refused_because_the_plan_says_less(flags: tuple[str, ...]) -> None:
+    assert wrong(*flags) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "field", "words"),
+    [
+        ("--gpus-per-node=9", "gpus", "9 GPUs on each node are asked for; a node of lab has 8"),
+        ("--gpus=13", "gpus", "13 GPUs are asked for; lab has 12"),
+        ("--gpus=h100:8,a100:8", "gpus", "16 GPUs are asked for; lab has 12"),
+        ("--gpus=h100:8,l40s:1", "gpus", "there is no GPU of type l40s"),
+        ("--gres=tmp:1G,gpu:l40s:1", "gpus", "there is no GPU of type l40s"),
+        ("--cpus-per-task=257", "cpus", "257 CPUs on each node are asked for; a node has 256"),
+        ("--mem=3000G", "memory", "3000 GiB on each node are asked for; a node has 2929"),
+    ],
+)
+def test_what_no_node_has_is_refused_with_what_they_have(flags: str, field: str, words: str) -> None:
+    assert wrong(flags) == [(field, words)]
+
+
+def test_before_slurm_lists_a_node_the_plan_says_what_it_has() -> None:
+    assert wrong("--gpus=16", nodes=()) == []
+    assert [field for field, _ in wrong("--gpus=17", nodes=())] == ["gpus"]
+    assert [field for field, _ in wrong("--gres=gpu:a100:4", nodes=())] == ["gpus"]
+    assert offer_of(LAB, AS_FOUND[1:]).gpu_types == ("a100", "h100")
+
+
+def test_a_command_may_have_as_many_gpus_as_a_node_was_found_to_have() -> None:
+    small = tuple(replace(one, gpus=4) for one in AS_FOUND)
+    many = tuple(replace(one, gpus=10) for one in AS_FOUND)
+
+    def run(gpus: int, nodes: Sequence[NodeState]) -> list[Fault]:
+        return run_faults(RunIn(argv=["x"], gpus=gpus), LAB, offer_of(LAB, nodes))
+
+    assert run(10, many) == []
+    (fault,) = run(8, small)
+    assert (fault.path, "more than 4 GPUs" in fault.message) == ("gpus", True)
+
+
+def het(*components: str, word: str = "hetjob") -> str:
+    parts = (f"#SBATCH {line}\n" for line in f" | {word} | ".join(components).split(" | "))
+    return f"#!/bin/bash\n{''.join(parts)}srun x\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "found"),
+    [
+        (het("-N1 --gpus-per-node=8", "-N8"), "", ["N1 G8", "N8 G0"]),
+        (het("-N1 --gpus-per-node=8", "-N8", word="packjob"), "", ["N1 G8", "N8 G0"]),
+        (het("-N1 -G8"), "", ["N1 G8"]),
+        ("#!/bin/bash\n\t# as asked\n  #SBATCH -N9\n#SBATCH -N2 -G8\nsrun x\n", "", ["N2 G8"]),
+        ("#!/bin/bash\n", "-N1 --gpus-per-node=8 : -N8", ["N1 G8", "N8 G0"]),
+        (het("-N1", "-N2 -G2"), "-N3", ["N3 G0", "N3 G2"]),  # one set of flags is for all of them
+        (het("-N1", "-N2 -G2", "-N3"), "-N4 : -N5", ["N4 G0", "N5 G2", "N5 G0"]),
+        (het("-N1 -G1"), "-N2 : -G3", ["N2 G1", "NNone G3"]),
+        (het("-N1 -t 60 -A red -p debug", "-N2 -t 5", "-N3"), "", ["N1 G0 60 red debug", "N2 G0 5 red", "N3 G0 5 red"]),
+    ],
+)
+def test_each_component_of_a_heterogeneous_job_asks_for_itself(script: str, flags: str, found: list[str]) -> None:
+    wants = asked(SubmitIn(script=script, args=flags.split()))
+    words = [[one.options.get(name, "") for name in ("time", "account", "partition")] for one in wants]
+    assert [
+        " ".join([f"N{one.nodes}", f"G{one.gpus}", *filter(None, more)]) for one, more in zip(wants, words, strict=True)
+    ] == found
+
+
+def test_a_heterogeneous_job_is_checked_component_by_component_and_as_a_whole() -> None:
+    def said(script: str, *flags: str) -> list[tuple[str, str]]:
+        request = SubmitIn(script=script, args=list(flags))
+        return [(one.path, one.message) for one in faults(request, LAB, "alice", offer_of(LAB, AS_FOUND))]
+
+    assert said(het("-N1 --gpus-per-node=8", "-N2")) == []  # 8 on one, none on the two others
+    assert said(het("-N1 --gpus-per-node=8", "-N1 --gpus-per-node=4")) == []
+    assert said(het("-N1 --gpus-per-node=8", "-N2 --gpus-per-node=4")) == [
+        ("gpus", "16 GPUs are asked for; lab has 12")
+    ]
+    assert said(het("-N1", "-N3 --gpus-per-node=9 -p nope")) == [
+        ("partition", "component 2 of 2: there is no partition 'nope'"),
+        ("gpus", "component 2 of 2: 9 GPUs on each node are asked for; a node of lab has 8"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flag", "gpus"),
+    [
+        ("--gpus=8", [("", 8)]), ("--gpus=h100", [("h100", 1)]), ("--gpus=h100=4", [("h100", 4)]),
+        ("--gpus=gpu:h100:4", [("h100", 4)]), ("--gpus-per-node=3g.20gb:2", [("3g.20gb", 2)]),
+        ("--gres=gpu", [("", 1)]), ("--gres=gres/gpu:2", [("", 2)]), ("--gres=gpu=2,tmp:1G", [("", 2)]),
+        ("--gres=gpu:a100:2(S:0-1)", [("a100", 2)]), ("--gres=gpumem:8G", [("", 0)]), ("--gpus=1k", None),
+        ("--tres-per-task=gpu:2", [("", 2)]), ("--tres-per-task=cpu:2,gres/gpu:h100=2", [("h100", 2)]),
+        ("--gpus=a100:2,h100", [("a100", 2), ("h100", 1)]), ("--gpus-per-task=h100:many", None),
+    ],
+)  # fmt: skip
+def test_gpus_are_counted_in_each_form_that_sbatch_takes(flag: str, gpus: list[tuple[str, int]] | None) -> None:
+    [want] = asked(SubmitIn(args=[flag]))
+    assert bool(want.unread) == (gpus is None)
+    if gpus is not None:
+        assert (want.gpus, want.gpu_types) == (sum(n for _, n in gpus), tuple(kind for kind, _ in gpus if kind))
+
+
+@pytest.mark.parametrize(
+    ("flags", "field"),
+    [
+        (["--cpus-per-task=²"], ""), (["--cpus-per-task=" + "9" * 5000], "cpus"), (["--mem=" + "9" * 400], "memory"),
+        (["--mem=" + "9" * 5000 + "T"], "memory"), (["--time=" + "9" * 5000], "time"),
+        (["--gpus-per-node=1", "--time=" + "9" * 400], "time"), (["--ntasks-per-node=" + "9" * 400, "-c2"], "cpus"),
+    ],
+)  # fmt: skip
+def test_numbers_without_end_are_faults_of_their_fields(flags: list[str], field: str) -> None:
+    request = SubmitIn(script="#!/bin/bash\n", args=flags)
+    assert [one.path for one in faults(request, LAB, "alice", offer_of(LAB, AS_FOUND))] == ([field] if field else [])
+
+
+def test_a_script_that_slurm_would_not_take_is_not_looked_at() -> None:
+    script = "#!/bin/sh\n#" + "TOKEN=********\n" * 300_000
+    found = faults(SubmitIn(script=script), LAB, "alice", offer_of(LAB, AS_FOUND))
+    assert [(one.path, one.message) for one in found] == [
+        ("script", "it is longer than 4 MiB, which is all that Slurm takes")
+    ]
+
+
+def test_a_list_of_nodes_without_end_is_not_counted() -> None:
+    [want] = asked(SubmitIn(args=["-w", "lab-[1-999999999]", "-N", "9" * 5000]))
+    assert (want.unread, want.gpus) == (["nodes", "nodelist"], 0)
+
+
+def test_flags_of_the_form_are_the_first_component_s() -> None:
+    assert first_flags(["-N1"], ["--time=5"]) == ["-N1", "--time=5"]
+    assert first_flags(["-N1", ":", "-N2"], ["--time=5"]) == ["-N1", "--time=5", ":", "-N2"]

@@ -1,0 +1,327 @@
+"""What is asked of the head for a submission, and how sbatch's and scancel's own words come back."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from headway.domain.slurm.sbatch_options import options, script_lines
+from headway.errors import CommandFailed, NotAllowed, NotFound, Refused
+from headway.jobs.remote.user_helper import command
+from headway.jobs.submission.submit import cancel, run_command, script_name, submit
+from headway.schemas.submissions import SubmitIn
+from headway.transport.process import Ran
+from headway.transport.remote_program import program as text
+from tests.support.builders import machine, open_to_all, question_of
+
+HEAD = machine("lab-head")
+
+
+class Head:
+    """One answer; the question is kept."""
+
+    def __init__(self, code: int = 0, out: str = "", err: str = "") -> None:
+        self.answer = (code, out, err)
+        self.ask: dict[str, Any] = {}
+        self.argv: Sequence[str] = ()
+        self.stdin: bytes | None = None
+        self.most = 0
+
+    async def remote(self, machine: Any, argv: Sequence[str], **options: Any) -> Ran:
+        self.argv, self.stdin, self.most = argv, options.get("input"), options.get("max_output", 0)
+        if argv[-1] == text("user_helper"):
+            self.ask, self.stdin = question_of(options["input"])
+        elif argv[0] == "python3":
+            self.ask = json.loads(argv[-1])
+        code, out, err = self.answer
+        return Ran(tuple(argv), code, out, err, 0.0, out.encode())
+
+    def stream(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("nothing is streamed")
+
+
+SCRIPT = "#!/bin/bash\n#SBATCH -N2\ntrue\n"
+
+
+async def test_the_script_goes_by_standard_input_and_words_stay_words() -> None:
+    head = Head(out="Submitted batch job 42\n")
+    request = SubmitIn(
+        args=["-J", "a b"], script=SCRIPT, script_name="x/train.sbatch", script_args=["$(id)"], chdir="w"
+    )
+    found = await submit(head, HEAD, request, "alice")
+    assert (found.job_id, found.user, found.cluster, found.message) == (42, "alice", "lab", "Submitted batch job 42")
+    assert head.stdin == SCRIPT.encode()
+    assert SCRIPT not in head.argv[-1]
+    assert head.ask == {
+        "do": "sbatch",
+        "user": "alice",
+        "args": ["-J", "a b"],
+        "cwd": "w",
+        "script_name": "train.sbatch",
+        "script_args": ["$(id)"],
+        "has_script": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("args", "line", "more"),
+    [
+        ([], "--export=NONE", ["--export=HF_TOKEN,LR"]), ([], "--export A,B=1", ["--export=A,B=1,HF_TOKEN,LR"]),
+        ([], "--export=ALL,B=1", []), ([], "-N2", []), (["--export", "none"], "--export=ALL", ["--export=HF_TOKEN,LR"]),
+        (["--export=all"], "--export=NONE", []),
+    ],
+)  # fmt: skip
+async def test_variables_that_are_given_reach_a_job_that_exports_only_some(
+    args: list[str], line: str, more: list[str]
+) -> None:
+    head = Head(out="1\n")
+    given = {"HF_TOKEN": "s3cret", "LR": "1", "SLURM_TIME_FORMAT": "%s"}
+    await submit(head, HEAD, SubmitIn(args=args, script=f"#!/bin/sh\n#SBATCH {line}\n", env=given), "alice")
+    assert head.ask["args"] == [*args, *more]
+    assert head.ask["env"] == given
+    assert not any("s3cret" in word for word in head.argv), "everybody on the head can read a command's words"
+
+
+@pytest.mark.parametrize("lines", ["--export=NIL", "--export=NONE\n#SBATCH hetjob\n#SBATCH -N2"])
+async def test_variables_that_can_t_reach_the_job_are_refused(lines: str) -> None:
+    script = f"#!/bin/sh\n#SBATCH {lines}\n"
+    with pytest.raises(Refused, match="keeps HF_TOKEN from the job"):
+        await submit(Head(), HEAD, SubmitIn(script=script, env={"HF_TOKEN": "s3cret"}), "alice")
+    head = Head(out="1\n")
+    await submit(head, HEAD, SubmitIn(script=script, env={"SLURM_TIME_FORMAT": "%s"}), "alice")
+    assert head.ask["args"] == []
+
+
+@pytest.mark.parametrize(("out", "job"), [("17\n", 17), ("17;lab\n", 17), ("", 0), ("slurm 24.11.5\n", 0)])
+async def test_job_ids_in_every_form_sbatch_has(out: str, job: int) -> None:
+    assert (await submit(Head(out=out), HEAD, SubmitIn(script=SCRIPT), "alice")).job_id == job
+
+
+async def test_sbatchs_own_words_come_back() -> None:
+    words = "sbatch: error: invalid partition specified: nope"
+    with pytest.raises(Refused, match=words):
+        await submit(Head(1, err=words + "\n"), HEAD, SubmitIn(script=SCRIPT), "alice")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("there is no user eve on lab-head", NotFound),
+        ("bob may not work on this cluster any more", NotAllowed),
+        ("lab-head: /nope can't be used by alice: No such file or directory", Refused),
+    ],
+)
+async def test_refusals_of_the_head_keep_their_kind(said: str, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=said.split(":")[-1].strip()):
+        await submit(Head(97, err=said + "\n"), HEAD, SubmitIn(script=SCRIPT), "alice")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        SubmitIn(args=["--wait"], script=SCRIPT),
+        SubmitIn(args=["-HW"], script=SCRIPT),
+        SubmitIn(script="#!/bin/bash\n#SBATCH -N2 --wait # for all\ntrue\n"),
+        SubmitIn(script="#!/bin/bash\n\n# text\n#SBATCH -HW\ntrue\n"),
+        SubmitIn(script="#!/bin/bash\n  # text\n#SBATCH -HW\ntrue\n"),
+        SubmitIn(script="echo no interpreter\n"),
+        SubmitIn(args=["-N2"]),
+        SubmitIn(script=SCRIPT, script_name=".."),
+        SubmitIn(args=["x" * 1000] * 200, script=SCRIPT),
+        SubmitIn(script="#!" + "x" * 5_000_000),
+    ],
+    ids=[
+        "wait",
+        "letters",
+        "line",
+        "letters in a line",
+        "below an indented comment",
+        "no interpreter",
+        "no script",
+        "name",
+        "long words",
+        "long script",
+    ],
+)
+async def test_what_cannot_work_is_refused_before_anything_is_sent(request_: SubmitIn) -> None:
+    head = Head()
+    with pytest.raises(Refused):
+        await submit(head, HEAD, request_, "alice")
+    assert head.argv == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"args": ["a\0b"]}, "args holds a NUL byte"),
+        ({"env": {"A": "\ud800"}}, "env.A holds half a character"),
+        ({"env": {"\0": ""}}, "a name in env holds a NUL byte"),
+        ({"args": ["x"] * 10_001}, "args"),
+        ({"args": ["x" * 200_000]}, "args.0"),
+        ({"script_args": ["x"] * 100_001}, "script_args"),
+        ({"script": "#!/bin/sh\n" + "#SBATCH -H\n" * 30_000}, "its #SBATCH lines have more than 256 KiB"),
+    ],
+)
+def test_what_no_job_can_have_is_no_request(words: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        SubmitIn(**{"script": SCRIPT, **words})
+
+
+def test_many_words_are_read_as_quickly_as_they_are_many() -> None:
+    """Read one from another's rest, these would take minutes."""
+    many, began = 400_000, time.process_time()
+    assert sum(1 for _ in options(["-N", "2"] * many)) == many
+    assert sum(1 for _ in options([f"-{'H' * many}"])) == many
+    assert len(script_lines(f"#SBATCH {'-H ' * many}# x")[0]) == many
+    assert time.process_time() - began < 10
+
+
+def test_script_names_are_the_last_part_of_a_path() -> None:
+    assert script_name("../../etc/cron.d/x") == "x"
+    assert script_name("train it.sbatch") == "train it.sbatch"
+
+
+async def test_cancel_is_said_as_the_person_or_as_the_operator() -> None:
+    head = Head()
+    await cancel(head, HEAD, "alice", ["12", "13_4", "14_[1-3,7]"], signal="TERM")
+    assert head.ask["user"] == "alice"
+    assert head.ask["argv"] == ["scancel", "--verbose", "--signal=TERM", "12", "13_4", "14_[1-3,7]"]
+    await cancel(head, HEAD, "alice", ["12"], as_operator=True)
+    assert (head.ask["user"], head.ask["operator"]) == ("headway", True)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("scancel: error: Kill job error on job id 7: Access/permission denied\n", NotAllowed),
+        (
+            "scancel: Terminating job 7\nscancel: error: Kill job error on job id 7: Invalid job id specified\n",
+            NotFound,
+        ),
+        ("scancel: error: slurmctld away\n", CommandFailed),
+    ],
+)
+async def test_scancels_words_become_our_errors(said: str, kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        await cancel(Head(1, err=said), HEAD, "alice", ["7"])
+
+
+@pytest.mark.parametrize("bad", ["", "7; id", "--user=root", "-9", "all"])
+async def test_only_job_ids_are_cancelled(bad: str) -> None:
+    head = Head()
+    with pytest.raises(Refused):
+        await cancel(head, HEAD, "alice", [bad])
+    assert head.argv == ()
+
+
+async def test_a_command_keeps_its_code_and_output() -> None:
+    head = Head(3, "out", "err")
+    assert await run_command(head, HEAD, "root", ["sh", "-c", "x"], b"in") == (3, b"out", b"err")
+    assert (head.argv, head.stdin) == (["sh", "-c", "x"], b"in")
+    assert await run_command(head, HEAD, "alice", ["id"]) == (3, b"out", b"err")
+    assert head.ask == {"do": "exec", "user": "alice", "argv": ["id"], "cwd": ""}
+
+
+async def test_a_command_that_writes_more_than_an_answer_holds_is_told_so() -> None:
+    large = "x" * (8 * 1024 * 1024)
+    assert (await run_command(Head(0, large), HEAD, "root", ["cat", "f"]))[1] == large.encode()
+    for head in (Head(0, large + "x"), Head(0, large, "x")):
+        with pytest.raises(Refused, match="cat has run and ended with 0, but wrote more than the 8 MiB"):
+            await run_command(head, HEAD, "root", ["cat", "f"])
+        assert head.most < 9 * 1024 * 1024, "nor is more than that held until then"
+
+
+# ---- the program itself, as far as it can be run here
+
+
+def program(ask: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command(ask)[1:]], capture_output=True, text=True, timeout=60, check=False, input=""
+    )
+
+
+def test_the_program_does_nothing_as_root_or_for_strangers() -> None:
+    for do in ("exec", "sbatch", "follow"):
+        ask = {
+            "do": do,
+            "argv": ["id"],
+            "cwd": "/",
+            "path": "/etc/shadow",
+            "offset": 0,
+            "has_script": False,
+            "args": [],
+        }
+        ran = program({**ask, "user": pwd.getpwuid(0).pw_name})
+        assert (ran.returncode, ran.stdout) == (97, "")
+        assert "nothing is done as root" in ran.stderr
+        ran = program({**ask, "user": "no-such-person"})
+        assert (ran.returncode, ran.stdout) == (97, "")
+        assert "there is no user no-such-person" in ran.stderr
+
+
+def test_the_program_reads_a_log_only_as_somebody() -> None:
+    ask = {"do": "read", "files": [{"user": "root", "path": "/etc/shadow", "offset": 0, "limit": 100}]}
+    ran = program(ask)
+    assert json.loads(ran.stdout) == {"error": "no user root"}
+
+
+def test_the_program_imports_only_what_starts_fast() -> None:
+    slow = ("subprocess", "tempfile", "shutil", "asyncio")
+    code = (
+        f"import sys; exec({text('user_helper')!r}, {{'__name__': 'p'}});"
+        "import user_helper.__main__, user_helper.commands, user_helper.logs, user_helper.serve;"
+        f"print([m for m in {slow!r} if m in sys.modules])"
+    )
+    argv = [sys.executable, "-I", "-S", "-c", code]
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
+def test_what_a_profile_starts_in_the_background_keeps_nobody_waiting(tmp_path: Path) -> None:
+    nobody = pwd.getpwnam("nobody")
+    (tmp_path / ".bash_profile").write_text("(sleep 30 &)\nexport SITE=ours\n")
+    open_to_all(tmp_path)
+    code = f"""
+import pwd
+exec({text("user_helper")!r}, {{"__name__": "p"}})
+from user_helper import identity, login_environment as login
+login.LOGIN_S, identity.SESSION, identity.OLD = 25, "/nowhere", "/"
+entry = pwd.struct_passwd(("nobody", "x", {nobody.pw_uid}, {nobody.pw_gid}, "", {str(tmp_path)!r}, "/bin/bash"))
+print(login.ask_login(entry)["SITE"])
+"""
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.stdout.strip() == "ours", ran.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
+@pytest.mark.parametrize("profile", ["exec sleep 1000\n", "yes >&$0 &\nexec yes >&$0\n"])
+def test_a_profile_that_never_ends_takes_neither_time_nor_memory(tmp_path: Path, profile: str) -> None:
+    """It runs as the person, but root waits for what it says."""
+    nobody = pwd.getpwnam("nobody")
+    (tmp_path / ".bash_profile").write_text(profile)
+    open_to_all(tmp_path)
+    code = f"""
+import pwd
+exec({text("user_helper")!r}, {{"__name__": "p"}})
+from user_helper import identity, login_environment as login
+login.LOGIN_S, login.MOST_ENVIRONMENT, identity.SESSION, identity.OLD = 1, 100_000, "/nowhere", "/"
+entry = pwd.struct_passwd(("nobody", "x", {nobody.pw_uid}, {nobody.pw_gid}, "", {str(tmp_path)!r}, "/bin/bash"))
+login.ask_login(entry)
+"""
+    argv = [sys.executable, "-I", "-S", "-c", code]
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 97, ran.stderr
+    assert "look at their .profile" in ran.stderr

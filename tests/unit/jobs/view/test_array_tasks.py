@@ -1,0 +1,178 @@
+"""Arrays, refusals, reasons and what is kept of a job: words in, words out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.domain.slurm.job_states import RUNNING, WAITING
+from headway.errors import Refused
+from headway.jobs.explain.slurm_messages import container_word, explained, hint, why
+from headway.jobs.submission.requested_resources import without_dependency
+from headway.jobs.submission.run_request import again, prepare_run, prepare_submit
+from headway.jobs.view.array_tasks import array_out, failed_tasks, ranges, tasks_of, with_array
+from headway.schemas.submissions import RunIn, SubmitIn
+from tests.support import builders
+
+LAB = builders.cluster(4)
+
+
+def test_an_array_is_counted_by_how_its_tasks_stand() -> None:
+    words = ["COMPLETED", "RUNNING", "PENDING", "FAILED", "TIMEOUT", "CANCELLED", "COMPLETED"]
+    told = array_out({str(n): word for n, word in enumerate(words)})
+    assert (told.total, told.done, told.running, told.pending, told.failed) == (7, 2, 1, 1, 3)
+    assert told.failed_tasks == "3-5"
+
+
+@given(st.sets(st.integers(0, 200)))
+def test_ranges_hold_each_number_once(numbers: set[int]) -> None:
+    found = set()
+    for part in filter(None, ranges(numbers).split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    assert found == numbers
+
+
+def test_what_still_runs_has_not_failed() -> None:
+    assert failed_tasks({str(n): word for n, word in enumerate(sorted(RUNNING | WAITING))}) == ""
+
+
+@pytest.mark.parametrize("flags", [["--array=0-9"], ["--array", "0-9"], ["-a", "0-9"], ["-a0-9"], ["--arr=0-9"], []])
+def test_a_retry_asks_for_its_tasks_only(flags: list[str]) -> None:
+    assert with_array(SubmitIn(args=["-N1", *flags, "-J", "x"]), "3,5").args == ["-N1", "-J", "x", "--array=3,5"]
+
+
+@pytest.mark.parametrize(
+    ("said", "help_"),
+    [
+        ("Invalid account or account/partition combination specified", "alice is in"),
+        ("invalid partition specified: x", "lab has train"),
+        ("Requested node configuration is not available", "8 GPUs"),
+        ("Batch job submission failed: Job dependency problem", "forgets a job"),
+        ("something new", ""),
+    ],
+)
+def test_refusals_have_the_hint_they_lack(said: str, help_: str) -> None:
+    assert help_ in hint(said, LAB, "alice") if help_ else hint(said, LAB, "alice") == ""
+    with pytest.raises(Refused) as caught, explained(LAB, "alice"):
+        raise Refused(said)
+    assert help_ in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"state": "OUT_OF_MEMORY"}, "--mem"),
+        ({"state": "TIMEOUT", "time_limit_s": 5400}, "1 h 30 min"),
+        ({"state": "FAILED", "exit_code": 127}, "not found"),
+        ({"state": "FAILED", "exit_code": 125}, "its container could not be started"),
+        ({"state": "FAILED", "exit_code": 139}, "SIGSEGV"),
+        ({"state": "FAILED", "exit_code": 3}, "exit code 3"),
+        ({"state": "COMPLETING", "exit_code": 127}, "not found"),
+        ({"state": "COMPLETING"}, ""),
+        ({"state": "PENDING", "reason": "DependencyNeverSatisfied"}, "never starts"),
+        ({"state": "PENDING", "reason": "Something, new"}, "Something"),
+        ({"state": "PENDING", "reason": "None"}, ""),
+        ({"state": "RUNNING"}, ""),
+        ({"state": "COMPLETED"}, ""),
+    ],
+)
+def test_why_in_words(change: dict[str, object], said: str) -> None:
+    found = why(replace(builders.job(7), **change))  # type: ignore[arg-type]
+    assert said in found if said else found == ""
+
+
+def test_why_a_container_did_not_start_is_found_in_the_log() -> None:
+    log = "x\nheadway: importing a\nheadway: there is no image a\x1b[2J\n  look at its name\nsrun: error: task 0: 125\n"
+    assert container_word(log) == "its container could not be started: there is no image a?[2J; look at its name"
+    assert container_word("headway: importing a\nheadway: you may not\nheadway: imported a\n").endswith(": you may not")
+    assert container_word("headway: importing a\nsrun: error\n") == ""
+
+
+def test_files_are_worked_on_in_a_folder_of_the_job_s_own() -> None:
+    digest = "a" * 64
+    sent = prepare_submit(
+        SubmitIn(script="#!/bin/sh\n", script_name="a b.sbatch", bundle=digest, chdir="sub"), LAB, "alice", "m1"
+    )
+    assert sent.request.chdir == "/scratch/alice/runs/a-b-m1/sub"
+    assert sent.stage
+    assert (sent.stage.bundle, sent.stage.work) == (digest, "/scratch/alice/runs/a-b-m1")
+    assert prepare_submit(SubmitIn(script="#!/bin/sh\n"), LAB, "alice", "m1").stage is None
+
+
+def test_a_rerun_is_the_same_but_for_its_folder() -> None:
+    first = prepare_run(RunIn(argv=["python3", "x.py"], bundle="a" * 64), LAB, "alice", "20260101-000000-abcd")
+    second = again(first.request, {"checkpoints": first.checkpoints}, LAB, "alice", "20260102-000000-ef01")
+    assert second.checkpoints == "/scratch/alice/runs/x-20260102-000000-ef01/checkpoints"
+    assert second.request.chdir == "/scratch/alice/runs/x-20260102-000000-ef01"
+    assert second.request.script
+    assert first.request.script
+    assert second.request.script.replace("20260102-000000-ef01", "20260101-000000-abcd") == first.request.script
+    assert second.request.script_args == first.request.script_args
+
+
+def test_a_waiting_task_is_found_in_the_record_of_many() -> None:
+    many = replace(builders.job(9), array_job_id=9, array_task="3-7%2", state="PENDING")
+    one = replace(builders.job(10), array_job_id=9, array_task="1", state="RUNNING")
+    assert [task.id for task in tasks_of([many, one], 9, "1")] == [10]
+    assert [task.array_task for task in tasks_of([many, one], 9, "5")] == ["5"]
+    assert tasks_of([many, one], 9, "8") == []
+
+
+def test_a_rerun_without_files_has_its_own_folder_and_one_in_a_person_s_folder_stays_there() -> None:
+    first = prepare_run(RunIn(argv=["x"]), LAB, "alice", "20260101-000000-abcd")
+    assert (
+        again(first.request, {}, LAB, "alice", "20260102-000000-ef01").work
+        == "/scratch/alice/runs/x-20260102-000000-ef01"
+    )
+    mine = SubmitIn(script="#!/bin/sh\n", chdir="/scratch/alice/runs/mine")
+    assert again(mine, {}, LAB, "alice", "m").request == mine
+
+
+def test_steps_that_share_a_folder_have_checkpoints_of_their_own() -> None:
+    made = prepare_run(RunIn(argv=["x"], name="ppo"), LAB, "alice", "", work="/scratch/alice/runs/p-1")
+    assert made.checkpoints == "/scratch/alice/runs/p-1/checkpoints/ppo"
+    assert made.checkpoints in (made.request.script or "")
+
+
+WAITED = """#!/bin/bash
+#SBATCH -N2 --dependency=afterok:12 --comment="a --dependency=b" # why
+#SBATCH -d afterok:12
+#SBATCH --kill-on-invalid-dep yes
+#SBATCH hetjob
+#SBATCH -Hdafterok:12 -N1
+echo "#SBATCH --dependency=stays"
+#SBATCH --dependency=is-no-more-read
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--dependency=afterok:1"], ["--dependency", "afterok:1"], ["-d", "any:1"], ["-dany:1"], ["--dep=singleton"],
+     ["--kill-on-invalid-dep=yes"], ["--kill-on-invalid-dep", "yes"]],
+)  # fmt: skip
+def test_what_a_job_once_waited_for_is_no_flag_of_its_rerun(words: list[str]) -> None:
+    args = ["-N1", *words, "-J", "-d", ":", *words, "--wrap", "--dependency=x"]
+    assert without_dependency(SubmitIn(args=args)).args == ["-N1", "-J", "-d", ":", "--wrap", "--dependency=x"]
+
+
+def test_what_a_job_once_waited_for_is_in_no_line_of_its_rerun() -> None:
+    assert without_dependency(SubmitIn(script=WAITED)).script == (
+        '#!/bin/bash\n#SBATCH -N2 --comment="a --dependency=b" # why\n#SBATCH hetjob\n#SBATCH -H -N1\n'
+        'echo "#SBATCH --dependency=stays"\n#SBATCH --dependency=is-no-more-read\n'
+    )
+    kept = SubmitIn(args=["-HJx"], script="#!/bin/sh\n#SBATCH   -N2   #as it was\n#SBATCH\n\n#SBATCH -n 3")
+    assert without_dependency(kept) == kept
+
+
+@pytest.mark.parametrize(
+    ("args", "script", "most"),
+    [(["-a", "0-9%2"], "", "%2"), (["-a0-9%2", "--array=0-9%3"], "#SBATCH -a 0-9%4\n", "%3"),
+     (["-N1"], "#SBATCH -N2 --array=0-9%4 # all\n", "%4"), (["--array=0-9"], "#SBATCH --array=0-9%4\n", ""),
+     ([], "#SBATCH -a '0-9%4'\n", "%4")],
+)  # fmt: skip
+def test_a_retry_has_as_many_tasks_at_once_as_the_array(args: list[str], script: str, most: str) -> None:
+    assert with_array(SubmitIn(args=args, script=f"#!/bin/sh\n{script}"), "3,5").args[-1] == f"--array=3,5{most}"

@@ -1,0 +1,76 @@
+"""How much of a training's time counted."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.jobs.view.effective_time import MOST_MARKS, Course
+
+
+def of(*marks: tuple[int, float]) -> Course:
+    course = Course()
+    for step, at in marks:
+        course.mark(step, at)
+    return course
+
+
+def test_a_run_without_a_fault_counts_in_full() -> None:
+    found = of((10, 100.0), (20, 110.0), (30, 120.0))
+    assert (found.lost_s, found.down_s, found.restarts, found.ettr) == (0, 0, 0, 1.0)
+    assert of((10, 100.0)).ettr is None
+
+
+def test_work_done_again_and_the_time_between_count_for_nothing() -> None:
+    # Reached step 40 at 140, went on from 20 (first reached at 120) at 160: 20 s of work, and 20 s in between.
+    found = of((10, 110.0), (20, 120.0), (30, 130.0), (40, 140.0), (20, 160.0), (30, 170.0), (40, 180.0), (50, 190.0))
+    assert (found.lost_s, found.down_s, found.restarts) == (20.0, 20.0, 1)
+    assert found.ettr == pytest.approx(1 - 40 / 80)
+
+
+def test_a_step_between_two_reports_was_reached_in_between() -> None:
+    found = of((10, 110.0), (30, 130.0), (20, 150.0), (30, 160.0))
+    assert (found.lost_s, found.down_s) == (10.0, 20.0)
+
+
+def test_a_second_restart_is_counted_from_the_run_as_it_stands() -> None:
+    found = of((10, 110.0), (30, 130.0), (20, 150.0), (30, 160.0), (20, 170.0), (30, 180.0))
+    assert found.restarts == 2
+    assert (found.lost_s, found.down_s) == (10.0 + 10.0, 20.0 + 10.0)
+
+
+@pytest.mark.parametrize(("step", "lost_s"), [(50, 0.0), (41, 0.0), (40, 0.0), (35, 5.0)])
+def test_a_run_that_says_it_was_started_again_lost_what_it_does_again(step: int, lost_s: float) -> None:
+    """One that saved when it was warned goes on behind its last step: all of it counted."""
+    found = of((30, 130.0), (40, 140.0))
+    found.mark(step, 160.0, restarted=True)
+    found.mark(step + 10, 170.0)
+    assert (found.lost_s, found.down_s, found.restarts, found.up_s) == (lost_s, 20.0, 1, 20.0)
+    assert found.losses == [(140.0, lost_s)]
+
+
+def test_what_was_lost_once_is_not_lost_again() -> None:
+    found = of((0, 1.0), (2, 2.0), (1, 3.0), (0, 4.0))
+    assert (found.lost_s, found.down_s, found.ettr) == (1.0, 2.0, 0.0)
+
+
+def test_older_reports_and_those_without_a_time_are_passed_over() -> None:
+    found = of((10, 110.0), (30, 130.0), (20, 120.0), (5, 0.0))
+    assert (found.restarts, found.last) == (0, 130.0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 200), st.floats(0.1, 50)), min_size=2, max_size=200))
+def test_no_more_is_lost_than_was_spent(moves: list[tuple[int, float]]) -> None:
+    course, now = Course(), 1000.0
+    for step, gap in moves:
+        now += gap
+        course.mark(step, now)
+    assert 0 <= course.lost_s + course.down_s <= course.last - course.began + 1e-6
+    assert course.ettr is not None
+
+
+def test_a_long_run_is_kept_thin() -> None:
+    course = of(*((step, 1000.0 + step) for step in range(3 * MOST_MARKS)))
+    course.mark(MOST_MARKS, 1e5)
+    assert course.lost_s == pytest.approx(2 * MOST_MARKS - 1)

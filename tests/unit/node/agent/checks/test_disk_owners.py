@@ -1,0 +1,212 @@
+"""A full disk: what jobs have filled is no fault of their machine's."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import config
+from agent.checks import disk_owners, node_checks, runner
+
+MIB = 1 << 20
+
+
+@dataclass
+class Node:
+    """Its folders; the whole of it is one file system, as far as anybody asks."""
+
+    top: Path
+
+    def write(self, path: str, mib: float) -> Path:
+        file = self.top / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(os.urandom(1) * int(mib * MIB))
+        return file
+
+    def holders(self, lacks_mib: float, lacks_files: int = 0) -> list[int]:
+        folders = {name: str(self.top / name) for name in ("jobs", "containers", "proc")}
+        found: list[int] = disk_owners.holders(
+            str(self.top), int(lacks_mib * MIB), lacks_files, others=[str(self.top / "tmp")], **folders
+        )
+        return found
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    monkeypatch.setattr(disk_owners, "_size", lambda path: int(path.startswith(str(tmp_path))))
+    for name in ("jobs", "containers", "proc", "tmp"):
+        (tmp_path / name).mkdir()
+    return Node(tmp_path)
+
+
+def test_jobs_that_hold_what_is_lacking_are_named_the_greatest_first(node: Node) -> None:
+    assert node.holders(1) == []
+    node.write("jobs/12/tmp/deep/down/a", 2)
+    node.write("containers/13/upper/b", 4)
+    node.write("jobs/14/tmp/c", 0.1)
+    assert node.holders(5) == [13, 12], "and not one that has next to nothing"
+    assert node.holders(100) == [], "without them there would be no room either"
+
+
+def test_what_the_epilog_is_still_taking_away_is_its_job_s(node: Node) -> None:
+    node.write("jobs/gone-12/tmp/a", 2)
+    assert node.holders(1) == [12]
+
+
+def test_what_a_person_with_a_job_has_left_beside_it_is_that_job_s(node: Node) -> None:
+    node.write("tmp/a", 2)
+    assert node.holders(1) == []
+    (node.top / "jobs/12").mkdir()
+    (node.top / "jobs/12/uid").write_text(f"{os.getuid()}\n")
+    assert node.holders(1) == [12]
+
+
+def test_a_file_that_has_no_name_any_more_is_its_process_s(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = node.write("jobs/12/tmp/a", 2)
+    with file.open() as opened:
+        file.unlink()
+        (node.top / "proc/7/fd").mkdir(parents=True)
+        (node.top / "proc/7/fd/3").symlink_to(f"/proc/{os.getpid()}/fd/{opened.fileno()}")
+        assert node.holders(1) == []
+        monkeypatch.setattr(disk_owners, "job_of", lambda pid, uid, proc: 12 if pid == 7 else None)
+        assert node.holders(1) == [12]
+
+
+def test_files_too_many_to_be_counted_and_folders_too_deep_hide_nothing(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.write("jobs/12/tmp/a", 0.1)
+    node.write("jobs/12/tmp/b", 0.1)
+    assert node.holders(1) == []
+    with monkeypatch.context() as patch:
+        clock = itertools.count()
+        patch.setattr(disk_owners.time, "monotonic", lambda: float(next(clock)))
+        patch.setattr(disk_owners, "_AT_A_TIME", 1)
+        assert node.holders(1) == [12]
+    here = os.open(node.top / "jobs/12/tmp", os.O_RDONLY)
+    name = "x" * 200
+    for _ in range(25):
+        os.mkdir(name, dir_fd=here)
+        below = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    assert node.holders(1) == [12]
+
+
+def test_a_disk_without_room_for_another_file_is_the_job_s_that_has_most_of_them(node: Node) -> None:
+    for number in range(20):
+        node.write(f"jobs/12/tmp/{number}", 0)
+    node.write("jobs/13/tmp/a", 3)
+    assert node.holders(-100, 15) == [12, 13]
+    assert node.holders(-100, 500) == []
+
+
+def test_what_goes_while_it_is_counted_hides_nothing_else(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abc":
+        node.write(f"jobs/12/tmp/{name}", 1)
+    real = os.scandir
+
+    class Listed:
+        """One of its entries is gone by the time that it is asked about."""
+
+        def __init__(self, path: str) -> None:
+            self.entries = real(path)
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.entries.close()
+
+        def __iter__(self) -> Any:
+            for entry in sorted(self.entries, key=lambda one: one.name):
+                if entry.name == "a":
+                    Path(entry.path).unlink()
+                yield entry
+
+    monkeypatch.setattr(disk_owners.os, "scandir", Listed)
+    assert node.holders(2) == [12]
+
+
+def test_one_file_system_is_known_though_its_figures_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of XFS the number of files that fit moves with every block, of ZFS the size too."""
+    moves = itertools.count(1)
+
+    class Told:
+        f_frsize = 4096
+
+        def __init__(self) -> None:
+            self.f_blocks = self.f_files = next(moves)
+
+    node = Node(tmp_path)
+    node.write("jobs/12/tmp/a", 2)
+    (tmp_path / "proc").mkdir()
+    monkeypatch.setattr(disk_owners.os, "statvfs", lambda _: Told())
+    assert node.holders(1) == [12]
+
+
+def disk(monkeypatch: pytest.MonkeyPatch, free_mib: int, free_files: int, jobs: list[int]) -> Any:
+    class Told:
+        f_frsize, f_blocks, f_files = MIB, 100_000, 1_000_000
+        f_bavail, f_favail = free_mib, free_files
+
+    monkeypatch.setattr(node_checks.os, "statvfs", lambda _: Told)
+    monkeypatch.setattr(node_checks, "holders", lambda *_, **__: jobs)
+    return node_checks.disk(runner.Seen(config.Config(head="h")))
+
+
+def test_what_jobs_have_filled_ends_no_job_and_a_full_disk_of_the_machine_s_drains(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert disk(monkeypatch, 5000, 5000, [12]) is None
+    full = disk(monkeypatch, 100, 5000, [12, 13])
+    assert (full.state, full.action, full.reason) == ("bad", "mount", "100 MiB free in /, held by jobs 12, 13")
+    full = disk(monkeypatch, 5000, 10, [12])
+    assert (full.action, full.reason) == ("mount", "no more files fit in /: 10 left, held by job 12")
+    full = disk(monkeypatch, 100, 5000, [])
+    assert (full.state, full.action, full.reason) == ("bad", "drain", "100 MiB free in /")
+
+
+def test_what_a_person_left_is_their_last_job_s_until_the_epilog_has_had_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before it cleans it forgets whose the job was."""
+    asked: list[dict[int, int]] = []
+
+    def holders(*_: object, owners: dict[int, int], **__: object) -> list[int]:
+        asked.append(owners)
+        return []
+
+    class Told:
+        f_frsize, f_blocks, f_files, f_bavail, f_favail = MIB, 100_000, 1_000_000, 100, 5000
+
+    here: list[dict[int, int]] = [{20000: 12}, {}, {20001: 13}, {}]
+    monkeypatch.setattr(node_checks.os, "statvfs", lambda _: Told)
+    monkeypatch.setattr(node_checks, "holders", holders)
+    monkeypatch.setattr(node_checks, "people", lambda: here.pop(0))
+    seen = runner.Seen(config.Config(head="h"))
+    for seen.now in (100.0, 115.0, 690.0, 710.0):
+        node_checks.disk(seen)
+    assert asked == [{20000: 12}, {20000: 12}, {20000: 12, 20001: 13}, {20001: 13}]
+
+
+def test_a_full_disk_is_looked_at_twice() -> None:
+    assert next(one for one in runner.CHECKS if one.name == "disk").times == 2
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_is_full_is_no_disk_that_dies(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def full(**_: Any) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(node_checks.tempfile, "TemporaryFile", full)
+    seen = runner.Seen(config.Config(head="h", mounts=(config.Mount("/scratch", "/", False),)))
+    assert node_checks.disk_writes(seen) is None
+    assert node_checks.scratch_writes(seen) == runner.warn("/scratch is full")

@@ -1,0 +1,100 @@
+"""Tests of a node that is to be given work again: what they make of right and wrong results. torch is played here; the
+real one runs in tests/cluster/test_monitoring.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import config
+from agent.checks import node_tests
+from agent.gpu import source
+
+PLAN = config.Config(head="h", gpus=2, expects={"burn_tflops": 500.0})
+SIMULATED = config.Config(head="h", gpus=2, simulated=True, expects={"burn_tflops": 500.0})
+
+
+class Played(node_tests.Bench):
+    """Measures what a test says, without torch."""
+
+    def __init__(self, plan: Any, figure: float, trouble: str) -> None:
+        self._config, self._figure, self._trouble = plan, figure, trouble
+
+    def burn(self) -> Any:
+        if self._trouble:
+            raise node_tests.Broken(self._trouble)
+        return self._outcome("burn", self._figure, "TFLOP/s", "burn_tflops")
+
+
+def burn(monkeypatch: Any, plan: Any, figure: float = 600.0, trouble: str = "") -> Any:
+    monkeypatch.setattr(node_tests, "Bench", lambda plan, _: Played(plan, figure, trouble))
+    return node_tests.guarded("burn", plan, Played.burn, 1.0)
+
+
+def test_a_figure_below_the_plan_s_fails_and_a_simulated_one_is_only_shown(monkeypatch: Any) -> None:
+    assert burn(monkeypatch, PLAN).ok
+    slow = burn(monkeypatch, PLAN, figure=420.0)
+    assert (slow.ok, slow.expected, slow.reason) == (False, 500.0, "less than the plan expects")
+    shown = burn(monkeypatch, SIMULATED, figure=0.001)
+    assert (shown.ok, shown.simulated, shown.expected) == (True, True, None)
+    assert shown.line() == "burn       ok  0.001 TFLOP/s  SIMULATED"
+
+
+def test_whatever_goes_wrong_is_a_failed_test_with_its_reason(monkeypatch: Any) -> None:
+    wrong = burn(monkeypatch, PLAN, trouble="cuda:1 computes another result each time")
+    assert (wrong.ok, wrong.figure, wrong.reason) == (False, None, "cuda:1 computes another result each time")
+
+    def explode(_: Any) -> Any:
+        raise RuntimeError("CUDA error: an illegal memory access")
+
+    assert node_tests.guarded("burn", PLAN, explode, 1.0).reason == "RuntimeError: CUDA error: an illegal memory access"
+
+
+class Source:
+    simulated = True
+    driver = ""
+
+    def __init__(self, **figures: float) -> None:
+        self.figures = figures
+
+    def read(self) -> list[Any]:
+        return [source.Gpu(0, "a", "n", "", {}), source.Gpu(1, "b", "n", "", self.figures, lost="lost" in self.figures)]
+
+
+@pytest.mark.parametrize(
+    ("test", "figures", "says"),
+    [
+        ("memory", {source.DBE: 2}, "GPU 1 had 2 uncorrected memory errors"),
+        ("burn", {source.THROTTLE: 0x40}, "GPU 1 is slowed down"),
+        ("copy", {"lost": 1}, "GPU 1 does not answer"),
+        ("copy", {source.DBE: 2, source.THROTTLE: 0x40}, ""),
+        ("burn", {source.THROTTLE: 0x1}, ""),
+    ],
+)
+def test_what_the_driver_knows_already_is_no_question_of_measuring(test: str, figures: Any, says: str) -> None:
+    assert node_tests.of_the_device(test, Source(**figures)) == says
+
+
+def test_programs_read_a_line_of_json_a_test_and_the_exit_status(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    place = tmp_path / "agent.json"
+    place.write_text(json.dumps({"head": "h", "gpus": 2}))
+    rows = [
+        node_tests.Outcome("gpu_count", True),
+        node_tests.Outcome("burn", False, figure=1.0, unit="TFLOP/s", reason="slow"),
+    ]
+    monkeypatch.setattr(node_tests, "outcomes", lambda *_: iter(rows))
+    assert node_tests.main(["all", "--json", "--config", str(place)]) == 1
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert told[1] == {
+        "test": "burn", "ok": False, "simulated": False, "figure": 1.0, "unit": "TFLOP/s", "expected": None, "reason": "slow",
+    }  # fmt: skip
+    rows.pop()
+    assert node_tests.main(["all", "--config", str(place)]) == 0
+
+
+def test_the_interface_of_an_address_is_found() -> None:
+    assert node_tests.interface_of("127.0.0.1") == "lo"
+    assert node_tests.interface_of("203.0.113.77") == ""

@@ -1,0 +1,183 @@
+"""What the runner makes of checks: when they run, when a result is told, and which keep jobs away."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from agent.checks import runner as checks
+from agent.gpu import job_gpus
+from agent.metrics import sampler
+from tests.support.check_inputs import PLAN, gpus, seen
+
+
+class Look:
+    """A check whose answer the test says."""
+
+    def __init__(self, **how: Any) -> None:
+        known: dict[str, Any] = {
+            "every_s": 5.0,
+            "prolog": False,
+            "idle": False,
+            "waits": False,
+            "limit_s": 0.0,
+            "times": 1,
+        }
+        self.answer: Any = None
+        self.ran = 0
+        self.check = checks.Check("it", self._run, **{**known, **how})
+
+    def _run(self, _: Any) -> Any:
+        self.ran += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def runner(tmp_path: Path, look: Look) -> Any:
+    return checks.Runner([look.check], folder=str(tmp_path))
+
+
+def test_a_result_is_told_when_it_changes_and_only_then(tmp_path: Path) -> None:
+    look = Look()
+    run = runner(tmp_path, look)
+    (first,) = run.run(seen(now=10.0), 1.0)
+    assert (first["state"], first["at"]) == ("ok", 1.0), "the first time, that all is well too"
+    assert run.run(seen(now=12.0), 3.0) == [], "not due"
+    assert look.ran == 1
+    look.answer = checks.bad("broken", gpu=3)
+    (told,) = run.run(seen(now=16.0), 7.0)
+    assert told == {"check": "it", "at": 7.0, "state": "bad", "reason": "broken", "action": "drain", "gpu": 3}
+    look.answer = checks.bad("broken, 2 now", gpu=3)
+    assert run.run(seen(now=22.0), 13.0) == []
+    look.answer = None
+    assert [row["state"] for row in run.run(seen(now=28.0), 19.0)] == ["ok"]
+
+
+def test_one_odd_reading_is_not_enough_where_a_check_says_so(tmp_path: Path) -> None:
+    look = Look(times=2)
+    run = runner(tmp_path, look)
+    run.run(seen(now=0.0), 0.0)
+    states = []
+    for number, answer in enumerate([checks.bad("x"), None, checks.bad("x"), checks.bad("x"), None, None]):
+        look.answer = answer
+        states += [row["state"] for row in run.run(seen(now=10.0 + 10 * number), 0.0)]
+    assert states == ["bad", "ok"]
+
+
+def test_idle_checks_wait_until_no_job_is_here(tmp_path: Path) -> None:
+    look = Look(idle=True)
+    run = runner(tmp_path, look)
+    run.run(seen(now=1.0, jobs=[job_gpus.Job(1, ())]), 0.0)
+    assert look.ran == 0
+    run.run(seen(now=2.0), 0.0)
+    assert look.ran == 1
+
+
+def test_a_check_that_breaks_only_warns(tmp_path: Path) -> None:
+    look = Look()
+    look.answer = ValueError("no number")
+    (told,) = runner(tmp_path, look).run(seen(now=1.0), 0.0)
+    assert (told["state"], told["reason"]) == ("warn", "the check itself failed: ValueError: no number")
+
+
+def test_what_hangs_is_bad_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+    going = threading.Event()
+
+    def hang(_: Any) -> Any:
+        going.wait(60)
+
+    stuck = checks.Check("stuck", hang, 5.0, False, False, True, 10.0, 1)
+    look = Look()
+    run = checks.Runner([stuck, look.check], folder=str(tmp_path))
+    assert [row["check"] for row in run.run(seen(now=0.0), 0.0)] == ["it"]
+    assert run.run(seen(now=9.0), 0.0) == []
+    (told,) = run.run(seen(now=11.0), 0.0)
+    assert (told["check"], told["state"], told["action"]) == ("stuck", "bad", "reboot")
+    thread = run.states["stuck"].thread
+    going.set()
+    thread.join(60)
+    assert [row["state"] for row in run.run(seen(now=12.0), 0.0)] == ["ok"]
+
+
+def test_jobs_are_kept_away_while_a_check_of_the_prolog_is_bad(tmp_path: Path) -> None:
+    look = Look(prolog=True)
+    run = runner(tmp_path, look)
+    look.answer = checks.bad("no GPU")
+    run.run(seen(now=0.0), 0.0)
+    assert (tmp_path / "unfit").read_text() == "no GPU\n"
+    look.answer = checks.warn("one GPU is warm")
+    run.run(seen(now=10.0), 0.0)
+    assert not (tmp_path / "unfit").exists()
+
+
+def test_jobs_wait_until_every_check_that_may_keep_them_away_has_answered_once(tmp_path: Path) -> None:
+    going, looked = threading.Event(), tmp_path / "looked"
+
+    def slow(_: Any) -> Any:
+        going.wait(60)
+
+    waits = checks.Check("mounts", slow, 5.0, True, False, True, 10.0, 1)
+    other = checks.Check("sensors", slow, 5.0, False, False, True, 10.0, 1)
+    twice = Look(prolog=True, times=2)
+    run = checks.Runner([waits, other, twice.check], folder=str(tmp_path))
+    (tmp_path / "unfit").write_text("GPU 1 is lost\n")  # from before the agent was started anew
+    run.run(seen(now=0.0), 0.0)
+    assert (looked.exists(), (tmp_path / "unfit").exists()) == (False, True)
+    going.set()
+    run.states["mounts"].thread.join(60)
+    twice.answer = checks.bad("GPU 1 is lost")
+    run.run(seen(now=6.0), 0.0)
+    assert not looked.exists(), "it may be bad: the next look says"
+    run.run(seen(now=12.0), 0.0)
+    assert (looked.exists(), (tmp_path / "unfit").read_text()) == (True, "GPU 1 is lost\n")
+    twice.answer = None
+    run.run(seen(now=18.0), 0.0)
+    run.run(seen(now=24.0), 0.0)
+    assert (looked.exists(), (tmp_path / "unfit").exists()) == (True, False)
+
+
+class Driver:
+    """GPUs that answer when they are let."""
+
+    simulated, driver = True, "1"
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+
+    def read(self) -> Any:
+        self.answers.wait(60)
+        return gpus(lost=1)
+
+
+def test_a_node_has_not_been_looked_at_before_its_gpus_were_read(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(sampler, "jobs", list)
+    driver, looked = Driver(), tmp_path / "looked"
+    count = next(one for one in checks.CHECKS if one.name == "gpu_count")
+    looks = sampler.Watcher(PLAN, driver, checks.Runner([count], folder=str(tmp_path)), str(tmp_path))
+    looks.look(looks.seen.started + 1)
+    assert not looked.exists()
+    driver.answers.set()
+    looks.reader.once()
+    looks.look(looks.seen.started + 2)
+    assert not looked.exists(), "one reading is not enough"
+    looks.look(looks.seen.started + 8)
+    assert (looked.exists(), (tmp_path / "unfit").exists()) == (True, True)
+
+
+def test_a_driver_that_never_answers_keeps_no_job_waiting_for_ever(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(sampler, "jobs", list)
+    look = Look(prolog=True)
+    looks = sampler.Watcher(PLAN, Driver(), checks.Runner([look.check], folder=str(tmp_path)), str(tmp_path))
+    looks.look(looks.seen.started + sampler.FIRST_S - 1)
+    assert not (tmp_path / "looked").exists()
+    looks.look(looks.seen.started + sampler.FIRST_S + 1)
+    assert (tmp_path / "looked").exists()
+
+
+def test_each_check_has_a_name_and_those_that_wait_have_a_limit() -> None:
+    names = [one.name for one in checks.CHECKS]
+    assert len(names) == len(set(names)) >= 18
+    assert {one.name for one in checks.CHECKS if one.waits} >= {"mounts", "disk", "disk_writes", "scratch_writes"}
+    assert all(one.limit_s > 0 for one in checks.CHECKS if one.waits)

@@ -1,0 +1,488 @@
+"""A node without contact ends its own jobs; the head's agent acts alone while no server listens."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+class Jobs:
+    def __init__(self) -> None:
+        self.ended = 0
+
+    def __call__(self) -> set[int]:
+        self.ended += 1
+        return {7}
+
+
+def lease(jobs: Jobs, asked: Sequence[str] = (), answers: dict[str, tuple[float, float]] | None = None) -> Any:
+    from agent.ha.lease import Lease
+
+    made = Lease(lambda: list(asked), jobs)
+    made.heard = made._ticked = 1000.0
+    made._asked, made._answers = list(asked), dict(answers or {})
+    return made
+
+
+def pass_time(one: Any, until: float) -> None:
+    """Tick by tick, as the thread does."""
+    while one._ticked < until:
+        one.look(one._ticked + 1)
+
+
+def test_a_node_that_nobody_hears_ends_its_jobs_once() -> None:
+    jobs = Jobs()
+    one = lease(jobs, ("10.0.0.3", "10.0.0.4"))
+    pass_time(one, 1019)
+    assert jobs.ended == 0
+    pass_time(one, 1040)
+    assert jobs.ended == 1
+    assert list(one.ended) == [(7, "no contact for 20 s")]
+    one.heard = 1040.0
+    pass_time(one, 1061)
+    assert jobs.ended == 2, "and again after the next time"
+
+
+def test_a_head_that_is_away_costs_no_job() -> None:
+    jobs = Jobs()
+    others = ("10.0.0.3", "10.0.0.4")
+    one = lease(jobs, others)
+    for now in range(1001, 1100):
+        one._answers = dict.fromkeys(others, (float(now), 1000.0))
+        one.look(float(now))
+    assert jobs.ended == 0, "others have not heard it either"
+    for now in range(1100, 1103):
+        one._answers = dict.fromkeys(others, (float(now), now - 1.0))
+        one.look(float(now))
+    assert list(one.ended) == [(7, "others hear the head, and this node does not")]
+
+
+def test_asked_are_nodes_that_the_head_has_heard_and_others_the_next_time() -> None:
+    """Most slots of a cluster that scales have no machine: who asked those would take himself for cut off."""
+
+    class Ears:
+        def __init__(self) -> None:
+            self.to: set[str] = set()
+
+        def sendto(self, _: bytes, to: tuple[str, int]) -> None:
+            self.to.add(to[0])
+
+    class Seals:
+        def seal(self, data: bytes) -> bytes:
+            return data
+
+    one, ears = lease(Jobs(), ()), Ears()
+    one._others = lambda: [f"10.0.1.{number}" for number in range(1, 100)]
+    one.known = ["10.0.1.7", "10.0.1.8"]
+    one._ask(ears, Seals())
+    assert ears.to == {"10.0.1.7", "10.0.1.8"}
+    one.known = ["10.0.1.9"]
+    one._ask(ears, Seals())
+    assert "10.0.1.9" not in ears.to, "the same ones, as long as it asks"
+    one.heard = 1010.0
+    one._ask(ears, Seals())
+    assert "10.0.1.9" in ears.to
+
+
+def test_a_head_that_comes_back_answers_one_node_before_another() -> None:
+    jobs = Jobs()
+    others = ("10.0.0.3", "10.0.0.4")
+    one = lease(jobs, others)
+    for now in range(1001, 1060):
+        one._answers = dict.fromkeys(others, (float(now), 1000.0))
+        one.look(float(now))
+    one._answers = dict.fromkeys(others, (1060.0, 1059.9))  # it has answered these, and this node not yet
+    one.look(1060.0)
+    one.look(1061.0)
+    one.heard = 1061.5
+    one.look(1062.0)
+    one.heard = 1062.0
+    pass_time(one, 1081)
+    assert jobs.ended == 0
+    one._answers = dict.fromkeys(others, (1082.0, 1081.9))
+    one.look(1082.0)
+    assert jobs.ended == 0, "what was testified before counts no more"
+
+
+def test_what_others_testified_while_the_lease_ran_counts_when_it_ends() -> None:
+    jobs = Jobs()
+    one = lease(jobs, ("10.0.0.3",))
+    for now in range(1001, 1021):
+        one._answers = {"10.0.0.3": (float(now), now - 0.5)}
+        one.look(float(now))
+    assert list(one.ended) == [(7, "others hear the head, and this node does not")]
+
+
+def test_a_part_that_is_cut_off_together_ends_its_jobs_and_a_single_node_has_nobody_to_ask() -> None:
+    jobs = Jobs()
+    others = tuple(f"10.0.0.{n}" for n in range(3, 11))
+    one = lease(jobs, others)
+    for now in range(1001, 1021):
+        one._answers = {others[0]: (float(now), 1000.0)}  # its neighbour on the same switch
+        one.look(float(now))
+    assert jobs.ended == 1
+    alone = Jobs()
+    pass_time(lease(alone), 1100)
+    assert alone.ended == 0
+
+
+def test_a_machine_that_stood_still_ends_its_jobs_before_it_asks_anybody() -> None:
+    jobs = Jobs()
+    one = lease(jobs, ("10.0.0.3",), {"10.0.0.3": (1000.0, 1000.0)})
+    one.look(1030.0)
+    assert list(one.ended) == [(7, "this machine stood still")]
+
+
+def test_who_is_asked_is_every_other_node(tmp_path: Path) -> None:
+    from agent.ha.lease import other_nodes
+
+    hosts = tmp_path / "hosts"
+    hosts.write_text(
+        "# x\n127.0.0.1 localhost\n::1 localhost\n10.0.0.1 lab-head head\n10.0.0.3 lab-1-1\n10.0.0.4 lab-1-2\n"
+    )
+    assert other_nodes(["10.0.0.1"], str(hosts)) == ["10.0.0.3", "10.0.0.4"]
+    assert other_nodes(["10.0.0.1"], str(tmp_path / "none")) == []
+
+
+def test_what_was_ended_is_told_until_the_head_has_it() -> None:
+    from agent.checks.kernel_log import Faults
+
+    faults = Faults("lab-1-2", "boot", gpus=dict)
+    faults.job_over("lease", 7, "no contact for 20 s", 2000.0)
+    (told,) = faults.beat()["faults"]
+    assert (told["job"], told["kind"], told["action"]) == (7, "lease", "restart_job")
+    faults.got([told["id"]])
+    assert faults.beat()["faults"] == []
+
+
+class Head:
+    """scontrol and squeue on the head; anything else fails the test."""
+
+    def __init__(self) -> None:
+        self.state, self.reason = "MIXED", ""
+        self.jobs: dict[int, str] = {7: "RUNNING", 8: "RUNNING"}
+        self.tasks: dict[int, str] = {}
+        self.accounted: dict[int, str] = {}  # states as accounting has them
+        self.fixed: set[int] = set()
+        self.refused: dict[int, str] = {}  # in the controller's words
+        self.away = ""  # words that get no answer
+        self.done: list[str] = []
+
+    def __call__(self, argv: Sequence[str]) -> tuple[int, str]:
+        line = " ".join(argv)
+        if self.away and self.away in line:
+            return 1, "Unable to contact slurm controller (connect failure)"
+        if "show node" in line:
+            return 0, f"NodeName=lab-1-2 State={self.state} X=1" + (
+                f" Reason={self.reason} [root@2026]" * bool(self.reason)
+            )
+        if "show job" in line:
+            return 0, f"JobId={argv[-1]} JobState={self.jobs[int(argv[-1])]} Reason=None"
+        if argv[0] == "squeue" and "--format=%A %i" in argv:
+            return 0, "".join(f"{job} {self.tasks.get(job, job)}\n" for job in self.jobs)
+        if argv[0] == "squeue":
+            asked = line.partition("--states=")[2].split()[0].split(",")
+            return 0, "\n".join(str(job) for job, state in self.jobs.items() if state in asked)
+        if argv[0] == "sacct":
+            return 0, "".join(f"{job}|{self.accounted.get(int(job), 'RUNNING')}\n" for job in argv[-1].split(","))
+        assert argv[1] in {"update", "requeue"}, line
+        if argv[1] == "requeue" and argv[-1].isdigit() and int(argv[-1]) in self.refused:
+            return 1, self.refused[int(argv[-1])]
+        if argv[-1].isdigit() and int(argv[-1]) in self.fixed:
+            return 1, "Requested operation is presently disabled for job 8"
+        self.done.append(" ".join(argv[1:]))
+        return 0, ""
+
+
+class World:
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.head, self.beats = folder, Head(), {"lab-1-1": 5000.0, "lab-1-2": 5000.0, "lab-1-3": 5000.0}
+        self.faults, self.deeds, self.watched = (folder / name for name in ("faults", "deeds", "watched"))
+        self.faults.write_text("")
+
+    def relay(self, **config: Any) -> Any:
+        from agent.config import Config
+        from agent.ha.offline_responder import Relay
+
+        known: dict[str, Any] = {"acts": True, "drains": frozenset({79}), "state": str(self.folder), **config}
+        made = Relay(
+            Config("10.0.0.1", **known),
+            self.beats,
+            str(self.faults),
+            str(self.deeds),
+            str(self.watched),
+            self.head,
+        )
+        made._began = 4000.0
+        return made
+
+    def read_at(self, at: float) -> None:
+        self.watched.touch()
+        os.utime(self.watched, (at, at))
+
+    def fault(self, name: str = "a", code: int = 79, at: float = 4990.0, job: int | None = None) -> None:
+        with self.faults.open("a") as file:
+            file.write(json.dumps({"id": name, "at": at, "node": "lab-1-2", "code": code, "job": job}) + "\n")
+
+    def told(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.deeds.read_text().splitlines()] if self.deeds.exists() else []
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_while_no_server_listens_a_sure_error_is_acted_on_once(world: World) -> None:
+    world.fault(job=9)
+    world.head.jobs[9] = "FAILED"
+    world.head.fixed = {8}
+    relay = world.relay()
+    relay.look(5000.0)
+    drain = "update NodeName=lab-1-2 State=DRAIN Reason=headway: relay: XID 79"
+    assert world.head.done == [drain, "requeue 7", "requeue 9"]
+    assert world.told() == [{"signal": "a", "node": "lab-1-2", "at": 5000.0, "requeued": [7, 9], "stay": [8]}]
+    relay.look(5001.0)
+    world.relay().look(5002.0)
+    assert len(world.head.done) == 3, "also by an agent that was started again"
+
+
+@pytest.mark.parametrize("away", ["show node", "State=DRAIN", "--nodelist", "requeue 8"])
+def test_what_the_controller_did_not_take_is_done_with_the_next_look(world: World, away: str) -> None:
+    world.fault()
+    world.head.away = away
+    relay = world.relay()
+    relay.look(5000.0)
+    assert world.told() == []
+    world.head.away = ""
+    world.head.jobs[7] = "COMPLETING" if away.startswith("requeue") else "RUNNING"
+    relay.look(5001.0)
+    assert [line for line in world.head.done if "requeue" in line] == ["requeue 7", "requeue 8"]
+    assert world.head.done[0].startswith("update NodeName=lab-1-2 State=DRAIN")
+    assert [(deed["requeued"], deed["stay"]) for deed in world.told()] == [([7, 8], [])]
+
+
+@pytest.mark.parametrize("away", ["show node", "State=DOWN", "--nodelist"])
+def test_nor_is_a_silent_node_taken_for_done_with_before_it_is_down(world: World, away: str) -> None:
+    world.beats |= {f"lab-2-{n}": 5100.0 for n in range(1, 5)}
+    world.beats |= {"lab-1-1": 5100.0, "lab-1-3": 5100.0}
+    world.head.away = away
+    relay = world.relay()
+    relay.look(5100.0)
+    assert world.told() == []
+    world.head.away = ""
+    relay.look(5101.0)
+    assert world.head.done == [
+        "update NodeName=lab-1-2 State=DOWN Reason=headway: relay: no heartbeat, and its lease is over"
+    ]
+    assert [deed["requeued"] for deed in world.told()] == [[7, 8]]
+
+
+def test_what_had_ended_without_the_fault_does_not_run_again(world: World) -> None:
+    """It holds its nodes for an epilog alone."""
+    world.head.jobs = {7: "RUNNING"} | dict.fromkeys(range(8, 14), "COMPLETING")
+    world.head.accounted = {8: "COMPLETED", 9: "CANCELLED by 1000", 10: "TIMEOUT", 11: "FAILED", 12: "COMPLETED"}
+    world.fault(job=12)  # its script may have made little of its tasks' end
+    world.relay().look(5000.0)
+    assert world.head.done[1:] == ["requeue 7", "requeue 11", "requeue 12", "requeue 13"]
+
+
+def test_without_accounting_none_is_lost(world: World) -> None:
+    world.head.jobs = {8: "COMPLETING"}
+    world.head.away = "sacct"
+    world.fault()
+    world.relay().look(5000.0)
+    assert world.head.done[1:] == ["requeue 8"]
+
+
+def test_only_the_tasks_that_ran_there_go_back_to_the_queue(world: World) -> None:
+    """7 is the array's own number too: told just that, Slurm takes the tasks of every other node with it."""
+    world.head.jobs, world.head.tasks = {7: "RUNNING"}, {7: "7_2"}
+    world.fault()
+    world.relay().look(5000.0)
+    assert world.head.done[1:] == ["requeue 7_2"]
+
+
+def test_a_part_of_a_heterogeneous_job_goes_with_the_whole_of_it(world: World) -> None:
+    world.head.jobs, world.head.tasks = {8: "RUNNING"}, {8: "7+1"}
+    world.fault()
+    world.relay().look(5000.0)
+    assert world.head.done[1:] == ["requeue 7"]
+
+
+def test_what_will_never_be_requeued_or_is_already_ends_the_look(world: World) -> None:
+    world.head.refused = {7: "Job is pending execution for job 7", 8: "Invalid job id specified for job 8"}
+    world.fault()
+    world.relay().look(5000.0)
+    assert [(deed["requeued"], deed["stay"]) for deed in world.told()] == [([7], [8])]
+
+
+def test_what_a_server_may_have_read_is_the_server_s_and_what_is_not_sure_too(world: World) -> None:
+    relay = world.relay()
+    world.fault("a")
+    world.read_at(4995.0)
+    relay.look(5000.0)
+    assert world.head.done == [], "it was there a moment ago"
+    relay.look(5011.0)
+    assert world.head.done == [], "it had been read: the server acts on it itself when it is back"
+    world.fault("b", code=31, at=5010.0)
+    relay.look(5012.0)
+    assert world.head.done == []
+    world.fault("c", at=5011.0)
+    world.relay(acts=False).look(5013.0)
+    assert world.head.done == []
+    relay.look(5013.0)
+    assert len(world.told()) == 1
+
+
+def test_a_person_s_drain_is_left_as_it_is(world: World) -> None:
+    world.head.state, world.head.reason = "MIXED+DRAIN", "replacing the NIC"
+    world.fault()
+    world.relay().look(5000.0)
+    assert world.head.done == ["requeue 7", "requeue 8"]
+
+
+def test_a_silent_node_is_down_when_its_lease_is_over_but_not_many_at_once(world: World) -> None:
+    relay = world.relay()
+    world.beats |= {"lab-1-1": 5027.0, "lab-1-3": 5027.0}
+    relay.look(5027.0)
+    assert world.head.done == []
+    relay.look(5028.0)
+    relay.look(5029.0)
+    assert world.head.done == [
+        "update NodeName=lab-1-2 State=DOWN Reason=headway: relay: no heartbeat, and its lease is over"
+    ]
+    world.head.done.clear()
+    relay.look(5100.0)
+    assert world.head.done == [], "now all are silent: the network"
+
+
+def test_the_relay_of_a_second_head_acts_only_while_its_controller_leads(world: World) -> None:
+    second = world.relay(first=False)
+    world.fault()
+    second.look(5000.0)
+    assert world.head.done == [], "nobody knows who leads: the first one does"
+    beat = world.folder / "heartbeat"
+    for number, age_s in ((0, 0), (1, 60)):
+        beat.write_bytes(struct.pack(">QQ", int(time.time()) - age_s, number))
+        second.look(5001.0)
+        assert world.head.done == []
+    beat.write_bytes(struct.pack(">QQ", int(time.time()), 1))
+    second.look(5002.0)
+    assert len(world.told()) == 1
+
+
+def leads(world: World, number: int, age_s: int = 0) -> None:
+    (world.folder / "heartbeat").write_bytes(struct.pack(">QQ", int(time.time()) - age_s, number))
+
+
+def test_the_relay_of_the_first_head_stands_by_while_the_second_leads(world: World) -> None:
+    world.fault()
+    world.beats |= {"lab-1-1": 5027.0, "lab-1-3": 5027.0}
+    leads(world, 1)
+    relay = world.relay()
+    relay.look(5028.0)
+    assert world.head.done == [], "the second one hears the silent node, perhaps"
+    leads(world, 1, age_s=60)
+    relay.look(5029.0)
+    assert world.told() != [], "nobody leads that is known of"
+
+
+def test_a_head_that_leads_since_lately_waits_for_leases_that_the_other_one_renewed(world: World) -> None:
+    relay = world.relay()
+    world.beats |= {"lab-1-1": 5060.0, "lab-1-3": 5060.0}
+    leads(world, 1)
+    relay.look(5030.0)
+    leads(world, 0)
+    relay.look(5031.0)
+    relay.look(5058.0)
+    assert world.head.done == [], "a node that was cut off from this one may have been told by the other until 5031"
+    relay.look(5059.0)
+    assert len(world.head.done) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "number", "age_s", "renews"),
+    [(True, 0, 0, True), (True, 1, 0, False), (False, 0, 0, False), (False, 1, 0, True),
+     (False, 0, 13, True), (True, 1, 13, True), (False, None, 0, True), (True, None, 0, True)],
+)  # fmt: skip
+def test_a_lease_is_renewed_by_the_head_that_leads_or_by_any_while_nobody_knows(
+    world: World, first: bool, number: int | None, age_s: int, renews: bool
+) -> None:
+    from agent.ha.leader import Leading
+    from agent.roles.head import Head as Keeper
+    from agent.roles.node import renews as renewed
+
+    if number is not None:
+        leads(world, number, age_s)
+    leading = Leading(first, str(world.folder))
+    leading.look()
+    keeper = Keeper(str(world.folder / "reports"), str(world.faults), str(world.folder / "turns"))
+    keeper.leads = leading.mine() is not False
+    answer = keeper.take(json.dumps({"node": "lab-1-1"}).encode(), 5000.0)
+    assert answer is not None
+    assert renewed(answer) is renews
+
+
+def test_a_heartbeat_that_is_just_being_written_changes_nothing(world: World) -> None:
+    from agent.ha.leader import Leading
+
+    leads(world, 0)
+    leading = Leading(first=False, state=str(world.folder))
+    for change in ((world.folder / "heartbeat").unlink, (world.folder / "heartbeat").touch):
+        leading.look()
+        change()
+        leading.look()
+        assert leading.mine() is False
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "ended"),
+    [
+        ("lab-head 1", "lab-head 1", 0),
+        ("lab-head 1", "lab-head2 7", 1),
+        ("lab-head 1", "lab-head 2", 1),  # in between the other led
+        ("", "lab-head2 7", 0),  # it stands by, or is no more
+        ("lab-head 1", "", 0),
+    ],
+)
+def test_a_controller_that_was_taken_over_from_is_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch, ours: str, theirs: str, ended: int
+) -> None:
+    from agent.ha import leader
+
+    done: list[str] = []
+    monkeypatch.setattr(leader, "_end", lambda: done.append("kill"))
+    for name, text in (("ours", ours), ("leads", theirs)):
+        if text:
+            (world.folder / name).write_text(f"{text} {world.folder}\n")
+    # Its own folder counts: the file may name another one by now.
+    looks = leader.Looks(leader.Leading(True, str(world.folder / "another")), str(world.folder / "ours"))
+    assert not looks.look(), "the two files are not written at one moment"
+    assert looks.look() is bool(ended)
+    assert len(done) == ended
+
+
+def test_a_head_that_does_not_say_whether_it_leads_renews_the_lease() -> None:
+    from agent.roles.node import renews
+
+    assert renews({"now": 1.0, "got": []}), "the agent there is older than this one"
+    assert not renews({})
+
+
+def test_other_nodes_are_no_heads(tmp_path: Path) -> None:
+    from agent.config import load
+    from agent.ha.lease import other_nodes
+
+    place = tmp_path / "agent.json"
+    place.write_text(json.dumps({"head": "10.0.0.1", "others": ["10.0.0.2"]}))
+    hosts = tmp_path / "hosts"
+    hosts.write_text("10.0.0.1 lab-head\n10.0.0.2 lab-head2\n10.0.0.3 lab-1-1\n")
+    assert other_nodes(load(str(place)).heads, str(hosts)) == ["10.0.0.3"]

@@ -1,0 +1,144 @@
+"""A job that begins or ends on a node: from the prolog's folder to the line that the server reads, and the look it takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from agent.jobs import lifecycle
+from agent.roles import head as relay
+from agent.roles import server_stream
+from headway.catalog.slurm_features import version
+from headway.health.detection.event_stream import Turns as Told
+from headway.health.detection.event_stream import parse
+from headway.render.slurm.prolog_epilog import JOB_SHM, LEFT, scripts
+from headway.render.slurm.slurm_conf import EPILOG, JOB_TMP, PROLOG
+from headway.render.system.agent_config import LOOKED
+from tests.support.paths import NODE
+
+
+def test_prolog_and_epilog_are_heard_as_they_run(tmp_path: Path) -> None:
+    folder = tmp_path / "job-tmp"
+    (tmp_path / "looked").touch()  # the agent has: until then a prolog waits
+    heard = lifecycle.Turns(str(folder))
+    assert not heard.take(1.0)
+    assert heard.beat(1.0) == {}
+
+    def run(script: str) -> None:
+        text = scripts(version("24.11"))[script].text
+        for path, own in ((JOB_SHM, tmp_path / "shm"), (JOB_TMP, folder), (LOOKED, tmp_path / "looked")):
+            text = text.replace(path, str(own))
+        left = f"{tmp_path}/left"  # else what this host has of somebody with that uid would go
+        assert text.count(LEFT) == (script == EPILOG)
+        text = text.replace(LEFT, left).replace("/var/lib/headway", str(tmp_path))
+        env = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": "12", "SLURM_JOB_UID": "20000", "SLURM_JOB_EXIT_CODE": "0"}
+        subprocess.run(["bash", "-c", text], env=env, check=True, timeout=30)
+
+    run(PROLOG)
+    assert heard.take(2.0)
+    began = heard.beat(2.0)["turns"]
+    assert began["jobs"] == [12]
+    assert not heard.take(2.1)
+    run(EPILOG)
+    assert heard.take(4.0)
+    ended = heard.beat(4.0)["turns"]
+    assert (ended["jobs"], ended["n"] == began["n"]) == ([12], False)
+    assert heard.beat(8.0) == {}
+
+
+def test_a_job_that_was_here_and_gone_between_two_looks_is_told_too(tmp_path: Path) -> None:
+    os.utime(tmp_path, (1, 1))
+    heard = lifecycle.Turns(str(tmp_path))
+    (tmp_path / "12").mkdir()
+    (tmp_path / "12").rmdir()
+    assert heard.take(1.0)
+    assert heard.beat(1.0)["turns"]["jobs"] == []
+
+
+def test_the_beginning_of_an_end_is_told_and_a_folder_made_anew_is_no_trouble(tmp_path: Path) -> None:
+    folder = tmp_path / "job-tmp"
+    heard = lifecycle.Turns(str(folder))
+    (folder / "7").mkdir(parents=True)
+    assert heard.take(1.0)
+    (folder / "7.ends").write_text("")
+    assert heard.take(5.0)
+    assert heard.beat(5.0)["turns"]["jobs"] == [7]
+
+
+def beat(number: str, *jobs: int, node: str = "n1") -> bytes:
+    return json.dumps({"node": node, "turns": {"n": number, "jobs": jobs}}).encode()
+
+
+def test_the_head_tells_each_turn_once_to_who_reads_now(tmp_path: Path) -> None:
+    file = tmp_path / "turns"
+    head = relay.Head(str(tmp_path / "reports"), str(tmp_path / "f"), str(file))
+    assert head.take(beat("a.1", 3), 1.0) == {"got": [], "now": 1.0, "leads": True, "controller": 0, "others": []}
+    code = f"from agent.roles.server_stream import watch; watch({str(tmp_path / 'f')!r}, 'none', {str(file)!r})"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=NODE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            assert b"relay" in process.stdout.readline()
+            for message in (beat("a.2", 3, 4), beat("a.2", 3, 4), beat("b.1", 9, node="n2"), beat("b.2", node="n2")):
+                head.take(message, 2.0)
+            told: set[int] = set()
+            while told != {3, 4, 9}:
+                news = parse(process.stdout.readline())
+                told |= set(news.jobs) if isinstance(news, Told) else set()
+        finally:
+            process.kill()
+    assert len(file.read_text().splitlines()) == 4, "a.1, a.2, b.1, b.2"
+
+
+LOG = """
+_slurm_rpc_submit_batch_job: JobId=12 InitPrio=100 usec=300
+sched: Allocate JobId=12 NodeList=n1 #CPUs=8 Partition=train
+_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=7_3(15) uid 1001
+sched/backfill: _start_job: Started JobId=7_4(16) in train on n2
+_slurm_rpc_submit_batch_job: JobId=20_* InitPrio=1
+error: nothing of a job
+JobId=99"""
+
+
+def test_jobs_that_the_controller_s_log_names_are_told(tmp_path: Path) -> None:
+    """Also of one that ends, and of none at all; half a line is not read yet."""
+    log = tmp_path / "log"
+    log.write_text(LOG)
+    named = server_stream.Named(("cat", str(log)))
+    told = named.new()
+    while named._process is not None:
+        told += named.new()
+    assert sorted(set(told)) == [12, 15, 16, 20]
+    assert named.new() == [], "it is not started again at once"
+    named._next_try = 0.0
+    while not (again := named.new()):
+        assert named._process is not None
+    assert again == [12, 15, 16, 20]
+    assert server_stream.Named((str(tmp_path / "no-such-program"),)).new() == []
+
+
+def test_the_server_hears_the_jobs_of_the_log_and_knows_that_they_are_a_hint(tmp_path: Path) -> None:
+    words = f"{str(tmp_path / 'f')!r}, 'none', 'none', 'none', ('printf', 'JobId=5\\n')"
+    code = f"from agent.roles.server_stream import watch; watch({words})"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=NODE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            while not isinstance(news := parse(process.stdout.readline()), Told):
+                assert process.poll() is None
+        finally:
+            process.kill()
+    assert news == Told((5,), sure=False)
+
+
+def test_the_file_is_bounded(tmp_path: Path) -> None:
+    file = tmp_path / "turns"
+    head = relay.Head(str(tmp_path / "reports"), str(tmp_path / "f"), str(file))
+    relay.MOST_TURNS, before = 1000, relay.MOST_TURNS
+    try:
+        for number in range(100):
+            head.take(beat(f"a.{number}", number), 1.0)
+    finally:
+        relay.MOST_TURNS = before
+    assert not file.exists() or file.stat().st_size < 1100

@@ -1,0 +1,136 @@
+"""What the agent reads of processes: whatever anybody calls theirs, it goes on looking."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import config
+from agent.checks import runner as checks
+from agent.jobs import processes
+from agent.metrics import sampler
+
+CUT = "run_训练模型.sh".encode()[:15]  # as the kernel cuts names: in the middle of a letter
+HIGH = 4_194_300  # no process has such a number
+
+
+def process(proc: Path, pid: int, name: bytes, job: int = 0, uid: int = 0, said: str = "") -> None:
+    folder = proc / str(pid)
+    folder.mkdir(parents=True)
+    (folder / "comm").write_bytes(name + b"\n")
+    (folder / "stat").write_bytes(b"%d (%s) S 1 1 1 0 -1 0\n" % (pid, name))
+    (folder / "status").write_text(f"Name:\tx\nUid:\t{uid}\t0\t0\t0\nGid:\t0\t0\t0\t0\n")
+    (folder / "cmdline").write_text(f"{said}\0")
+    (folder / "cgroup").write_text(f"0::/system.slice/slurmstepd.scope/job_{job}/step_0/task_0\n" if job else "0::/\n")
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    with pytest.raises(UnicodeDecodeError):
+        CUT.decode()
+    process(tmp_path, 1, b"systemd")
+    process(tmp_path, HIGH + 1, b"python3", job=12, uid=1000)
+    process(tmp_path, HIGH + 2, CUT, job=13, uid=1000)
+    process(tmp_path, HIGH + 3, b"slurmstepd", job=13)
+    return tmp_path
+
+
+def test_a_name_that_was_cut_within_a_letter_keeps_no_job_alive(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from agent.ha import lease
+
+    killed: set[int] = set()
+
+    def kill(pid: int, number: int) -> None:
+        assert number == signal.SIGKILL
+        if pid in killed:
+            raise ProcessLookupError
+        killed.add(pid)
+
+    monkeypatch.setattr(lease.os, "kill", kill)
+    assert lease.end_jobs(str(proc)) == {12, 13}
+    assert killed == {HIGH + 1, HIGH + 2}
+
+
+def test_a_person_s_process_that_is_called_as_a_daemon_ends_with_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from agent.ha import lease
+
+    process(tmp_path, 1, b"systemd")
+    process(tmp_path, HIGH + 1, b"slurmstepd", job=12, uid=1000)
+    process(tmp_path, HIGH + 2, b"slurmstepd", job=12)
+    killed: list[int] = []
+
+    def kill(pid: int, _: int) -> None:
+        if pid in killed:
+            raise ProcessLookupError
+        killed.append(pid)
+
+    monkeypatch.setattr(lease.os, "kill", kill)
+    assert lease.end_jobs(str(tmp_path)) == {12}
+    assert killed == [HIGH + 1]
+
+
+def test_nobody_ends_another_s_job_by_the_name_of_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also not where the program is set-uid root, and asks for a password."""
+    ended: list[int | None] = []
+    monkeypatch.setattr(sampler, "jobs", list)
+    monkeypatch.setattr(sampler, "end_jobs", lambda _, only: ended.append(only))
+    looks = sampler.Watcher(config.Config(head="h", acts=True), None, checks.Runner((), str(tmp_path)), str(tmp_path))
+    process(tmp_path, HIGH + 1, b"slurmstepd", said="slurmstepd: [7.extern]")
+    process(tmp_path, HIGH + 2, b"slurmstepd", said="slurmstepd: [7.batch]", uid=1000)
+    looks._processes(0.0)
+    shutil.rmtree(tmp_path / str(HIGH + 2))
+    for at in (15.0, 30.0, 45.0):
+        looks._processes(at)
+    assert ended == []
+    process(tmp_path, HIGH + 3, b"slurmstepd", said="slurmstepd: [7.batch]")
+    looks._processes(60.0)
+    shutil.rmtree(tmp_path / str(HIGH + 3))
+    looks._processes(75.0)
+    looks._processes(90.0)
+    assert ended == [7], "what root started counts"
+
+
+def test_it_is_one_process_among_the_others(proc: Path) -> None:
+    found = {pid: (name, state) for pid, name, state in processes.processes(str(proc))}
+    assert len(found) == 4
+    assert found[HIGH + 2] == (CUT.decode(errors="replace"), "S")
+
+
+class LastLook(BaseException):
+    """Ends the endless."""
+
+
+def test_what_goes_wrong_in_a_look_is_said_and_the_next_one_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from agent.metrics import head
+
+    looks: list[float] = []
+
+    def look(now: float) -> None:
+        looks.append(now)
+        if len(looks) % 2:
+            raise ValueError("no number")
+        raise LastLook
+
+    said: list[str] = []
+    monkeypatch.setattr(sampler.time, "sleep", lambda _: None)
+    for module in (sampler, head):
+        monkeypatch.setattr(module, "say", said.append)
+    runner = checks.Runner((), str(tmp_path))
+    every: list[Any] = [
+        sampler.Watcher(config.Config(head="h"), None, runner, str(tmp_path)),
+        head.HeadWatcher({}, str(tmp_path)),
+    ]
+    for one in every:
+        monkeypatch.setattr(one, "look", look)
+        monkeypatch.setattr(one._disks, "start", lambda: None)
+        with pytest.raises(LastLook):
+            one.run()
+    assert (len(looks), said) == (4, ["the machine can't be looked at: ValueError: no number"] * 2)

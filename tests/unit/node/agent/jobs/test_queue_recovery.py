@@ -1,0 +1,347 @@
+"""Jobs that a controller had accepted and, killed, had not saved: which they are, and how they are submitted again."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.jobs import queue_recovery
+
+BEGAN = 1_000_000
+ME = pwd.getpwuid(os.getuid())
+THEIRS = os.getuid() + 1
+ENVIRONMENT = b"\x03\0\0\0" + f"FOO=a=b\nc\0USER={ME.pw_name}\0HOME={ME.pw_dir}\0".encode()
+
+
+def note(job: int, at: int = BEGAN - 3, *argv: bytes) -> Any:
+    return queue_recovery.Note(job, at, os.getuid(), (b"sbatch", *argv))
+
+
+def line(job: int, at: int, argv: bytes = b"sbatch\0a.sh\0") -> str:
+    return f"{job} {at} {argv.hex()}\n"
+
+
+def record(at: int, *, started: bool = False, ended: int = 0, user: str = ME.pw_name) -> Any:
+    return queue_recovery.Record(user, at, started, ended)
+
+
+class Slurm:
+    """A controller that has begun, what it knows, and what accounting has."""
+
+    def __init__(self, known: Mapping[int, int], records: Mapping[int, Sequence[Any]] | None = None) -> None:
+        self._known, self._records = known, records or {}
+        self.submitted: list[int] = []
+        self.kept: dict[int, Any] = {}
+        self.numbers: dict[int, int] = {}
+        self.closed = 0
+        self.answers: dict[int, str] = {}  # job -> what sbatch says instead
+        self.there: list[Any] = []
+
+    def again(self) -> list[Any]:
+        return self.there
+
+    def began(self) -> int:
+        return BEGAN
+
+    def known(self) -> Mapping[int, int]:
+        return self._known
+
+    def records(self, job: int) -> Sequence[Any]:
+        return self._records.get(job, ())
+
+    def close_records(self) -> None:
+        assert not self.submitted, "Slurm takes a run for known whose number is"
+        self.closed += 1
+
+    def submit(self, note: Any, owner: pwd.struct_passwd, kept: Any, numbers: Mapping[int, int]) -> str:
+        assert owner == ME
+        self.submitted.append(note.job)
+        self.numbers, self.kept[note.job] = dict(numbers), kept
+        if note.job in self.answers:
+            return self.answers[note.job]
+        return f"Submitted batch job {note.job + 100}"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of somebody who has submitted; the controller's last state is of ten seconds before it began."""
+    made = tmp_path / "home" / "ann"
+    (made / "kept").mkdir(parents=True)
+    (made / "kept/saved").write_text(str(BEGAN - 10.0))
+    monkeypatch.setattr(queue_recovery.time, "time", lambda: BEGAN + 5.0)
+    return made
+
+
+def noted(home: Path, *lines: str) -> None:
+    file = home / ".headway-submitted-lab"
+    file.write_text("".join(lines))
+    os.utime(file, (BEGAN, BEGAN))
+
+
+def ran(slurm: Slurm, home: Path) -> list[str]:
+    notes = f"{home.parent}/*/.headway-submitted-lab"
+    return list(queue_recovery.recall(notes, slurm, f"{home}/kept", f"{home}/done"))
+
+
+def test_what_is_not_there_any_more_is_submitted_again_once_and_in_its_order(home: Path) -> None:
+    noted(home, *(line(job, BEGAN + at) for job, at in ((30, -300), (34, -2), (33, -4), (35, -1), (36, 1), (37, 60))))
+    slurm = Slurm({35: ME.pw_uid, 36: ME.pw_uid})
+    assert ran(slurm, home) == [
+        f"job {job} was not saved by the controller before it was killed; submitted again: Submitted batch job {job + 100}"
+        for job in (33, 34)
+    ]
+    assert slurm.submitted == [33, 34], "30 is older than any unsaved state, 36 came later, 37 is of the future"
+    assert (slurm.numbers, slurm.closed) == ({33: 133}, 1)
+    assert ran(slurm, home) == [], "the controller died again"
+
+
+def test_what_was_noted_for_each_component_is_submitted_once(home: Path) -> None:
+    noted(home, *[line(33, BEGAN - 3, b"sbatch\0-N1\0:\0-N2\0a.sh\0")] * 2)
+    slurm = Slurm({})
+    ran(slurm, home)
+    assert slurm.submitted == [33]
+
+
+def test_however_long_the_head_was_away_what_counts_is_its_last_state(home: Path) -> None:
+    (home / "kept/saved").write_text(str(BEGAN - 7200.0))
+    noted(home, line(34, BEGAN - 7198), line(33, BEGAN - 7300))
+    slurm = Slurm({})
+    ran(slurm, home)
+    assert slurm.submitted == [34]
+
+
+def test_a_number_that_was_given_to_another_since_is_a_job_that_was_forgotten() -> None:
+    first, second = note(34), note(34, BEGAN + 1)
+    assert queue_recovery.forgotten([first, second], {34: ME.pw_uid}, BEGAN) == [first]
+    assert queue_recovery.forgotten([first], {34: THEIRS}, BEGAN) == [first]
+    assert queue_recovery.forgotten([first], {34: ME.pw_uid}, BEGAN) == [], (
+        "a job that was requeued has another second, too"
+    )
+
+
+def test_what_has_ended_does_not_run_again_nor_what_has_begun_and_forbids_it(home: Path) -> None:
+    noted(home, *(line(job, BEGAN - 2) for job in (1, 2, 3, 4, 5)))
+    for job in (2, 3):
+        (home / f"kept/job.{job}").mkdir(parents=True)
+    (home / "kept/job.2/script").write_text("#!/bin/sh\n#SBATCH --requeue\n")
+    (home / "kept/job.3/script").write_text("#!/bin/sh\n#SBATCH -N 2 --no-requeue\n")
+    running = [record(BEGAN - 2, started=True)]
+    older = record(BEGAN - 5000, ended=BEGAN - 1)  # another job of that number, of long ago
+    others = record(BEGAN - 2, ended=BEGAN - 1, user="somebody else")
+    flushed = record(BEGAN - 2, ended=BEGAN)  # by a controller that found no state at all
+    slurm = Slurm(
+        {}, {5: [flushed], 1: [record(BEGAN - 5, ended=BEGAN - 1)], 2: [older, *running], 3: running, 4: [others]}
+    )
+    ran(slurm, home)
+    assert slurm.submitted == [2, 4, 5]
+
+
+def test_what_was_submitted_again_and_forgotten_again_is_not_over_for_its_first_run(home: Path) -> None:
+    (home / "done").write_text(f'{{"job": 34, "at": {BEGAN - 4}, "said": ""}}\n')
+    noted(home, line(34, BEGAN - 4), line(34, BEGAN - 1))
+    slurm = Slurm({}, {34: [record(BEGAN - 4, ended=BEGAN - 1)]})
+    assert len(ran(slurm, home)) == 1
+
+
+def test_what_is_kept_of_a_job_is_for_its_owner_alone(home: Path) -> None:
+    """A number in somebody's notes proves nothing: a script and its environment may be secret."""
+    noted(home, *(line(job, BEGAN - 2) for job in (1, 2, 3)))
+    for job, saved in ((1, ENVIRONMENT), (2, b"\x02\0\0\0USER=victim\0HOME=/home/victim\0TOKEN=x\0"), (3, b"\0\0\0\0")):
+        (home / f"kept/job.{job}").mkdir()
+        (home / f"kept/job.{job}/script").write_bytes(b"#!/bin/sh\n\0")
+        (home / f"kept/job.{job}/environment").write_bytes(saved)
+    slurm = Slurm({}, {3: [record(BEGAN - 2, started=True)]})
+    ran(slurm, home)
+    assert slurm.kept[1] == queue_recovery.Kept(b"#!/bin/sh\n", ENVIRONMENT)
+    assert slurm.kept[2] == queue_recovery.Kept()
+    assert slurm.kept[3].script == b"#!/bin/sh\n", "accounting says that it was theirs"
+
+
+@pytest.mark.parametrize(
+    ("words", "at"),
+    [
+        ("a.sh x", 0), ("-N 2 --gpus=1 a.sh -N", 3), ("-N2 --time 30 a.sh", 3), ("--hold --no-kill a.sh", 2),
+        ("-vH -o out a.sh", 3), ("-oaNe a.sh", 1), ("--parsable -J name -- a.sh", 4), ("--container-mount-home a.sh", 1),
+        ("-N1 --gpus=8 : -N2 -p cpu a.sh :", 6), ("--oom-kill-step a.sh", 1), ("--wrap=x", None), ("-n 4", None), ("", None),
+    ],
+)  # fmt: skip
+def test_the_script_is_the_word_that_sbatch_takes_for_it(words: str, at: int | None) -> None:
+    assert queue_recovery.script_at(words.encode().split()) == at
+
+
+def test_it_begins_after_what_still_runs_was_ended_unless_its_owner_says_when() -> None:
+    words = queue_recovery.command(note(34, BEGAN, b"--gpus=1", b"a.sh", b"x y"), b"#!/bin/sh\n", {}, b"/tmp/new/a.sh")
+    assert words[0] == b"/usr/bin/sbatch"
+    assert words[1].startswith(b"--comment=headway: ")
+    assert words[2:] == [b"--begin=now+10", b"--gpus=1", b"/tmp/new/a.sh", b"x y"]
+    for argv, script in (((b"--begin=16:00",), b""), ((), b"#!/bin/sh\n#SBATCH -N1 -b 16:00\n")):
+        assert b"--begin=now+10" not in queue_recovery.command(note(34, BEGAN, *argv), script, {}, b"")
+
+
+def test_who_depends_on_one_that_has_another_number_now_depends_on_that() -> None:
+    asked = note(40, BEGAN, b"-d", b"afterok:34:35,after:36+1", b"--dependency=afterok:34", b"34")
+    words = queue_recovery.command(asked, b"", {34: 37}, b"")
+    assert words[3:] == [b"-d", b"afterok:37:35,after:36+1", b"--dependency=afterok:37", b"34"]
+
+
+def test_the_environment_is_that_of_the_first_time_without_what_sbatch_adds() -> None:
+    saved = ENVIRONMENT + b"SLURM_SUBMIT_DIR=/x\0PATH=/opt/bin\0junk\0"
+    found = queue_recovery.environment(saved, ME)
+    assert found[b"FOO"] == b"a=b\nc"
+    assert found[b"PATH"] == b"/opt/bin"
+    assert found[b"HOME"] == ME.pw_dir.encode()
+    assert b"SLURM_SUBMIT_DIR" not in found
+    assert queue_recovery.environment(b"", ME)[b"PATH"]
+
+
+def test_notes_that_are_a_link_or_nonsense_count_for_nothing(home: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.write_text(line(7, BEGAN))
+    (home / ".headway-submitted-lab").symlink_to(theirs)
+    assert queue_recovery.notes_in([f"{home}/.headway-submitted-lab"], 0, BEGAN) == []
+    mine = home / "notes"
+    bad = b"\xff\n1\n2 x 00\n3 4 zz\n-5 4 00\n99999999999999 4 00\n"
+    mine.write_bytes(bad + line(8, BEGAN).encode() + b"9 10")
+    assert [note.job for note in queue_recovery.notes_in([f"{mine}"], 0, BEGAN)] == [8]
+
+
+def test_scripts_of_jobs_that_may_be_unsaved_are_kept_and_go_later(tmp_path: Path) -> None:
+    state, kept = tmp_path / "state", tmp_path / "kept"
+    state.mkdir()
+    (state / "job_state").touch()
+    os.utime(state / "job_state", (BEGAN, BEGAN))
+    for job, at in ((7, BEGAN + 3), (8, BEGAN - 500)):
+        folder = state / f"hash.{job}" / f"job.{job}"
+        folder.mkdir(parents=True)
+        (folder / "script").write_text(f"echo {job}")
+        os.utime(folder, (at, at))
+    queue_recovery.keep(str(state), str(kept))
+    assert [file.read_text() for file in kept.glob("*/script")] == ["echo 7"]
+    assert float((kept / "saved").read_text()) == BEGAN
+    shutil.rmtree(state / "hash.7")
+    queue_recovery.keep(str(state), str(kept))
+    assert len(list(kept.glob("job.*"))) == 1, "it died again before the recall"
+    os.utime(state / "job_state", (BEGAN + 300, BEGAN + 300))
+    queue_recovery.keep(str(state), str(kept))
+    assert list(kept.glob("job.*")) == []
+
+
+AWAY = "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)"
+UNSURE = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
+
+
+def test_what_the_controller_did_not_take_is_submitted_again_when_it_answers(home: Path) -> None:
+    """Also when it was killed in between and has written its queue since: those seconds count as saved then."""
+    noted(home, *(line(job, BEGAN - 4 + n) for n, job in enumerate((33, 34, 35))))
+    slurm = Slurm({})
+    slurm.answers = {34: AWAY}
+    with pytest.raises(TimeoutError, match="is tried again, from job 34 on"):
+        ran(slurm, home)
+    assert slurm.submitted == [33, 34], "nor would it take 35"
+    (home / "kept/saved").write_text(str(BEGAN + 60.0))
+    again = Slurm({})
+    assert len(ran(again, home)) == 2
+    assert (again.submitted, again.numbers) == ([34, 35], {33: 133, 34: 134})
+    assert ran(again, home) == []
+
+
+def test_what_may_have_been_taken_is_looked_for_first(home: Path) -> None:
+    noted(home, line(33, BEGAN - 4), line(34, BEGAN - 3, b"sbatch\0-d\0afterok:33\0a.sh"), line(35, BEGAN - 3))
+    slurm = Slurm({})
+    slurm.answers = {33: UNSURE}
+    with pytest.raises(TimeoutError):
+        ran(slurm, home)
+    assert slurm.submitted == [33, 35], "34 needs to know its number; what keeps one keeps no other"
+    slurm = Slurm({})
+    other = (
+        queue_recovery.Again(90, THEIRS, BEGAN + 1, 33),
+        queue_recovery.Again(91, ME.pw_uid, BEGAN - 100, 33),
+    )  # of a time before
+    slurm.there = [*other, queue_recovery.Again(92, ME.pw_uid, BEGAN + 1, 33)]
+    assert "submitted again: Submitted batch job 92" in ran(slurm, home)[0]
+    assert (slurm.submitted, slurm.numbers) == ([34], {33: 92, 35: 135})
+
+
+def test_what_may_have_been_taken_and_can_not_be_recognized_is_not_submitted_twice(home: Path) -> None:
+    noted(home, line(33, BEGAN - 4, b"sbatch\0--comment=mine\0a.sh\0"))
+    slurm = Slurm({})
+    slurm.answers = {33: UNSURE}
+    assert len(ran(slurm, home)) == 1
+    slurm.answers = {}
+    assert ran(slurm, home) == []
+
+
+def test_a_job_that_was_submitted_again_says_of_which_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    comment = queue_recovery.command(note(34), b"", {}, b"")[1].decode().partition("=")[2]
+    rows = f"92 1000 {BEGAN + 1} {comment}\n93 1000 {BEGAN} (null)\n94 1000 {BEGAN} about {comment}\n"
+    monkeypatch.setattr(queue_recovery.Slurm, "_ask", lambda *_: rows)
+    assert queue_recovery.Slurm().again() == [queue_recovery.Again(92, 1000, BEGAN + 1, 34)]
+
+
+def handed_on(home: Path, *notes: Any, began: int) -> Path:
+    folder = home / "handed"
+    folder.mkdir()
+    queue_recovery.hand_on([queue_recovery.Lost(note, began, str(folder)) for note in notes], str(folder))
+    return folder
+
+
+def test_what_the_second_head_has_listed_is_submitted_again_when_the_first_is_back_with_accounting(home: Path) -> None:
+    taken_over = BEGAN - 600
+    noted(home, line(34, taken_over - 3), line(35, BEGAN - 2))
+    ended, lost = note(33, taken_over - 2, b"b.sh"), note(34, taken_over - 3, b"a.sh")
+    folder = handed_on(home, lost, ended, began=taken_over)
+    (folder / "job.34").mkdir()
+    (folder / "job.34/script").write_text("#!/bin/sh\n")
+    (folder / "job.34/environment").write_bytes(ENVIRONMENT)
+    slurm = Slurm({34: THEIRS, 35: ME.pw_uid}, {33: [record(taken_over - 2, started=True, ended=taken_over - 1)]})
+    notes, done = f"{home.parent}/*/.headway-submitted-lab", f"{home}/done"
+    list(queue_recovery.recall(notes, slurm, f"{home}/kept", done, str(folder)))
+    assert slurm.submitted == [34], "33 had ended before the takeover; 35 the second one wrote down"
+    assert slurm.kept[34].script == b"#!/bin/sh\n"
+    assert not folder.exists()
+    list(queue_recovery.recall(notes, slurm, f"{home}/kept", done, str(folder)))
+    assert slurm.submitted == [34]
+
+
+def test_a_list_that_could_not_be_carried_out_yet_stays(home: Path) -> None:
+    class Silent(Slurm):
+        def records(self, job: int) -> Sequence[Any]:
+            raise RuntimeError("slurmdbd")
+
+    folder = handed_on(home, note(34), began=BEGAN)
+    with pytest.raises(RuntimeError):
+        list(queue_recovery.recall(f"{home.parent}/none", Silent({}), f"{home}/kept", f"{home}/done", str(folder)))
+    assert [one.note.job for one in queue_recovery.handed(str(folder))] == [34]
+
+
+def test_a_list_that_is_not_whole_yet_is_no_list(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_recovery, "HAND_S", 0.2)
+    folder = handed_on(home, note(34), began=BEGAN)
+    (folder / "saved").write_text(str(BEGAN - 10.0))
+    slurm = Slurm({})
+    again = lambda: list(queue_recovery.recall(f"{home}/none", slurm, f"{home}/kept", f"{home}/done", str(folder)))  # noqa: E731
+    with pytest.raises(TimeoutError, match="not ended its list"):
+        again()
+    assert slurm.submitted == []
+    (folder / "saved").unlink()
+    again()
+    assert slurm.submitted == [34]
+
+
+def test_what_is_on_the_list_and_in_the_last_seconds_too_is_submitted_once(home: Path) -> None:
+    noted(home, line(34, BEGAN - 3))
+    found = queue_recovery.notes_in([str(home / ".headway-submitted-lab")], 0, BEGAN)
+    folder = handed_on(home, *found, began=BEGAN - 1)
+    slurm = Slurm({})
+    list(
+        queue_recovery.recall(
+            f"{home.parent}/*/.headway-submitted-lab", slurm, f"{home}/kept", f"{home}/done", str(folder)
+        )
+    )
+    assert slurm.submitted == [34]

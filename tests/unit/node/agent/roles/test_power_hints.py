@@ -1,0 +1,24 @@
+"""What slurmctld runs when it wants machines: a line for the server, and nothing that anybody can slip into it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agent.roles import power_hints as power
+
+
+def test_a_wish_is_one_line_with_its_time(tmp_path: Path) -> None:
+    power.power(str(tmp_path), "up", "lab-gpu-1-[1-3]")
+    power.power(str(tmp_path), "down", "lab-gpu-1-1")
+    rows = [json.loads(line) for line in (tmp_path / power.FILE).read_text().splitlines()]
+    assert [(row["word"], row["nodes"]) for row in rows] == [("up", "lab-gpu-1-[1-3]"), ("down", "lab-gpu-1-1")]
+
+
+@pytest.mark.parametrize(("word", "nodes"), [("off", "lab-1-1"), ("up", "a b"), ("up", 'x"\n'), ("up", "")])
+def test_nonsense_is_refused(tmp_path: Path, word: str, nodes: str) -> None:
+    with pytest.raises(SystemExit, match="nothing that can be asked"):
+        power.power(str(tmp_path), word, nodes)
+    assert not (tmp_path / power.FILE).exists()

@@ -1,0 +1,487 @@
+"""The runtime of containers on nodes: what its words mean, whom it trusts, what it says. It runs without Headway."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from headway.images import node_image
+
+MODULES = ("words", "reference", "credentials", "store", "kernel", "box")
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Iterator[dict[str, ModuleType]]:
+    """Its modules by name, as the program itself imports them."""
+    folder = str(node_image.files_folder() / "rootfs/usr/lib/headway/container")
+    assert not any(name in sys.modules for name in MODULES)
+    sys.path.insert(0, folder)
+    try:
+        yield {name: importlib.import_module(name) for name in MODULES}
+    finally:
+        sys.path.remove(folder)
+        for name in MODULES:
+            sys.modules.pop(name, None)
+
+
+D = "sha256:" + "a" * 64
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "user"),
+    [
+        ("ubuntu", "docker://docker.io/library/ubuntu:latest", ""),
+        ("ubuntu:24.04", "docker://docker.io/library/ubuntu:24.04", ""),
+        ("nvidia/cuda:12", "docker://docker.io/nvidia/cuda:12", ""),
+        ("nvcr.io#nvidia/pytorch:25.05-py3", "docker://nvcr.io/nvidia/pytorch:25.05-py3", ""),
+        ("docker://nvcr.io#nvidia/pytorch:1", "docker://nvcr.io/nvidia/pytorch:1", ""),
+        ("docker://host:5000/team/x:1", "docker://host:5000/team/x:1", ""),
+        ("host:5000#x", "docker://host:5000/x:latest", ""),
+        ("$oauthtoken@nvcr.io#a/b:1", "docker://nvcr.io/a/b:1", "$oauthtoken"),
+        ("me@team/x:1", "docker://docker.io/team/x:1", "me"),
+        (f"ghcr.io/a/b@{D}", f"docker://ghcr.io/a/b@{D}", ""),
+        (f"ghcr.io#a/b:tag@{D}", f"docker://ghcr.io/a/b@{D}", ""),
+        (f"me@ghcr.io#a/b@{D}", f"docker://ghcr.io/a/b@{D}", "me"),
+    ],
+)
+def test_references(runtime: dict[str, ModuleType], text: str, name: str, user: str) -> None:
+    found = runtime["reference"].parse(text)
+    assert (found.name, found.user) == (name, user)
+
+
+def test_paths_are_no_registries(
+    runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    parse = runtime["reference"].parse
+    assert parse("/x/y.sqsh").path == "/x/y.sqsh"
+    assert parse("./y.sqsh").path == parse("y.sqsh").path == str(tmp_path / "y.sqsh")
+    assert (parse("oci:/x/y:t").path, parse("oci:/x/y:t").tag) == ("/x/y", "t")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a b",
+        "UPPER",
+        "docker://",
+        "a#b#c",
+        "host#",
+        "x:t:u",
+        "x:/etc",
+        "a/../b",
+        "-x",
+        "x\n",
+        f"a@{D}0",
+        "s3://b",
+        "a@sha256:1",
+    ],
+)
+def test_what_is_no_reference_is_said(runtime: dict[str, ModuleType], text: str) -> None:
+    with pytest.raises(runtime["words"].Failed, match="--container-image"):
+        runtime["reference"].parse(text)
+
+
+def test_mounts(runtime: dict[str, ModuleType]) -> None:
+    found = runtime["reference"].mounts("/a:/b:ro,/c:../d:rw+rbind,/e,tmpfs:/f")
+    assert [(m.source, m.target, m.read_only) for m in found] == [
+        ("/a", "/b", True), ("/c", "/d", False), ("/e", "/e", False), ("tmpfs", "/f", False),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["/a:/", ":/b", "/a:/b:ro+rw", "/a:/b:exec", "/a:/b/../..", "/a:/proc"])
+def test_wrong_mounts_are_said(runtime: dict[str, ModuleType], text: str) -> None:
+    with pytest.raises(runtime["words"].Failed, match="--container-mounts"):
+        runtime["reference"].mounts(text)
+
+
+# ---- passwords
+
+
+def find(runtime: dict[str, ModuleType], home: Path, host: str, user: str = "", **environment: str) -> Any:
+    folder = home / "work"
+    folder.mkdir(exist_ok=True)
+    path = runtime["credentials"].find(str(folder), str(home), host, user, environment)
+    return path and json.loads(Path(path).read_text())
+
+
+def write(home: Path, name: str, text: str) -> Path:
+    path = home / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_the_file_that_knows_the_registry_is_used(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
+    assert find(runtime, tmp_path, "r.test") == ""
+    write(tmp_path, ".config/containers/auth.json", '{"auths": {"r.test/team": {"auth": "b25l"}}}')
+    write(tmp_path, ".docker/config.json", '{"auths": {"https://other.test": {"auth": "dHdv"}}}')
+    assert "r.test/team" in find(runtime, tmp_path, "r.test")["auths"]
+    assert "https://other.test" in find(runtime, tmp_path, "other.test")["auths"]
+
+
+def test_enroot_s_file_is_understood_and_given_on_for_the_user_alone(
+    runtime: dict[str, ModuleType], tmp_path: Path
+) -> None:
+    rows = "machine r.test login one password 1\nmachine r.test login $oauthtoken password $KEY\n# machine x login y\n"
+    write(tmp_path, ".config/enroot/.credentials", rows)
+    assert find(runtime, tmp_path, "r.test")["auths"]["r.test"]["auth"] == "b25lOjE="
+    made = tmp_path / "work" / "auth.json"
+    assert made.stat().st_mode & 0o777 == 0o600
+    made.unlink()
+    told = find(runtime, tmp_path, "r.test", "$oauthtoken", KEY="k")["auths"]["r.test"]["auth"]
+    assert told == "JG9hdXRodG9rZW46aw=="  # base64 of "$oauthtoken:k": that is a name, and no variable that is set
+
+
+@pytest.mark.parametrize(
+    ("row", "login"),
+    [
+        ("machine nvcr.io login $oauthtoken password nvapi-SECRET", "$oauthtoken:nvapi-SECRET"),
+        ("machine nvcr.io login bob password pa#ss'wo\\rd # of bob", "bob:pa#ss'wo\\rd"),
+        ("machine nvcr.io login bob password $ecret", "bob:$ecret"),
+        ('machine nvcr.io login bob password "p w"', "bob:p w"),
+        ("machine nvcr.io login bob password 'it\"s", "bob:'it\"s"),
+        ("machine nvcr.io\n  login bob\n  password ${KEY}", "bob:k"),
+    ],
+)
+def test_passwords_are_taken_as_they_are(runtime: dict[str, ModuleType], tmp_path: Path, row: str, login: str) -> None:
+    write(tmp_path, ".config/enroot/.credentials", row + "\n")
+    told = find(runtime, tmp_path, "nvcr.io", KEY="k")["auths"]["nvcr.io"]["auth"]
+    assert base64.b64decode(told).decode() == login
+
+
+def test_a_damaged_password_file_is_named_and_not_shown(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
+    path = write(tmp_path, ".config/containers/auth.json", '{"auths": {"r.test": {"auth": "geheim"')
+    with pytest.raises(runtime["words"].Failed, match=r"auth\.json is not JSON") as failed:
+        find(runtime, tmp_path, "r.test")
+    assert "geheim" not in str(failed.value)
+    assert str(path) in str(failed.value)
+
+
+# ---- whom it trusts
+
+
+def test_links_of_an_image_lead_nowhere_but_into_it(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
+    made = runtime["box"].Box(str(tmp_path), {})
+    made.make()
+    root = Path(made.root)
+    (root / "etc").mkdir()
+    (root / "etc/passwd").symlink_to("../../../../run/passwd")
+    (root / "up").symlink_to("/etc")
+    (root / "ring").symlink_to("ring")
+    assert made.inside("/etc/passwd") == "/run/passwd"
+    assert made.inside("/up/x/../y") == "/etc/y"
+    assert made.inside("/../../a") == "/a"
+    with pytest.raises(runtime["words"].Failed, match="circles"):
+        made.inside("/ring")
+
+
+def test_shared_images_count_only_if_root_alone_can_have_made_them(
+    runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = runtime["store"]
+    shared, name = tmp_path / "shared", f"sha256-{'a' * 64}.sqsh"
+    write(shared, name, "x")
+    kept = store.Store(str(tmp_path / "own"), str(shared), {})
+    root = {"uid": 0, "mode": 0o644}
+    real = os.lstat
+
+    def lstat(path: Any, **more: Any) -> os.stat_result:
+        info = list(real(path, **more))
+        info[0] = info[0] & ~0o777 | (root["mode"] if str(path).endswith(".sqsh") else 0o755)
+        info[4] = root["uid"]
+        return os.stat_result(info)
+
+    monkeypatch.setattr(store.os, "lstat", lstat)
+    assert kept.find(D) == str(shared / name)
+    root["mode"] = 0o664
+    assert kept.find(D) == ""
+    root.update(uid=1000, mode=0o644)
+    assert kept.find(D) == ""
+
+
+def test_the_cache_is_closed_to_others_and_must_be_one_s_own(
+    runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = runtime["store"].Store(str(tmp_path / "c"), "", {})
+    kept._make_cache()
+    assert (tmp_path / "c").stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(runtime["store"].os, "geteuid", lambda: 4711)
+    with pytest.raises(runtime["words"].Failed, match="not a folder of yours"):
+        kept._make_cache()
+
+
+def test_a_cache_that_another_can_move_away_is_not_used(
+    runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scratch is everybody's: somebody may have made /scratch/root before root came by."""
+    above = tmp_path / "root"
+    above.mkdir()
+    above.chmod(0o777)
+    with pytest.raises(runtime["words"].Failed, match=f"{above} can be changed by others"):
+        runtime["store"].Store(str(above / ".containers"), "", {})._make_cache()
+    above.chmod(0o1777)  # scratch itself: nobody moves another's folder there
+    runtime["store"].Store(str(above / ".containers"), "", {})._make_cache()
+    real = os.stat
+
+    def stat(path: Any, **more: Any) -> os.stat_result:
+        info = list(real(path, **more))
+        info[4] = 4711
+        return os.stat_result(info)
+
+    above.chmod(0o755)
+    monkeypatch.setattr(runtime["store"].os, "stat", stat)
+    with pytest.raises(runtime["words"].Failed, match="can be changed by others"):
+        runtime["store"].Store(str(above / ".containers"), "", {})._make_cache()
+
+
+def test_a_squashfs_file_is_used_where_it_lies_and_not_imported(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
+    file, environment = tmp_path / "x.img", {"HOME": str(tmp_path)}
+    file.write_bytes(b"hsqs....")
+    wanted, store = runtime["reference"].parse(str(file)), runtime["store"].Store
+    assert store(str(tmp_path), "", environment).squashfs(wanted) == str(file)
+    with pytest.raises(runtime["words"].Failed, match="is used as it is"):
+        store(str(tmp_path), "", environment, own=False).squashfs(wanted)
+
+
+def layout(folder: Path, manifest: bytes, digest: str = "") -> str:
+    """An OCI layout with this one manifest, under its digest or the one given; its digest."""
+    config = b'{"architecture": "amd64", "config": {"WorkingDir": "/w"}}'
+    own = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
+    for data, name in ((config, hashlib.sha256(config).hexdigest()), (manifest, (digest or own)[7:])):
+        write(folder / "blobs/sha256", name, data.decode())
+    write(folder, "index.json", json.dumps({"manifests": [{"digest": digest or own}]}))
+    return own
+
+
+def test_what_is_copied_out_of_a_layout_must_be_what_its_digest_says(
+    runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a layout of somebody else's brings its own files under the digest of an image that is trusted."""
+    store = runtime["store"]
+    monkeypatch.setattr(store.platform, "machine", lambda: "x86_64")
+    config = hashlib.sha256(b'{"architecture": "amd64", "config": {"WorkingDir": "/w"}}').hexdigest()
+    manifest = json.dumps({"config": {"digest": f"sha256:{config}"}}).encode()
+    kept = store.Store(str(tmp_path / "cache"), "", {})
+    copied: list[list[str]] = []
+
+    def skopeo(_store: object, words: list[str], *_: object) -> bytes:
+        copied.append(words)
+        layout(tmp_path / "work/oci", manifest)  # skopeo names a copy by what it holds
+        return b""
+
+    monkeypatch.setattr(store.Store, "_skopeo", skopeo)
+    monkeypatch.setattr(store.Store, "_run", lambda *_, **__: None)
+    monkeypatch.setattr(store.os, "chmod", lambda *_: None)
+    own = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
+    kept._build(str(tmp_path / "work"), "oci:/x:tag", "/x", "", str(tmp_path / "draft"), own)
+    assert "--preserve-digests" in copied[0]
+    with pytest.raises(runtime["words"].Failed, match="/x does not hold what it says: sha256:aaaa"):
+        kept._build(str(tmp_path / "work"), "oci:/x:tag", "/x", "", str(tmp_path / "draft"), D)
+
+
+@pytest.mark.parametrize(
+    "manifest", ["[]", "{}", '{"config": []}', '{"config": {"digest": 7}}', '{"config": {"digest": "sha256:00"}}', "\0"]
+)
+def test_an_image_of_nonsense_is_said_to_be_one(runtime: dict[str, ModuleType], tmp_path: Path, manifest: str) -> None:
+    layout(tmp_path, manifest.encode())
+    with pytest.raises(runtime["words"].Failed, match="x can't be read as an image"):
+        runtime["store"]._image_config(str(tmp_path), "x")
+    write(tmp_path, "index.json", '{"manifests": []}')
+    with pytest.raises(runtime["words"].Failed, match="x can't be read as an image"):
+        runtime["store"]._image_config(str(tmp_path), "x")
+
+
+def test_an_image_file_that_is_no_file_is_not_waited_for(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.sqsh")
+    with pytest.raises(runtime["words"].Failed, match="is not a squashfs image"):
+        runtime["store"].Store(str(tmp_path), "", {})._file(runtime["reference"].Path(str(tmp_path / "x.sqsh")))
+
+
+def test_what_a_killed_import_left_is_removed_by_the_next(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
+    kept = runtime["store"].Store(str(tmp_path), "", {})
+    for name in (f".new-{'a' * 64}-node-7", f".new-{'b' * 64}-node-8", ".asked-old", ".asked-new"):
+        (tmp_path / name).write_text("x")
+    os.utime(tmp_path / ".asked-old", (0, 0))
+    kept._sweep(D)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".asked-new", f".new-{'b' * 64}-node-8"]
+
+
+def test_all_nodes_of_a_step_get_the_first_one_s_answer(
+    runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, answers = runtime["store"], [D, "sha256:" + "b" * 64]
+    monkeypatch.setattr(store.Store, "_ask", lambda *_: answers.pop(0))
+    tag = runtime["reference"].parse("r.test#x:1")
+    one, two = (store.Store(str(tmp_path), "", {}, step="7.0") for _ in range(2))
+    assert one._digest(tag, "") == two._digest(tag, "") == D
+    assert store.Store(str(tmp_path), "", {}, step="7.1")._digest(tag, "") != D
+
+
+def test_the_right_architecture_is_chosen_from_a_list(
+    runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = runtime["store"]
+    rows = [{"digest": f"sha256:{n}", "platform": {"architecture": name}} for n, name in enumerate(("arm64", "amd64"))]
+    monkeypatch.setattr(store.platform, "machine", lambda: "x86_64")
+    kept = store.Store(str(tmp_path), "", {})
+    assert kept._choose(json.dumps({"manifests": rows}).encode(), "x") == "sha256:1"
+    windows = [{"digest": "sha256:w", "platform": {"architecture": "amd64", "os": "windows"}}]
+    assert kept._choose(json.dumps({"manifests": [*windows, *rows]}).encode(), "x") == "sha256:1"
+    for nonsense in ("[7]", "7", '[{"platform": 7}]'):
+        with pytest.raises(runtime["words"].Failed):
+            kept._choose(f'{{"manifests": {nonsense}}}'.encode(), "x")
+    monkeypatch.setattr(store.platform, "machine", lambda: "riscv64")
+    with pytest.raises(runtime["words"].Failed, match="is for amd64, arm64; this node is riscv64"):
+        kept._choose(json.dumps({"manifests": rows}).encode(), "x")
+
+
+# ---- what it says
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "words"),
+    [
+        ("reading manifest 1 in r.test/x: manifest unknown", True, "there is no image r.test/x"),
+        ("unauthorized: authentication required", True, "refuses your user name and password"),
+        ("unauthorized: authentication required", False, "wants a password and you have none"),
+        ("Get https://r.test/v2/: x509: certificate signed by unknown authority", False, "is not trusted"),
+        ("dial tcp 10.0.0.1:443: connect: connection refused", False, "can't be reached"),
+        ("server gave HTTP response to HTTPS client", False, "does not speak TLS"),
+        ("write /tmp/x: no space left on device", False, "the disk is full"),
+        ('level=fatal msg="something else"', False, "can't be fetched: something else"),
+        (
+            'docker://r.test:4043/x: Get "https://r.test:4043/v2/": dial tcp 1.2.3.4:4043: connect: connection refused',
+            True,
+            "can't be reached",
+        ),
+        ('level=fatal msg="parsing x@sha256:9f404e 404 times: odd"', True, "can't be fetched"),
+        ("received unexpected HTTP status: 404 Not Found", True, "there is no image r.test/x"),
+        ("invalid status code from registry 404 (Not Found)", True, "there is no image r.test/x"),
+        (
+            'exec: "docker-credential-desktop": executable file not found in $PATH',
+            True,
+            "kept by docker-credential-desktop",
+        ),
+        ('level=fatal msg="writing blob: mkdir /tmp/x: permission denied"', True, "can't be fetched: writing blob"),
+        ("denied: requested access to the resource is denied", True, "refuses your user name and password"),
+        ("denied: Permission denied for resource", True, "refuses your user name and password"),
+        ("reading manifest 1 in r.test/timeout: unauthorized", True, "refuses your user name and password"),
+    ],
+)
+def test_registry_s_errors_in_words(runtime: dict[str, ModuleType], text: str, known: bool, words: str) -> None:
+    said = runtime["store"]._registry_error("r.test/x:1", text, known, "/home/a")
+    assert words in said.message
+    assert said.hint
+
+
+def test_a_file_of_passwords_for_other_registries_is_no_password_for_this_one(
+    runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = runtime["store"]
+    auth = write(
+        tmp_path, ".docker/config.json", '{"auths": {"ghcr.io": {"auth": "eDp5"}}, "credHelpers": {"q.test": "pass"}}'
+    )
+    refused = subprocess.CompletedProcess([], 1, b"", b"unauthorized: authentication required")
+    monkeypatch.setattr(store.subprocess, "run", lambda *_, **__: refused)
+    kept = store.Store(str(tmp_path), "", {"HOME": str(tmp_path)})
+    for host, words in (("nvcr.io", "you have none"), ("ghcr.io", "refuses"), ("q.test", "refuses")):
+        with pytest.raises(runtime["words"].Failed, match=words):
+            kept._skopeo(["inspect"], f"{host}/x:1", str(auth))
+
+
+def test_the_image_s_environment_does_not_take_the_job_s_place(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
+    made = runtime["box"].Box(str(tmp_path), {})
+    made.make()
+    config = {
+        "Env": ["PATH=/opt/bin", "CUDA_VISIBLE_DEVICES=7", "SLURM_JOB_ID=1", "HOME=/", "A=1\n2"],
+        "WorkingDir": "/w",
+    }
+    (Path(made.root) / ".headway-image.json").write_text(json.dumps(config))
+    assert made.state(driver=False).split(b"\0") == [b"/w", b"PATH=/opt/bin", b"A=1\n2", b""]
+    for nonsense in ("[1]", '{"Env": 7}', '{"Env": [7], "WorkingDir": 7}'):
+        (Path(made.root) / ".headway-image.json").write_text(nonsense)
+        assert b"PATH=/usr/local/sbin" in made.state(driver=False)
+
+
+def test_the_driver_s_libraries_are_found_before_the_image_s_or_else_the_user_s(
+    runtime: dict[str, ModuleType], tmp_path: Path
+) -> None:
+    box = runtime["box"]
+    made = box.Box(str(tmp_path), {"LD_LIBRARY_PATH": "/mine:/too"})
+    made.make()
+    place = b"LD_LIBRARY_PATH=" + box.DRIVER_PLACE.encode()
+    assert place + b":/mine:/too" in made.state(driver=True).split(b"\0")
+    (Path(made.root) / ".headway-image.json").write_text('{"Env": ["LD_LIBRARY_PATH=/image"]}')
+    assert place + b":/image" in made.state(driver=True).split(b"\0")
+    assert place in box.Box(str(tmp_path / "other"), {}).state(driver=True).split(b"\0")
+    assert b"LD_LIBRARY_PATH" not in box.Box(str(tmp_path / "other"), {"LD_LIBRARY_PATH": "/x"}).state(driver=False)
+
+
+@pytest.fixture
+def enter(tmp_path: Path) -> Any:
+    """Enters the container `work`, which runs: of image a/b:1, with two mounts. Gives what the step is told and what it says."""
+    folder = tmp_path / "name-work"
+    folder.mkdir()
+    began = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[19]
+    (folder / "holder").write_text(json.dumps([os.getpid(), began]))
+    (folder / "image").write_text("/x/sha256-1.sqsh\ndocker.io/a/b:1")
+    (folder / "shown").write_text(
+        json.dumps({"home": False, "mounts": [["/a", "/b", False], ["/data", "/data", True]]})
+    )
+    program = str(node_image.files_folder() / "rootfs/usr/lib/headway/container")
+
+    def step(*words: str) -> tuple[str, str]:
+        told, report = os.pipe()
+        argv = [sys.executable, "-I", "-S", program, "step", "--folder", str(tmp_path), "--step", "1", "--cache", "/x"]
+        argv += ["--name", "work", "--report", str(report), *words]
+        done = subprocess.run(argv, pass_fds=[report], stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+        os.close(report)
+        with os.fdopen(told) as file:
+            return file.read().strip(), done.stderr
+
+    return step
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], ["--mounts", "/a:/b"], ["--mounts", "/data:/data:ro,/a:/b"], ["--image", "docker://a/b:1"],
+     ["--image", "me@docker.io#a/b:1"]],
+)  # fmt: skip
+def test_a_container_that_runs_is_entered_with_what_it_shows(enter: Any, words: list[str]) -> None:
+    assert enter(*words) == (f"ready {os.getpid()}", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--mounts", "/a:/b,/scratch/me:/out"], "container work runs already, without /scratch/me:/out\n"),
+        (["--mounts", "/data"], "without /data:/data"),  # to be written to
+        (["--home"], "without your home"),
+        (["--image", "a/b:2"], "container work was made of docker.io/a/b:1, not of a/b:2"),
+    ],
+)
+def test_a_container_that_runs_without_what_is_asked_for_is_not_entered(
+    enter: Any, words: list[str], said: str
+) -> None:
+    told, why = enter(*words)
+    assert (told, said in why) == ("", True), why
+    assert "--container-name" in why
+
+
+def test_a_container_that_stopped_does_not_begin_anew_of_another_image(enter: Any, tmp_path: Path) -> None:
+    (tmp_path / "name-work/holder").unlink()
+    told, why = enter("--image", "/x/y.sqsh")
+    assert (told, "was made of docker.io/a/b:1, not of /x/y.sqsh" in why) == ("", True), why

@@ -1,0 +1,246 @@
+"""The program that works on a machine, run here on a folder of its own."""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import grp
+import hashlib
+import json
+import os
+import pwd
+import select
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.transport.remote_program import program
+from ops import facts, files, user_processes
+
+ME = getpass.getuser()
+MY_GROUP = grp.getgrgid(os.getgid()).gr_name
+
+
+def perform(*steps: dict[str, Any]) -> list[dict[str, Any]]:
+    ran = subprocess.run(
+        [sys.executable, "-c", program("ops")],
+        input=json.dumps({"do": "apply", "steps": steps}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in ran.stderr, ran.stderr
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def file_step(path: Path, text: str, mode: int = 0o640) -> dict[str, Any]:
+    data = base64.b64encode(text.encode()).decode()
+    return {"op": "file", "path": str(path), "b64": data, "mode": mode, "owner": ME, "group": MY_GROUP}
+
+
+def test_a_file_is_written_with_its_mode_and_read_back_as_a_fact(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "slurm.conf"
+    assert perform(file_step(target, "ClusterName=lab\n"))[0]["ok"]
+    fact = facts.see_file(str(target))
+    assert (target.read_text(), fact["mode"], fact["owner"]) == ("ClusterName=lab\n", 0o640, ME)
+
+
+def test_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("keep")
+    (tmp_path / "conf").symlink_to(victim)
+    assert facts.see_file(str(tmp_path / "conf"))["sha"] == ""
+    assert perform(file_step(tmp_path / "conf", "new"))[0]["ok"]
+    assert victim.read_text() == "keep"
+    assert not (tmp_path / "conf").is_symlink()
+
+
+def test_a_file_that_can_not_take_its_place_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "munge.key").mkdir()
+    (answer,) = perform(file_step(tmp_path / "munge.key", "secret"))
+    assert not answer["ok"]
+    assert [path.name for path in tmp_path.iterdir()] == ["munge.key"]
+
+
+def test_it_stops_at_the_first_step_that_fails_and_says_which(tmp_path: Path) -> None:
+    answers = perform(
+        {"op": "run", "argv": ["true"]},
+        {"op": "run", "argv": ["sh", "-c", "echo no space >&2; exit 3"]},
+        file_step(tmp_path / "never", "x"),
+    )
+    assert [a["ok"] for a in answers] == [True, False]
+    assert "ended with 3" in answers[1]["error"]
+    assert "no space" in answers[1]["error"]
+    assert not (tmp_path / "never").exists()
+
+
+def test_an_unknown_owner_is_told_in_words(tmp_path: Path) -> None:
+    step = {**file_step(tmp_path / "f", "x"), "owner": "nosuchuser"}
+    assert "no user 'nosuchuser'" in perform(step)[0]["error"]
+    assert not (tmp_path / "f").exists()
+
+
+def test_a_seed_that_was_cut_short_is_begun_again(tmp_path: Path) -> None:
+    source = tmp_path / "image"
+    source.mkdir()
+    (source / "ibdata1").write_text("data")
+    target = tmp_path / "state" / "mysql"
+    half = Path(f"{target}.headway-new")
+    half.mkdir(parents=True)
+    (half / "ibdata1").write_text("da")
+    step = {"op": "seed", "sources": [str(tmp_path / "elsewhere"), str(source)], "target": str(target)}
+    assert perform(step)[0]["ok"]
+    assert (target / "ibdata1").read_text() == "data"
+    (target / "ibdata1").write_text("in use")
+    assert perform(step)[0]["ok"]
+    assert (target / "ibdata1").read_text() == "in use"
+
+
+def test_what_lies_on_a_volume_becomes_its_user_s_again_the_folder_itself_last(tmp_path: Path) -> None:
+    """Another image may have another number for the same user."""
+    kept = tmp_path / "mysql"
+    (kept / "db").mkdir(parents=True)
+    (kept / "db" / "t.ibd").write_text("rows")
+    for path in (kept, kept / "db", kept / "db" / "t.ibd"):
+        os.chown(path, 4242, 4242)
+    step = {"op": "own", "paths": [str(kept), str(tmp_path / "not there")], "owner": "daemon"}
+    assert perform(step)[0]["ok"]
+    uid = pwd.getpwnam("daemon").pw_uid
+    assert [path.stat().st_uid for path in (kept, kept / "db", kept / "db" / "t.ibd")] == [uid] * 3
+    os.chown(kept / "db" / "t.ibd", 4242, 4242)
+    assert perform(step)[0]["ok"]
+    assert (kept / "db" / "t.ibd").stat().st_uid == 4242, "a folder that is its own is not walked through"
+
+
+def test_while_the_database_converts_its_records_nobody_loses_patience(tmp_path: Path) -> None:
+    """`busy` holds for a while, and then the answer comes: a wait of no seconds at all gets it."""
+    count = tmp_path / "count"
+    asks = f'echo >>{count}; [ "$(wc -l <{count})" -gt 6 ]'
+    step = {"op": "wait", "argv": ["sh", "-c", asks], "timeout_s": 0, "busy": ["true"], "most_s": 60}
+    assert perform(step)[0]["ok"]
+    count.unlink()
+    assert "gave up" in perform({**step, "busy": ["false"]})[0]["error"]
+    assert "gave up" in perform({**step, "most_s": 0})[0]["error"]
+
+
+def test_a_candidate_that_the_program_refuses_stops_before_anything_is_written(tmp_path: Path) -> None:
+    candidate = {
+        "op": "candidate",
+        "folder": str(tmp_path / "candidate"),
+        "files": [file_step(Path("/etc/slurm/slurm.conf"), "NoSuchKey=1\n")],
+        "checks": [["sh", "-c", 'echo "fatal: in $SLURM_CONF" >&2; ! grep -q NoSuchKey "$SLURM_CONF"']],
+    }
+    answers = perform(candidate, file_step(tmp_path / "slurm.conf", "new"))
+    assert [a["ok"] for a in answers] == [False]
+    assert "the old one stays" in answers[0]["error"]
+
+
+def test_waiting_ends_with_the_reason(tmp_path: Path) -> None:
+    step = {"op": "wait", "argv": ["false"], "timeout_s": 0, "message": "slurmdbd does not answer"}
+    assert perform(step)[0]["error"].startswith("slurmdbd does not answer")
+
+
+@pytest.mark.parametrize("absent", ["/nonexistent/file", "/proc/nope"])
+def test_what_is_not_there_is_no_fact(absent: str) -> None:
+    assert facts.observe({"files": [absent], "dirs": [absent]})["files"] == {}
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "of_a_job"),
+    [
+        ("0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0", True),
+        ("4:memory:/slurm_lab-1-1/uid_20003/job_1671/step_batch/task_0", True),
+        ("0::/system.slice/slurmstepd.scope/job_12/step_extern/user/task_special", False),
+        ("0::/user.slice/user-20003.slice/session-3.scope", False),
+    ],
+)
+def test_what_a_departed_person_runs_in_a_job_is_told_from_the_rest(
+    cgroup: str, of_a_job: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user_processes, "read_text", lambda _: cgroup + "\n")
+    assert (os.getpid() in [pid for pid, _ in user_processes.processes({os.getuid()})]) is not of_a_job
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
+def test_what_forks_faster_than_it_is_looked_for_ends_too() -> None:
+    uid = 61_234
+    race = f"""
+import os
+os.setgroups([]); os.setresuid({uid}, {uid}, {uid})
+os.fork(); os.fork()
+print("runs", flush=True)
+for _ in range(300_000):
+    if os.fork():
+        os._exit(0)
+"""
+    with subprocess.Popen([sys.executable, "-c", race], stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None
+        os.read(started.stdout.fileno(), 100)
+        try:
+            user_processes.end_processes(uid)
+            # All that runs holds the other end of this pipe: it ends with the last of them.
+            pipe, said = started.stdout.fileno(), b"..."
+            while said and select.select([pipe], [], [], 10)[0]:
+                said = os.read(pipe, 100)
+            assert said == b""
+        finally:
+            user_processes.at_one_stroke(uid)
+
+
+def test_a_folder_among_everybody_s_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    """Scratch is everybody's: whoever was first under a newcomer's name, with a folder or a link, gets nothing by it."""
+    everybody, other = tmp_path / "scratch", tmp_path / "other"
+    everybody.mkdir()
+    other.mkdir(mode=0o755)
+    everybody.chmod(0o1777)
+    (everybody / "link").symlink_to(other)
+    (everybody / "dangling").symlink_to(tmp_path / "nothing")
+    (everybody / "file").write_text("x")
+    names = ("link", "dangling", "file", "missing")
+    paths = [str(everybody / name) for name in names]
+    assert facts.observe({"dirs": paths, "owners": dict.fromkeys(paths, ME)})["dirs"] == []
+    for path in paths:
+        told = perform({"op": "dir", "path": path, "owner": ME, "group": MY_GROUP, "mode": 0o700})
+        assert all("error" not in row for row in told), told
+    assert all((everybody / name).is_dir() and not (everybody / name).is_symlink() for name in names)
+    assert sorted(facts.observe({"dirs": paths, "owners": dict.fromkeys(paths, ME)})["dirs"]) == sorted(paths)
+    assert other.stat().st_mode & 0o777 == 0o755
+    assert len(list(everybody.glob("*.not-of-*"))) == 3
+
+
+def test_a_folder_of_somebody_else_is_not_taken_for_the_owner_s(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    (tmp_path / "new").mkdir()
+    if os.getuid() == 0:
+        os.chown(tmp_path / "new", 4711, 4711)
+    stranger = str(os.getuid() + 1)
+    assert files.squatted(str(tmp_path / "new"), stranger)
+    tmp_path.chmod(0o755)  # where only root makes folders, whose it is was root's doing
+    assert not files.squatted(str(tmp_path / "new"), stranger)
+
+
+def test_lines_of_ours_in_a_file_of_somebody_elses(tmp_path: Path) -> None:
+    target = tmp_path / "hosts"
+    target.write_text("192.0.2.9 files\n")
+    step = {**file_step(target, "10.0.0.1 lab-head\n"), "block": True}
+    assert perform(step)[0]["ok"]
+    assert "192.0.2.9 files\n" in target.read_text()
+    assert facts.see_file(str(target), block=True)["sha"] == hashlib.sha256(b"10.0.0.1 lab-head\n").hexdigest()
+    assert perform({**file_step(target, "10.0.0.2 lab-head\n"), "block": True})[0]["ok"]
+    assert "10.0.0.1" not in target.read_text()
+    assert perform({"op": "remove", "path": str(target)})[0]["ok"]
+    assert target.read_text() == "192.0.2.9 files\n"
+
+
+def test_a_file_without_lines_of_ours_lacks_them(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("192.0.2.9 files\n")
+    assert facts.see_file(str(tmp_path / "hosts"), block=True) is None
+
+
+def test_a_file_that_is_no_text_can_be_removed(tmp_path: Path) -> None:
+    (tmp_path / "munge.key").write_bytes(bytes(range(256)))
+    assert perform({"op": "remove", "path": str(tmp_path / "munge.key")})[0]["ok"]
+    assert not (tmp_path / "munge.key").exists()

@@ -1,0 +1,183 @@
+"""What `headway run` sets on a node: the network as sysfs shows it, a free port, CPUs near the GPU."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import launcher as launch
+
+
+def put(root: Path, **files: str) -> None:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+
+
+def hca(root: Path, name: str, layer: str, rate: str = "400 Gb/sec (4X NDR)", driver: str = "mlx5_core") -> None:
+    base = root / "class/infiniband" / name
+    put(base, **{"ports/1/state": "4: ACTIVE", "ports/1/link_layer": layer, "ports/1/rate": rate})
+    (root / "drivers" / driver).mkdir(parents=True, exist_ok=True)
+    (base / "device").mkdir()
+    (base / "device/driver").symlink_to(root / "drivers" / driver)
+
+
+def nic(root: Path, name: str, *, device: bool = True, **files: str) -> None:
+    base = root / "class/net" / name
+    put(base, **{"operstate": "up", "carrier": "1", "type": "1", **files})
+    if device:
+        (base / "device").mkdir()
+
+
+def test_infiniband_adapters_by_name_the_slow_and_the_dead_left_out(tmp_path: Path) -> None:
+    for number in (0, 1, 10, 2):
+        hca(tmp_path, f"mlx5_{number}", "InfiniBand")
+    hca(tmp_path, "mlx5_3", "InfiniBand", rate="100 Gb/sec (4X EDR)")
+    hca(tmp_path, "mlx5_4", "InfiniBand")
+    put(tmp_path, **{"class/infiniband/mlx5_4/ports/1/state": "1: DOWN"})
+    hca(tmp_path, "mlx5_bond_0", "Ethernet", rate="100 Gb/sec")
+    assert launch.adapters(str(tmp_path)) == {"NCCL_IB_HCA": "=mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_10:1"}
+
+
+def test_roce_has_the_index_of_its_second_version_over_ipv4(tmp_path: Path) -> None:
+    for name in ("mlx5_0", "mlx5_1"):
+        hca(tmp_path, name, "Ethernet")
+        port = f"class/infiniband/{name}/ports/1"
+        gids = ["fe80:0000:0000:0000:0000:0000:0000:0001"] * 2 + ["0000:0000:0000:0000:0000:ffff:0a00:0001"] * 2
+        for index, gid in enumerate(gids):
+            kind = "RoCE v2" if index % 2 else "IB/RoCE v1"
+            put(tmp_path, **{f"{port}/gids/{index}": gid, f"{port}/gid_attrs/types/{index}": kind})
+    assert launch.adapters(str(tmp_path)) == {"NCCL_IB_HCA": "=mlx5_0:1,mlx5_1:1", "NCCL_IB_GID_INDEX": "3"}
+
+
+def test_efa_goes_by_libfabric(tmp_path: Path) -> None:
+    hca(tmp_path, "rdmap0s31", "Unspecified", driver="efa")
+    assert launch.adapters(str(tmp_path)) == {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"}
+
+
+def test_ethernet_names_an_interface_and_no_adapter(tmp_path: Path) -> None:
+    nic(tmp_path, "lo", device=False)
+    nic(tmp_path, "docker0", device=False)
+    nic(tmp_path, "eno2", operstate="down")
+    nic(tmp_path, "eno1")
+    (interface,) = launch.interfaces(str(tmp_path))
+    assert interface == "eno1"
+    assert launch.network({}, str(tmp_path)) == {"NCCL_SOCKET_IFNAME": "=eno1", "GLOO_SOCKET_IFNAME": "eno1"}
+
+
+def test_a_bond_goes_before_its_parts_and_ip_over_infiniband_comes_last(tmp_path: Path) -> None:
+    nic(tmp_path, "ibs1", type="32")
+    nic(tmp_path, "eno1")
+    (tmp_path / "class/net/eno1/master").mkdir()
+    nic(tmp_path, "bond0", device=False)
+    (tmp_path / "class/net/bond0/bonding").mkdir()
+    nic(tmp_path, "eno5")
+    assert launch.interfaces(str(tmp_path)) == ["bond0", "eno5", "ibs1"]
+
+
+def test_what_the_user_has_set_stays(tmp_path: Path) -> None:
+    nic(tmp_path, "eno1")
+    found = launch.task({"NCCL_SOCKET_IFNAME": "mine", "OMP_NUM_THREADS": "3"}, ["true"], str(tmp_path))
+    assert found == {"GLOO_SOCKET_IFNAME": "eno1"}
+
+
+def test_srun_tasks_get_the_ranks_that_torch_looks_for(tmp_path: Path) -> None:
+    slurm = {"SLURM_PROCID": "9", "SLURM_NTASKS": "16", "SLURM_LOCALID": "1", "SLURM_STEP_TASKS_PER_NODE": "8(x2)"}
+    found = launch.task({**slurm, "HEADWAY_LAUNCHER": "srun"}, ["true"], str(tmp_path))
+    assert {name: found[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")} == {
+        "RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "8",
+    }  # fmt: skip
+    assert "RANK" not in launch.task({**slurm, "HEADWAY_LAUNCHER": "torchrun"}, ["true"], str(tmp_path))
+
+
+def test_torchrun_over_several_nodes_ends_quietly_unless_its_user_wants_to_hear(tmp_path: Path) -> None:
+    several = {"HEADWAY_LAUNCHER": "torchrun", "SLURM_JOB_NUM_NODES": "2"}
+    found = launch.task(several, ["torchrun"], str(tmp_path))
+    assert (found["TORCH_CPP_LOG_LEVEL"], found["TORCH_LOGS"]) == ("ERROR", "-distributed")
+    assert "TORCH_LOGS" not in launch.task({**several, "TORCH_LOGS": "+distributed"}, ["torchrun"], str(tmp_path))
+    assert not launch.quiet({**several, "SLURM_JOB_NUM_NODES": "1"})
+    assert not launch.quiet({**several, "HEADWAY_LAUNCHER": "srun"})
+
+
+def test_threads_are_a_worker_s_part_and_never_none() -> None:
+    cpus = len(os.sched_getaffinity(0))
+    assert launch.threads({}) == {"OMP_NUM_THREADS": str(cpus)}
+    assert launch.threads({"HEADWAY_WORKERS": "1000"}) == {"OMP_NUM_THREADS": "1"}
+
+
+def test_a_port_belongs_to_the_job_and_is_really_free() -> None:
+    first = launch.free_port(41)
+    assert launch.free_port(41) == first
+    assert launch.free_port(42) != first
+    with socket.socket() as taken:
+        taken.bind(("", first))
+        taken.listen()
+        assert launch.free_port(41) != first
+
+
+def gpus(root: Path, proc: Path, count: int = 4) -> None:
+    put(root, **{"devices/system/cpu/online": "0-63"})
+    for minor in range(count):
+        address = f"0000:{minor:02x}:00.0"
+        put(proc, **{f"driver/nvidia/gpus/{address}/information": f"Model: H100\nDevice Minor: \t {minor}"})
+        put(root, **{f"bus/pci/devices/{address}/local_cpulist": "0-31" if minor < count // 2 else "32-63"})
+
+
+def test_each_worker_s_cpus_are_those_beside_its_gpu(tmp_path: Path) -> None:
+    gpus(tmp_path / "sys", tmp_path / "proc")
+    places = (str(tmp_path / "sys"), str(tmp_path / "proc"))
+    env = {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}
+    assert launch.gpu_cpus("0", env, *places) == set(range(32))
+    assert launch.gpu_cpus("3", env, *places) == set(range(32, 64))
+    assert launch.gpu_cpus("5", env, *places) == set()
+    assert launch.gpu_cpus("3", {"CUDA_VISIBLE_DEVICES": "2"}, *places) == set(range(32, 64))  # one GPU a task
+    assert launch.gpu_cpus("0", {}, *places) == set()
+
+
+def test_nothing_is_bound_where_all_cpus_are_as_near(tmp_path: Path) -> None:
+    gpus(tmp_path / "sys", tmp_path / "proc", 1)
+    put(tmp_path / "sys", **{"bus/pci/devices/0000:00:00.0/local_cpulist": "0-63"})
+    assert launch.gpu_cpus("0", {"CUDA_VISIBLE_DEVICES": "0"}, str(tmp_path / "sys"), str(tmp_path / "proc")) == set()
+
+
+def run(*words: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, launch.__file__, *words], capture_output=True, text=True, timeout=30, check=False, cwd=cwd,
+        env={"PATH": os.environ["PATH"], **env},
+    )  # fmt: skip
+
+
+def test_a_task_becomes_its_program_words_untouched(tmp_path: Path) -> None:
+    done = run("task", "--", "printf", "%s|", "a b", "$HOME", "", MASTER_ADDR="localhost")
+    assert (done.returncode, done.stdout) == (0, "a b|$HOME||")
+
+
+def test_a_program_that_is_not_there_is_said_in_one_line() -> None:
+    done = run("task", "--", "no-such-program")
+    assert done.returncode == 127
+    assert "no-such-program: No such file or directory" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_job_s_lines_can_be_read_by_a_shell(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    fake = tmp_path / "scontrol"
+    fake.write_text("#!/bin/sh\necho lab-1-1\necho lab-1-2\n")
+    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = run("job", cwd=folder, PATH=path, SLURM_JOB_NODELIST="lab-1-[1-2]", SLURM_JOB_ID="7", SLURM_GPUS_ON_NODE="8")
+    script = done.stdout + 'printf "%s\\n" "$MASTER_ADDR" "$HEADWAY_HOSTFILE"'
+    told = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert told.splitlines() == ["lab-1-1", str(folder / "hostfile.7")]
+    assert (folder / "hostfile.7").read_text() == "lab-1-1 slots=8\nlab-1-2 slots=8\n"
+
+
+def test_as_torchrun_s_interpreter_it_becomes_python() -> None:
+    done = run("-u", "-c", "import sys; print(sys.argv[1:])", "a b", HEADWAY_PYTHON=sys.executable, LOCAL_RANK="0")
+    assert done.stdout == "['a b']\n", done.stderr

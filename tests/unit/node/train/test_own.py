@@ -1,0 +1,97 @@
+"""Which of a training's state is each rank's own, without torch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "node" / "train"))
+
+from headway_train import own
+
+
+class Tensor:
+    def __init__(self, content: bytes, divided: bool = False) -> None:
+        self.content, self.divided = content, divided
+
+
+def pieces(value: Any) -> list[bytes] | None:
+    if isinstance(value, Tensor) and value.divided:
+        raise own.Divided
+    return [value.content] if isinstance(value, Tensor) else None
+
+
+def marked(**entries: Any) -> dict[str, str]:
+    return {name: own.mark(value, pieces) for name, value in entries.items()}
+
+
+def test_what_ranks_have_different_values_of_is_their_own_and_the_rest_is_common() -> None:
+    ranks = [
+        marked(
+            rng=Tensor(b"%d" % rank),
+            data={"epoch": 1, "at": {"seen": [5, rank]}},
+            scheduler={"last_lr": [0.1], "base": Tensor(b"x")},
+            best=float("nan"),
+        )
+        for rank in range(3)
+    ]
+    assert own.differing(ranks) == {"rng", "data"}
+    assert own.differing(ranks[:1]) == set()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, True),
+        (1, 1.0),
+        ("1", 1),
+        ([1, 2], [2, 1]),
+        ([1], (1,)),
+        ({"a": 1}, {"a": 2}),
+        ([[1], 2], [[1, 2]]),
+        (b"", None),
+    ],
+)
+def test_values_that_are_not_the_same_have_other_marks(one: object, other: object) -> None:
+    assert own.mark(one, pieces) != own.mark(other, pieces)
+
+
+def test_an_order_that_means_nothing_is_no_difference() -> None:
+    assert own.mark({"a": 1, "b": 2}, pieces) == own.mark({"b": 2, "a": 1}, pieces)
+    program = "from headway_train import own; print(own.mark({'s': {'a', 'b', 'c', 'd'}, 'o': (None, 1j)}, lambda value: None))"
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONPATH": str(Path(own.__file__).parents[1]), "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(said) == 1, "each process orders a set as it likes"
+
+
+def test_a_divided_tensor_is_left_to_torch_and_what_can_t_be_pickled_to_the_save() -> None:
+    ranks = [marked(ema={"rank": rank, "w": Tensor(b"", divided=True)}, odd=partial(lambda: 0)) for rank in range(2)]
+    assert own.differing(ranks) == set()
+
+
+def test_an_entry_that_only_some_ranks_have_is_compared_among_them() -> None:
+    assert own.differing([{"log": "a"}, {}, {}]) == set()
+    assert own.differing([{"log": "a"}, {}, {"log": "b"}]) == {"log"}
+
+
+def test_each_rank_reads_its_own_file_and_in_a_run_of_another_size_all_read_rank_0_s() -> None:
+    names = [own.file_of(rank) for rank in range(2)]
+    assert [own.source(rank, 2, 2, names) for rank in range(2)] == [(names[0], False), (names[1], False)]
+    assert [own.source(rank, 4, 2, names) for rank in range(4)] == [(names[0], True)] * 4
+    assert own.source(0, 1, 2, names) == (names[0], True)
+    assert own.source(1, 2, 2, ["__0_0.distcp", ".metadata"])[0] == "", "of a checkpoint where all was the same"

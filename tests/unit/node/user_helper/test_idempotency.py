@@ -1,0 +1,74 @@
+"""What is done once under a tag on the head: where homes know no locks, and how long a tag is remembered."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headway.store.core.idempotency_keys import KEPT_S
+from tests.support.paths import NODE
+
+# argv: the tag, the number of the error that a lock gives or 0. Its work leaves a line in `done` and says which one it was.
+PROGRAM = """
+import os, sys
+from user_helper import idempotency as once
+if int(sys.argv[2]):
+    def lockf(*_):
+        raise OSError(int(sys.argv[2]), os.strerror(int(sys.argv[2])))
+    os.lockf = lockf
+def work():
+    path = os.path.join(os.environ["HOME"], "done")
+    os.execvp("sh", ["sh", "-c", f"echo x >>{path}; wc -l <{path}"])
+sys.exit(once.once(sys.argv[1], work))
+"""
+
+
+def run(home: Path, tag: str, lock_error: int = 0) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, tag, str(lock_error)],
+        cwd=NODE, env={"HOME": str(home), "PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    return done.returncode, done.stdout.strip() or done.stderr.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("lock_error", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_homes_without_locks_do_it_once_all_the_same(tmp_path: Path, lock_error: int) -> None:
+    assert run(tmp_path, "a", lock_error) == (0, "1")
+    assert run(tmp_path, "a", lock_error) == (0, "1")
+    assert run(tmp_path, "b", lock_error) == (0, "2")
+
+
+def test_another_error_of_the_lock_is_no_leave_to_do_it_twice(tmp_path: Path) -> None:
+    code, said = run(tmp_path, "a", errno.EIO)
+    assert code != 0
+    assert "Input/output error" in said
+    assert not (tmp_path / "done").exists()
+
+
+def test_a_tag_is_forgotten_before_the_server_may_use_its_key_again(tmp_path: Path) -> None:
+    """The server forgets after a day: a key that is good again must run again."""
+    assert run(tmp_path, "a") == (0, "1")
+    kept = tmp_path / ".headway-once" / "a"
+    at = time.time() - KEPT_S + 1
+    os.utime(kept, (at, at))
+    assert run(tmp_path, "a") == (0, "2")
+
+
+@pytest.mark.parametrize(
+    "unsure", ["Socket timed out on send/recv operation", "Zero Bytes were transmitted or received"]
+)
+def test_what_the_controller_may_have_taken_is_not_done_again(tmp_path: Path, unsure: str) -> None:
+    work = PROGRAM.replace("wc -l <{path}", f"echo 'Batch job submission failed: {unsure}' >&2; exit 1")
+    for told in (unsure, "cut off half-way"):
+        done = subprocess.run(
+            [sys.executable, "-c", work, "a", "0"],
+            cwd=NODE, env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert (done.returncode, told in done.stderr) == (98, True)
+    assert (tmp_path / "done").read_text() == "x\n"

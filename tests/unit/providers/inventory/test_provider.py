@@ -1,0 +1,154 @@
+"""Machines one owns, by what is kept of them and what the inventory says now: which there are, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headway.changes.cluster_changes import SLURM_CONF, Goal, changeset
+from headway.changes.machine_changes import Wanted
+from headway.changes.slurm_accounts import desired
+from headway.cluster.context import Env
+from headway.cluster.desired_state import _host_keys
+from headway.cluster.observe import observe
+from headway.domain.changeset import ChangeSet, Disturbs
+from headway.domain.cluster import Host
+from headway.domain.machine import Machine
+from headway.domain.managed_file import File
+from headway.domain.survey import Found
+from headway.errors import Unreachable
+from headway.health.policy.reconcile_rules import decide
+from headway.providers.inventory import provider as ssh_provider
+from headway.providers.inventory.provider import SshProvider
+from headway.providers.inventory.records import Taken
+from headway.services import planning
+from headway.transport.process import Ran
+from tests.support import builders
+from tests.support.server_fakes import document
+
+LAB = builders.cluster(2, 0, provider="ssh")
+HOSTS = tuple(Host(name, f"127.0.0.{n}") for n, name in enumerate(LAB.machine_names, 1))
+KEY = "ssh-ed25519 AAAA"
+FOUND = Found(8, 1, 8, 1, 32_000)
+
+
+def provider(folder: Path, hosts: Sequence[Host] = HOSTS) -> SshProvider:
+    """Of an inventory, where the machines of HOSTS have their places."""
+    made = SshProvider(folder, hosts)
+    if not made._kept.read("lab").machines:
+        for one in HOSTS:
+            made._kept.pin("lab", one.name, Taken(one, KEY))
+    return made
+
+
+def moved(name: str, **changes: Any) -> tuple[Host, ...]:
+    return tuple(replace(host, **changes) if host.name == name else host for host in HOSTS)
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What the resolver knows."""
+    known: dict[str, str] = {}
+
+    async def address(name: str) -> str:
+        if name[0].isdigit():
+            return name
+        if name not in known:
+            raise Unreachable(f"host {name} has no address")
+        return known[name]
+
+    monkeypatch.setattr(ssh_provider, "_address", address)
+    return known
+
+
+@pytest.mark.parametrize("change", [{"address": "127.0.0.77"}, {"host_key": "ssh-ed25519 BBBB"}])
+async def test_a_machine_is_there_until_an_apply_has_taken_another_in_its_place(
+    tmp_path: Path, change: dict[str, str]
+) -> None:
+    """The apply may be refused, for a job that runs there: nobody may take the job's node for dead then."""
+    before = {one.name: one for one in await provider(tmp_path).list("lab")}
+    after = provider(tmp_path, moved("lab-1-2", **change))
+    machines = {one.name: one for one in await after.list("lab")}
+    assert machines == before
+    assert await after.replaced("lab") == {"lab-1-2"}
+    nodes = {name: replace(builders.node(name, "ALLOCATED", cpus_used=8), boot_time=5) for name in LAB.slot_names}
+    assert decide(LAB, machines, nodes, [builders.job(7, nodes=("lab-1-2",))], frozenset()) == []
+
+
+async def test_what_is_set_in_the_inventory_about_one_that_stays_counts_at_once(tmp_path: Path) -> None:
+    after = provider(tmp_path, moved("lab-1-2", user="ops"))
+    assert [one.user for one in await after.list("lab") if one.name == "lab-1-2"] == ["ops"]
+    assert await after.replaced("lab") == frozenset()
+
+
+class Squeue:
+    """A head whose controller says what runs where; nothing else answers."""
+
+    async def remote(self, _: Machine, argv: Sequence[str], **__: Any) -> Ran:
+        if argv[0] != "squeue":
+            raise Unreachable("no answer")
+        return Ran(tuple(argv), 0, "7 lab-1-2\n", "", 0.0)
+
+
+async def planned(folder: Path, *members: str) -> ChangeSet:
+    """Where lab-1-2 is to be another machine, of a cluster in which these slots are to have one."""
+    env: Any = Env(provider(folder, moved("lab-1-2", address="127.0.0.77")), None, Squeue(), folder)  # type: ignore[arg-type]
+    wanted = Wanted.make({SLURM_CONF: File("")}, {}, ())
+    goal = Goal(LAB, {LAB.role_of(name): wanted for name in LAB.machine_names}, desired(LAB), members)
+    return changeset(goal, await observe(goal, env))
+
+
+async def test_a_plan_has_it_as_one_to_be_taken_and_asks_how_long_its_jobs_may_go_on(tmp_path: Path) -> None:
+    changes = await planned(tmp_path, *LAB.slot_names)
+    (change,) = (one for one in changes.changes if one.where == "lab-1-2")
+    assert (change.kind, change.disturbs, change.data["jobs"]) == ("machine.create", Disturbs.JOBS, [7])
+    kept = planning._kept(SimpleNamespace(clock=lambda: 1.0), document(), changes)  # type: ignore[arg-type]
+    assert kept.busy == "lab-1-2"
+
+
+async def test_one_that_no_place_is_left_for_goes_though_the_inventory_gives_its_place_away(tmp_path: Path) -> None:
+    (change,) = (one for one in (await planned(tmp_path, "lab-1-1")).changes if one.where == "lab-1-2")
+    assert change.kind == "machine.delete"
+
+
+async def test_nodes_do_not_vouch_by_the_key_of_one_that_is_to_go(tmp_path: Path) -> None:
+    """Known already while the changes are told: else the others would not hear of the new one's."""
+    cluster = replace(LAB, hosts=moved("lab-1-2", address="127.0.0.77"))
+    env: Any = Env(provider(tmp_path, cluster.hosts), None, None, tmp_path)  # type: ignore[arg-type]
+    assert set(await _host_keys(cluster, env)) == {LAB.head, "lab-1-1"}
+
+
+async def test_one_whose_name_nobody_knows_leaves_the_others_reachable(tmp_path: Path, names: dict[str, str]) -> None:
+    hosts = moved("lab-1-2", address="node2")
+    made = provider(tmp_path, hosts)
+    made._kept.pin("lab", "lab-1-2", Taken(hosts[2], KEY))
+    listed = {one.name: one.address for one in await made.list("lab")}
+    assert listed == {LAB.head: "127.0.0.1", "lab-1-1": "127.0.0.2", "lab-1-2": "node2"}
+    await made.note("lab", {"lab-1-2": FOUND}, ())
+    with pytest.raises(Unreachable):  # no file of the cluster can be made without
+        await made.place(LAB)
+    fewer = provider(tmp_path, hosts[:2])
+    assert {one.name for one in await fewer.list("lab")} == set(listed)
+    assert set((await fewer.place(builders.cluster(1, 0, provider="ssh"))).addresses) == {LAB.head, "lab-1-1"}
+
+
+async def test_one_has_the_address_of_the_last_apply_while_its_name_is_not_known(
+    tmp_path: Path, names: dict[str, str]
+) -> None:
+    names["node2"] = "127.0.0.9"
+    hosts = moved("lab-1-2", address="node2")
+    made = provider(tmp_path, hosts)
+    made._kept.pin("lab", "lab-1-2", Taken(hosts[2], KEY))
+    await made.note("lab", {"lab-1-2": FOUND}, ("/home",))
+    assert await made.exports("lab") == ("/home",)
+    names.clear()
+    (one,) = (machine for machine in await made.list("lab") if machine.name == "lab-1-2")
+    assert (one.address, one.found) == ("127.0.0.9", FOUND)
+    assert (await made.place(LAB)).addresses["lab-1-2"] == "127.0.0.9"
+    names["node2"] = "127.0.0.10"
+    assert "127.0.0.10" in {machine.address for machine in await made.list("lab")}

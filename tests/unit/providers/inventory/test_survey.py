@@ -1,0 +1,270 @@
+"""What a look at a machine is read as: one recorded from a bare Debian 13, and parts of larger machines beside it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.changes.owned_machines import Judgement
+from headway.cluster.machine_claims import Look
+from headway.domain.cluster import Host, JumpHost, OwnSite
+from headway.domain.survey import Found, FoundGpu, FoundMount, FoundNic, Holder
+from headway.errors import Refused
+from headway.providers.base import Place
+from headway.providers.inventory.records import Inventory, Taken
+from headway.providers.inventory.survey import parts_of, read
+
+RECORDED = (Path(__file__).parents[3] / "support" / "data" / "survey-bare-debian13.txt").read_text()
+NOW = 1795282644.0
+
+
+def parts(**others: str) -> dict[str, list[str]]:
+    found = parts_of(RECORDED)
+    return {**found, **{name: text.splitlines() for name, text in others.items()}}
+
+
+def test_a_bare_machine() -> None:
+    told = read("lab-head", "10.9.0.10", parts(), NOW, NOW)
+    assert (told.system, told.system_name, told.hostname) == ("debian13", "Debian GNU/Linux 13 (trixie)", "rack10")
+    assert (told.found.cpus, told.found.sockets, told.found.cores_per_socket, told.found.threads_per_core) == (
+        2,
+        1,
+        2,
+        1,
+    )
+    assert told.found.memory_mib == 24684096 // 1024
+    assert told.found.gpus == ()
+    assert told.listening == {22}
+    assert told.packages["sudo"] == "1.9.16p2-3+deb13u2"
+    assert told.mounts["/home"].kind == "ext4"
+    assert (told.nfs_server, told.nfs_client, told.firewall) == (False, False, True)
+    assert told.held is None
+    assert told.clock_off_s == pytest.approx(0.21)
+
+
+@pytest.mark.parametrize(
+    ("clocks", "off"),
+    [
+        ((0.5, 9.5), 0.0),
+        ((8.0, 9.9), 0.0),  # the connection took its time
+        ((0.1, 1.0), 0.0),
+        ((5.5, 14.5), 4.5),
+        ((-4.5, 4.5), -4.5),
+        ((905.0, 906.0), 896.0),
+    ],
+)
+def test_a_look_that_takes_long_is_no_clock_that_is_off(clocks: tuple[float, float], off: float) -> None:
+    told = read("a", "b", parts(time="\n".join(str(NOW + clock) for clock in clocks)), NOW, NOW + 10)
+    assert told.clock_off_s == off
+
+
+GPU_PARTS = {
+    # Two sockets of four cores with two threads each; threads are numbered after all cores.
+    "cpus": "\n".join(f"{n} {n % 8 // 4} {n % 4}" for n in range(16)),
+    "allowed": "0-15",
+    "pci": """\
+0000:1b:00.0 0x030200 0x10de 0x2330 numa=0 cpus=0-3,8-11
+0000:9b:00.0 0x030200 0x10de 0x2330 numa=1 cpus=4-7,12-15
+0000:9c:00.0 0x030200 0x10de 0x2330 numa=1 cpus=4-7,12-15
+0000:18:00.0 0x020700 0x15b3 0x1021 numa=0 cpus=0-3,8-11""",
+    "nvidia": """\
+0, NVIDIA H100 80GB HBM3, 81559, 00000000:1B:00.0, 550.54.15
+1, NVIDIA H100 80GB HBM3, 81559, 00000000:9B:00.0, 550.54.15""",
+    "minors": "0000:1b:00.0 1\n0000:9b:00.0 0",
+    "fabric": """\
+mlx5_0 1 numa=0 layer=InfiniBand state=4:_ACTIVE rate=400_Gb/sec_(4X_NDR)
+mlx5_1 1 numa=1 layer=InfiniBand state=1:_DOWN rate=10_Gb/sec_(4X_SDR)""",
+}
+
+
+def test_gpus_with_their_device_files_and_the_cores_beside_them() -> None:
+    told = read("lab-1-1", "10.9.0.11", parts(**GPU_PARTS), NOW, NOW)
+    assert told.driver == "550.54.15"
+    assert told.found.gpus == (
+        FoundGpu("NVIDIA H100 80GB HBM3", 81559, "0000:1b:00.0", (0, 1, 2, 3), 1),
+        FoundGpu("NVIDIA H100 80GB HBM3", 81559, "0000:9b:00.0", (4, 5, 6, 7), 0),
+        FoundGpu("", 0, "0000:9c:00.0", (4, 5, 6, 7), -1),  # on the bus, and the driver says nothing of it
+    )
+    assert len(told.found.usable_gpus) == 2
+    assert told.found.topology == (2, 4, 2)
+    assert told.found.nics == (
+        FoundNic("mlx5_0", "InfiniBand", 400, True, 0),
+        FoundNic("mlx5_1", "InfiniBand", 10, False, 1),
+    )
+
+
+def test_a_driver_that_fails_is_no_gpu() -> None:
+    said = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+    told = read("lab-1-1", "10.9.0.11", parts(**{**GPU_PARTS, "nvidia": said, "minors": ""}), NOW, NOW)
+    assert told.found.usable_gpus == ()
+    assert len(told.found.gpus) == 3
+
+
+def test_only_cpus_we_may_use_count() -> None:
+    told = read("lab-1-1", "10.9.0.11", parts(**{**GPU_PARTS, "allowed": "0-3"}), NOW, NOW)
+    assert (told.found.cpus, told.found.topology) == (4, (1, 4, 1))
+    assert told.found.gpus[0].cores == ()  # beside all that there are
+
+
+def test_a_mark_is_somebodys_even_when_it_can_t_be_read() -> None:
+    assert read("a", "b", parts(held="{broken"), NOW, NOW).held == Holder("?", "?", "?")
+    good = '{"cluster": "lab", "server": "s", "machine": "lab-1-1"}'
+    assert read("a", "b", parts(held=good), NOW, NOW).held == Holder("lab", "s", "lab-1-1")
+
+
+# --- which machine has which place
+
+
+def hosts(*addresses: str) -> tuple[Host, ...]:
+    return tuple(Host("", address, jump=JumpHost("bastion")) for address in addresses)
+
+
+NAMES = ("lab-head", "lab-1-1", "lab-1-2")
+
+
+def addresses(kept: Inventory, *order: str, names: tuple[str, ...] = NAMES) -> dict[str, str]:
+    return {name: host.address for name, host in kept.places("lab", names, hosts(*order)).items()}
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Inventory:
+    """h is the head, a and b are nodes."""
+    made = Inventory(tmp_path)
+    for name, host in zip(NAMES, hosts("h", "a", "b"), strict=True):
+        assert made.pin("lab", name, Taken(host, f"ssh-ed25519 {name}")) == f"ssh-ed25519 {name}"
+    return made
+
+
+def test_a_machine_keeps_its_place_whatever_the_order(kept: Inventory) -> None:
+    assert addresses(kept, "h", "b", "a") == {"lab-head": "h", "lab-1-1": "a", "lab-1-2": "b"}
+
+
+def test_only_the_place_of_a_machine_that_left_is_given_anew(kept: Inventory) -> None:
+    assert addresses(kept, "h", "b", "c") == {"lab-head": "h", "lab-1-1": "c", "lab-1-2": "b"}
+
+
+def test_the_head_does_not_move(kept: Inventory) -> None:
+    kept.check_head("lab", "lab-head", hosts("h", "a"))
+    with pytest.raises(Refused, match="lab-head is h, and the inventory names a as the head"):
+        kept.check_head("lab", "lab-head", hosts("a", "h"))
+
+
+def test_what_is_kept_comes_back_as_it_was(kept: Inventory, tmp_path: Path) -> None:
+    found = Found(
+        8, 1, 8, 1, 64_000, 10_000, (FoundGpu("H", 1, "b", (0, 1), 0),), (FoundNic("m", "InfiniBand", 400, True),)
+    )
+    kept.note("lab", {"lab-1-1": found}, {"lab-1-1": "10.0.0.2"}, ("/home",))
+    again = Inventory(tmp_path).read("lab")
+    assert (again.machines["lab-1-1"].found, again.machines["lab-1-1"].address) == (found, "10.0.0.2")
+    assert again.machines["lab-1-1"].host.jump == JumpHost("bastion")
+    assert again.nfs == ("/home",)
+
+
+def test_a_pinned_key_stays_until_the_inventory_names_another(kept: Inventory) -> None:
+    (host,) = hosts("a")
+    assert kept.pin("lab", "lab-1-1", Taken(host, "ssh-ed25519 other")) == "ssh-ed25519 lab-1-1"
+    named = Host("", "a", host_key="ssh-ed25519 new")
+    assert kept.pin("lab", "lab-1-1", Taken(named, "ssh-ed25519 new")) == "ssh-ed25519 new"
+
+
+def test_a_damaged_file_is_said(kept: Inventory, tmp_path: Path) -> None:
+    (tmp_path / "hosts" / "lab.json").write_text("{")
+    with pytest.raises(Refused, match=r"lab\.json is damaged"):
+        kept.read("lab")
+
+
+@pytest.mark.parametrize(
+    ("said", "understood"),
+    [
+        ("198.51.100.7", "198.51.100.7"),
+        ("::ffff:198.51.100.7", "198.51.100.7"),
+        ("fd00::7", ""),
+        ("198.51.100.7 }; accept", ""),
+        ("", ""),
+    ],
+)
+def test_from_where_a_machine_was_looked_at(said: str, understood: str) -> None:
+    assert read("lab-head", "10.9.0.10", parts(**{"from": said}), NOW, NOW).seen_from == understood
+
+
+def test_the_firewall_lets_in_those_whom_the_machines_see() -> None:
+    """The server's own address is another one to them where something between translates it."""
+    seen = {
+        name: read(name, "10.9.0.10", parts(**{"from": address}), NOW, NOW)
+        for name, address in {"lab-head": "198.51.100.7", "lab-1-1": "198.51.100.8", "lab-1-2": ""}.items()
+    }
+    place: Any = Place("10.9.0.0/24", "10.87.3.1", {}, 0, 0, 0, 0, own=OwnSite({}, (22,), {}, ("10.87.3.1",), ()))
+    judged: Any = Judgement((), (), {}, ())
+    kept = Look(None, {}, seen, {}, frozenset(), judged).place(place)  # type: ignore[arg-type]
+    assert kept.own is not None
+    assert kept.own.ways_in == ("10.87.3.1", "198.51.100.7", "198.51.100.8")
+
+
+@pytest.mark.parametrize("above", ["env SSH_CONNECTION='198.51.100.7 5 10.9.0.10 22'"])
+def test_a_look_by_sudo_knows_from_where_it_came(above: str) -> None:
+    """Which clears the variable: whoever called it has it still."""
+    script = Path(__file__).parents[4] / "node" / "survey.sh"
+    tail = script.read_text().partition("part from\n")[2].partition("part time")[0]
+    ran = subprocess.run(
+        ["sh", "-c", f"{above} sh -c 'env -u SSH_CONNECTION sh -s; true'"],
+        input=tail, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert ran.stdout == "198.51.100.7\n"
+
+
+def state_part(folder: Path) -> str:
+    script = (Path(__file__).parents[4] / "node" / "survey.sh").read_text()
+    part = script.partition("part state\n")[2].partition("part users")[0]
+    argv = ["sh", "-c", f"part() {{ :; }}\n{part}", "sh", "", "", str(folder)]
+    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_what_a_folder_that_is_not_there_yet_would_lie_on(tmp_path: Path) -> None:
+    told = read("lab-head", "10.9.0.10", parts(state=state_part(tmp_path / "not" / "yet").splitlines()[0]), NOW, NOW)
+    assert told.state is not None
+    assert (
+        told.state.at == subprocess.run(["stat", "-c", "%m", tmp_path], capture_output=True, text=True).stdout.strip()
+    )
+    assert told.state.kind
+    # Of times each head may show its own for a while.
+    assert told.state.mark == str(Path(told.state.at).stat().st_ino)
+    assert read("lab-head", "10.9.0.10", parts(), NOW, NOW).state is None
+
+
+def test_whose_homes_and_uids_there_are(tmp_path: Path) -> None:
+    script = (Path(__file__).parents[4] / "node" / "survey.sh").read_text()
+    part = script.partition("part homes\n")[2].partition("part filesystems")[0]
+    (tmp_path / "ann").mkdir()
+    argv = [
+        "sh",
+        "-c",
+        f'part() {{ echo "### $1"; }}\n{part}',
+        "sh",
+        f"{tmp_path} /none",
+        "ann ben",
+        "",
+        "0 4294967000",
+    ]
+    text = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60).stdout
+    homes, _, owners = text.partition("### owners\n")
+    told = read("lab-head", "10.9.0.10", parts(homes=homes, owners=owners), NOW, NOW)
+    assert told.homes == {f"{tmp_path}/ann": (tmp_path / "ann").stat().st_uid}
+    assert told.owners == {0: "root"}
+    bare = read("lab-head", "10.9.0.10", parts(), NOW, NOW)
+    assert (bare.homes, bare.owners) == ({}, {})
+
+
+def test_the_server_of_a_mount_is_told_by_its_address() -> None:
+    line = "/shared 2 nfs4 filer:/srv rw,vers=4.2,clientaddr=10.9.0.10,addr=10.9.0.50"
+    told = read("lab-head", "10.9.0.10", parts(state=line, addresses="10.9.0.10\n127.0.0.1\nx"), NOW, NOW)
+    assert told.state == FoundMount("filer:/srv", "nfs4", "2", "/shared", "10.9.0.50")
+    assert told.addresses == {"10.9.0.10", "127.0.0.1"}
+
+
+def test_a_second_head_is_the_next_machine_and_those_with_a_place_keep_it(kept: Inventory) -> None:
+    names = ("lab-head", "lab-head2", "lab-1-1", "lab-1-2")
+    assert kept.places("new", names, hosts("h", "a", "b", "c"))["lab-head2"].address == "a"
+    assert addresses(kept, "h", "a", "b", "c", names=names)["lab-head2"] == "c"

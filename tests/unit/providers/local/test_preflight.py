@@ -1,0 +1,89 @@
+"""Preflight names every gap of a host at once."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from headway.providers.local.preflight import Probe, host_gaps, room_gaps
+
+GOOD = {
+    "etc/os-release": 'ID=debian\nVERSION_ID="12"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n',
+    "proc/self/mounts": "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n",
+    "sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n",
+    "proc/sys/fs/inotify/max_user_instances": "8192\n",
+    "proc/sys/kernel/pty/max": "4096\n",
+    "proc/meminfo": "MemTotal: 20480000 kB\nMemAvailable: 10240000 kB\n",
+}
+
+
+def host(tmp_path: Path, **others: str) -> Probe:
+    for name, text in {**GOOD, **others}.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Probe(
+        root=tmp_path, uid=lambda: 0, which=lambda _: "/usr/bin/x", free_mib=lambda _: 50_000, port_error=lambda _: ""
+    )
+
+
+def test_a_good_host_has_no_gap(tmp_path: Path) -> None:
+    assert host_gaps(4000, 10_000, [8000], probe=host(tmp_path)) == ()
+
+
+def test_all_gaps_come_at_once_each_with_a_way_out(tmp_path: Path) -> None:
+    bad = Probe(
+        root=host(tmp_path, **{"proc/self/mounts": "cgroup2 /sys/fs/cgroup cgroup2 ro,nosuid 0 0\n"}).root,
+        uid=lambda: 1000,
+        which=lambda name: None if name in ("podman", "mmdebstrap") else "/x",
+        free_mib=lambda _: 100,
+        port_error=lambda port: "it is in use" if port == 8000 else "",
+    )
+    gaps = host_gaps(20_000, 10_000, [8000, 8001], probe=bad)
+    text = "\n".join(gap.what for gap in gaps)
+    for word in ("root rights", "podman, mmdebstrap", "read-only", "100 MiB free", "10000 MiB of memory", "port 8000"):
+        assert word in text
+    assert len(gaps) == 6
+    assert all(gap.fix and gap.fatal for gap in gaps)
+    assert "apt-get install podman mmdebstrap" in next(gap.fix for gap in gaps if "podman" in gap.what)
+
+
+def test_another_system_is_a_warning_only(tmp_path: Path) -> None:
+    other = host(tmp_path, **{"etc/os-release": 'ID=ubuntu\nVERSION_ID="24.04"\nPRETTY_NAME="Ubuntu 24.04"\n'})
+    (gap,) = host_gaps(0, 0, probe=other)
+    assert (gap.fatal, gap.what[:12]) == (False, "Ubuntu 24.04")
+
+
+def test_missing_cgroup_controllers_are_named(tmp_path: Path) -> None:
+    (gap,) = host_gaps(0, 0, probe=host(tmp_path, **{"sys/fs/cgroup/cgroup.controllers": "cpuset cpu pids\n"}))
+    assert "memory" in gap.what
+    v1 = "cgroup /a cgroup rw,memory 0 0\ncgroup /b cgroup rw,devices 0 0\ncgroup /c cgroup rw,cpuset 0 0\n"
+    files = {"proc/self/mounts": v1, "sys/fs/cgroup/cgroup.controllers": ""}
+    assert host_gaps(0, 0, probe=host(tmp_path, **files)) == ()
+
+
+@pytest.mark.parametrize(("name", "value"), [("fs/inotify/max_user_instances", "128"), ("kernel/pty/max", "64")])
+def test_low_kernel_limits_are_warnings(tmp_path: Path, name: str, value: str) -> None:
+    (gap,) = host_gaps(0, 0, probe=host(tmp_path, **{f"proc/sys/{name}": f"{value}\n"}))
+    assert not gap.fatal
+    assert gap.fix.startswith("sysctl -w ")
+
+
+def test_a_port_that_something_listens_on_is_seen(tmp_path: Path) -> None:
+    probe = host(tmp_path)
+    real = Probe(root=probe.root, uid=probe.uid, which=probe.which, free_mib=probe.free_mib)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        (gap,) = host_gaps(0, 0, [port], probe=real)
+        assert gap.what == f"port {port} can't be used: it is in use"
+    assert host_gaps(0, 0, [port], probe=real) == ()
+
+
+def test_room_is_looked_for_where_a_folder_will_lie(tmp_path: Path) -> None:
+    (gap,) = room_gaps(100, tmp_path / "not" / "yet", Probe(free_mib=lambda path: 7 if path == tmp_path else 1 << 20))
+    assert gap.what == f"{tmp_path} has 7 MiB free, 100 MiB are needed"
+    assert room_gaps(7, tmp_path, Probe(free_mib=lambda _: 7)) == ()

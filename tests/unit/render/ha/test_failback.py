@@ -1,0 +1,111 @@
+"""Before the first head's slurmctld starts: the program is run, on a state folder and a scontrol of the test's own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headway.domain.cluster import STATE
+from headway.render.ha import failback
+from headway.render.slurm import slurm_conf
+from headway.render.system.unit_list import units
+from tests.support import builders
+
+
+@pytest.fixture
+def other() -> Iterator[socket.socket]:
+    """The second head's slurmctld, listening."""
+    ears = socket.create_server(("127.0.0.1", 0))
+    yield ears
+    ears.close()
+
+
+def program(folder: Path, port: int) -> Path:
+    cluster = replace(builders.cluster(), controllers=2)
+    text = failback.files(cluster, first=True)[failback.PROGRAM].text
+    for old, new in (
+        (STATE, str(folder)),
+        (f"PORT, HEARTBEAT = ['{cluster.heads[1]}'], {failback.PORT}", f"PORT, HEARTBEAT = ['127.0.0.1'], {port}"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    made = folder / "take-back"
+    made.write_text(text)
+    scontrol = folder / "scontrol"
+    scontrol.write_text(f'#!/bin/sh\necho "$@" >>{folder}/told\n')
+    scontrol.chmod(0o755)
+    return made
+
+
+def beat(folder: Path, number: int, age_s: float = 0) -> None:
+    (folder / "heartbeat").write_bytes(struct.pack(">QQ", int(time.time() - age_s), number))
+
+
+def start(made: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-IS", str(made)], env={"PATH": f"{made.parent}:{os.environ['PATH']}"})
+
+
+def test_a_cluster_with_one_head_has_no_such_program() -> None:
+    assert failback.files(builders.cluster(), first=True) == {}
+
+
+@pytest.mark.parametrize(("number", "age_s"), [(0, 0), (1, 60)])
+def test_nobody_else_leads(tmp_path: Path, other: socket.socket, number: int, age_s: float) -> None:
+    beat(tmp_path, number, age_s)
+    assert start(program(tmp_path, other.getsockname()[1])).wait(timeout=30) == 0
+    assert not (tmp_path / "told").exists()
+
+
+def test_a_new_cluster_has_no_heartbeat(tmp_path: Path, other: socket.socket) -> None:
+    assert start(program(tmp_path, other.getsockname()[1])).wait(timeout=30) == 0
+
+
+def test_who_leads_is_told_to_end_and_waited_for(tmp_path: Path, other: socket.socket) -> None:
+    beat(tmp_path, 1)
+    told = tmp_path / "told"
+    ran = start(program(tmp_path, other.getsockname()[1]))
+    while not told.exists():
+        assert ran.poll() is None
+        time.sleep(0.01)
+    threading.Timer(0.2, other.close).start()
+    assert ran.wait(timeout=30) == 0
+    assert told.read_text() == "shutdown slurmctld\n"
+
+
+def test_who_leads_and_can_not_be_reached_keeps_the_first_from_starting(tmp_path: Path, other: socket.socket) -> None:
+    port = other.getsockname()[1]
+    other.close()
+    beat(tmp_path, 1)
+    ran = start(program(tmp_path, port))
+    with pytest.raises(subprocess.TimeoutExpired):
+        ran.wait(timeout=1.5)
+    beat(tmp_path, 1, age_s=60)  # it is gone
+    assert ran.wait(timeout=30) == 0
+
+
+def test_who_begins_to_lead_says_in_which_folder(tmp_path: Path) -> None:
+    text = failback.files(replace(builders.cluster(), controllers=2), first=False)[slurm_conf.LEADS].text
+    ours = tmp_path / "ours"
+    text = text.replace(STATE, str(tmp_path)).replace("/run/slurmctld/leads", str(ours))
+    subprocess.run(["sh", "-c", text], check=True, timeout=60)
+    assert ours.read_text() == (tmp_path / "leads").read_text()
+    assert ours.read_text().split()[0] == os.uname().nodename
+    assert ours.read_text().split()[2:] == [str(tmp_path)]
+
+
+@pytest.mark.parametrize("head", [0, 1])
+def test_a_controller_is_started_again_for_what_it_runs(head: int) -> None:
+    two = replace(builders.cluster(), controllers=2)
+    role = two.role_of(two.heads[head])
+    (unit,) = [one for one in units(two, builders.site(two))[role] if one.name == "slurmctld.service"]
+    assert slurm_conf.LEADS in unit.restart_on

@@ -1,0 +1,110 @@
+"""Prometheus and Alertmanager: whom they ask, whom they tell, and that rules and board speak of figures that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agent.gpu import source
+from agent.metrics import exporter
+from headway.domain.cluster import Alerts
+from headway.render import render, units
+from headway.render.monitoring import prometheus
+from headway.render.system.agent_config import METRICS_PORT
+from tests.support.render_cases import cpu_cluster, gpu_cluster, site_of
+
+CLUSTER = gpu_cluster()
+NODE = Path(__file__).parents[4] / "node" / "agent"
+WAYS = Alerts("https://example.org/hook?key=s3cret", "https://chat.example.org/s3cret", "oncall@example.org")
+
+
+def loaded(text: str) -> Any:
+    return yaml.safe_load(text)
+
+
+def test_every_machine_is_scraped_where_its_agent_listens() -> None:
+    rows = loaded(prometheus.targets(CLUSTER, site_of(CLUSTER)))
+    assert [row["labels"]["node"] for row in rows] == ["lab-head", "lab-1-1", "lab-1-2", "lab-2-1", "lab-2-2"]
+    assert rows[1]["targets"] == ["10.87.3.11:6822"]
+    assert exporter.PORT == METRICS_PORT
+
+
+def test_a_cluster_that_grows_changes_the_list_alone_and_nothing_is_told_to_prometheus() -> None:
+    bigger = gpu_cluster(2, 3)
+    before = prometheus.files(CLUSTER, site_of(CLUSTER))
+    after = prometheus.files(bigger, site_of(bigger))
+    changed = {path for path in after if before[path].digest != after[path].digest}
+    assert changed == {prometheus.TARGETS}
+    read = {path for unit in units(bigger, site_of(bigger))["head"] for path in (*unit.restart_on, *unit.reload_on)}
+    assert prometheus.TARGETS not in read
+    assert {prometheus.CONFIG, prometheus.RULES, prometheus.ALERTS} <= read
+
+
+def test_alerts_go_where_the_file_says() -> None:
+    told = loaded(prometheus.alertmanager_yml(replace(CLUSTER, alerts=WAYS)))
+    people, news = told["receivers"]
+    assert people["webhook_configs"][0]["url"] == WAYS.webhook
+    assert people["slack_configs"][0]["api_url"] == WAYS.chat
+    mail = people["email_configs"][0]
+    assert (mail["to"], mail["smarthost"]) == ("oncall@example.org", "10.87.3.1:2525")
+    assert loaded(prometheus.alertmanager_yml(cpu_cluster()))["receivers"] == [{"name": "people"}, {"name": "news"}]
+    for way in ("webhook_configs", "slack_configs", "email_configs"):  # what is told once has no end to tell
+        assert (people[way][0]["send_resolved"], news[way][0]["send_resolved"]) == (True, False)
+    [route] = told["route"]["routes"]
+    assert (route["receiver"], route["matchers"], route["group_by"]) == ("news", ['news!=""'], ["news"])
+
+
+def test_a_value_stays_a_value_whatever_is_in_it() -> None:
+    nasty = 'https://example.org/a": "b#{{ x }}: - [&'
+    told = loaded(prometheus.alertmanager_yml(replace(CLUSTER, alerts=Alerts(nasty))))
+    assert told["receivers"][0]["webhook_configs"] == [{"url": nasty, "send_resolved": True}]
+
+
+def test_only_alertmanager_reads_the_addresses() -> None:
+    cluster = replace(CLUSTER, alerts=WAYS)
+    files = render(cluster, site_of(cluster))
+    holding = {path: file for role in files.values() for path, file in role.items() if "s3cret" in file.text}
+    assert list(holding) == [prometheus.ALERTS]
+    assert (holding[prometheus.ALERTS].mode, holding[prometheus.ALERTS].owner) == (0o600, "prometheus")
+
+
+def test_both_listen_on_the_head_alone() -> None:
+    for unit in ("prometheus", "prometheus-alertmanager"):
+        text = render(CLUSTER, site_of(CLUSTER))["head"][f"/etc/systemd/system/{unit}.service.d/headway.conf"].text
+        assert re.search(r"--web\.listen-address=127\.0\.0\.1:\d+", text), unit
+
+
+def known() -> set[str]:
+    """Names that the agents give out, Prometheus's own, and Alertmanager's."""
+    code = "".join(path.read_text() for path in NODE.rglob("*.py"))
+    named = set(re.findall(r'"((?:headway|node)_[a-z_A-Z0-9]+)"', code)) | set(re.findall(r"(headway_\w+)\{", code))
+    named |= {f"node_network_{key}_total" for key in ("receive_bytes", "transmit_bytes")}
+    return named | set(source.FIELDS) | {"up", "alertmanager_notifications_failed_total"}
+
+
+def spoken(expression: str) -> set[str]:
+    bare = re.sub(r'"[^"]*"|\{[^}]*\}|\b(?:by|without|on) *\([^)]*\)', "", expression)
+    words = set(re.findall(r"\b[a-zA-Z_]\w+\b(?! *\()", bare))
+    return {word for word in words if word not in {"and", "or", "by", "offset", "vector"} and not word[0].isdigit()}
+
+
+def test_rules_speak_of_figures_that_exist_and_say_where() -> None:
+    rules = [rule for group in loaded(prometheus._data("rules.yml"))["groups"] for rule in group["rules"]]
+    assert len({rule["alert"] for rule in rules}) == len(rules) >= 10
+    for rule in rules:
+        assert spoken(rule["expr"]) <= known(), rule["alert"]
+        assert rule["labels"]["severity"] in ("critical", "warning", "info")
+        assert "{{" in rule["annotations"]["summary"]
+
+
+def test_the_board_speaks_of_figures_that_exist() -> None:
+    board = json.loads(prometheus._data("grafana.json"))
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"]) >= 12
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            assert spoken(target["expr"]) <= known(), panel["title"]

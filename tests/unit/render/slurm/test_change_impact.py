@@ -1,0 +1,59 @@
+"""What a changed slurm.conf disturbs, by version."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headway.domain.changeset import Disturbs
+from headway.render import effect_of, render
+from headway.render.slurm.change_impact import Aborts, aborts, changed_keys
+from tests.support.render_cases import gpu_cluster, site_of
+
+BEFORE = gpu_cluster(1, 3)
+
+
+def text(slurm: dict[str, str] | None = None, per_leaf: int = 3) -> str:
+    cluster = replace(gpu_cluster(1, per_leaf), slurm=slurm or {})
+    return render(cluster, site_of(cluster))["head"]["/etc/slurm/slurm.conf"].text
+
+
+@pytest.mark.parametrize(
+    ("slurm", "new", "old_version"),
+    [
+        ({"PriorityWeightAge": "5"}, Disturbs.RECONFIGURE, Disturbs.RECONFIGURE),
+        ({"MaxJobCount": "100"}, Disturbs.RECONFIGURE, Disturbs.CONTROLLER_RESTART),
+        ({"SlurmctldPort": "7000"}, Disturbs.CONTROLLER_RESTART, Disturbs.CONTROLLER_RESTART),
+    ],
+)
+def test_a_key_asks_for_what_its_version_needs(slurm: dict[str, str], new: Disturbs, old_version: Disturbs) -> None:
+    assert effect_of(text(), text(slurm), "24.11") is new
+    assert effect_of(text(), text(slurm), "22.05") is old_version
+
+
+def test_more_nodes_restart_only_the_old_controller() -> None:
+    assert effect_of(text(), text(per_leaf=4), "24.11") is Disturbs.RECONFIGURE
+    assert effect_of(text(), text(per_leaf=4), "22.05") is Disturbs.CONTROLLER_RESTART
+
+
+def test_nothing_changed_or_nothing_there_disturbs_nothing() -> None:
+    assert effect_of(text(), text()) is Disturbs.NOTHING
+    assert effect_of("", text()) is Disturbs.NOTHING
+    assert effect_of(text(), text() + "# a comment\n") is Disturbs.NOTHING
+    assert changed_keys("A=1\n", "a=1\n") == ()
+
+
+def test_slurm_ends_the_jobs_of_a_partition_that_goes_and_of_nodes_of_another_shape() -> None:
+    old = "NodeName=a-[1-3] CPUs=96 Gres=gpu:h100:8\nPartitionName=DEFAULT X=1\nPartitionName=train Nodes=a-1\n"
+    debug = "PartitionName=debug Nodes=ALL\n"
+    assert aborts(old + debug, old) == Aborts(frozenset({"debug"}))
+    assert not aborts(old, old + debug)
+    assert not aborts("", old)
+    assert not aborts(old, old.replace("Nodes=a-1", "Nodes=ALL"))
+    fewer = old.replace("a-[1-3] CPUs=96", "a-[1-2] CPUs=96")
+    assert not aborts(old, fewer)  # a node that goes is drained before
+    other = "NodeName=a-1 CPUs=96 Gres=gpu:h100:8\nNodeName=a-[2-3] CPUs=96 Gres=gpu:h100:4\nPartitionName=train Nodes=a-1\n"
+    assert aborts(old, other) == Aborts(nodes=frozenset({"a-2", "a-3"}))
+    assert aborts(old, old.replace("CPUs=96", "CPUs=128")).nodes == {"a-1", "a-2", "a-3"}
+    assert not aborts(text(), text({"PriorityWeightAge": "5"}))

@@ -1,0 +1,95 @@
+"""The slurm.conf codec: reading what people write, writing what Slurm reads."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.render.slurm import codec
+from headway.render.slurm.codec import Line
+
+KEYS = st.text(string.ascii_letters + string.digits + "_.", min_size=1, max_size=12)
+VALUES = st.text(
+    st.characters(exclude_categories=("C", "Zl", "Zp"), exclude_characters='#"\\'), min_size=1, max_size=20
+).filter(lambda text: all(c == " " or not c.isspace() for c in text))
+COMMENTS = (
+    st.text(st.characters(categories=("L", "N", "P")), max_size=20).map(str.strip).filter(lambda c: "\\" not in c)
+)
+PATHS = st.text(string.ascii_letters + "/._-", min_size=1, max_size=20)
+LINES = st.one_of(
+    st.builds(Line, pairs=st.lists(st.tuples(KEYS, VALUES), max_size=4).map(tuple), comment=COMMENTS),
+    st.builds(Line, include=PATHS, comment=COMMENTS),
+)
+
+
+@given(st.lists(LINES, max_size=6))
+def test_what_is_written_reads_back_the_same(lines: list[Line]) -> None:
+    assert list(codec.parse(codec.write(lines))) == lines
+
+
+@given(st.text(max_size=200))
+def test_any_text_reads_to_lines_that_write_stably_or_is_refused(text: str) -> None:
+    try:
+        once = codec.write(codec.parse(text))
+    except ValueError:
+        return
+    assert codec.write(codec.parse(once)) == once
+
+
+@given(KEYS, st.text(max_size=30))
+def test_no_value_adds_a_line_or_a_key(key: str, text: str) -> None:
+    try:
+        written = codec.write([Line(((key, text), ("After", "1")))])
+    except ValueError:
+        return
+    assert written.count("\n") == 1
+    assert codec.parse(written)[0].pairs == ((key, text), ("After", "1"))
+
+
+def test_a_file_as_people_write_it() -> None:
+    text = (
+        "# a site's file\r\n"
+        "clustername=Lab   # trailing words = no pair\n"
+        "SlurmctldHost = head(10.0.0.1)\n"
+        "NodeName=n[1-3] CPUs=4 \\\n   RealMemory=1000 State=UNKNOWN\n"
+        'PartitionName=a Nodes=ALL TRESBillingWeights="CPU=1, Mem=2" Default=YES\n'
+        "include /etc/slurm/extra.conf\n"
+        "MailProg=/bin/\\#mail\n"
+    )
+    lines = codec.parse(text)
+    assert lines[0] == Line(comment="a site's file")
+    assert lines[1] == Line((("clustername", "Lab"),), comment="trailing words = no pair")
+    assert lines[2].get("slurmctldhost") == "head(10.0.0.1)"
+    assert lines[3].pairs == (("NodeName", "n[1-3]"), ("CPUs", "4"), ("RealMemory", "1000"), ("State", "UNKNOWN"))
+    assert lines[4].get("TRESBILLINGWEIGHTS") == "CPU=1, Mem=2"
+    assert lines[5].include == "/etc/slurm/extra.conf"
+    assert lines[6].get("MailProg") == "/bin/#mail"
+    assert codec.settings(lines) == {"clustername": "Lab", "slurmctldhost": "head(10.0.0.1)", "mailprog": "/bin/#mail"}
+
+
+def test_the_last_of_a_repeated_key_wins() -> None:
+    assert Line((("A", "1"), ("a", "2"))).get("A") == "2"
+
+
+@pytest.mark.parametrize("text", ["justwords", "Key", "=value", 'Key="open', "Key=a b", "Key="])
+def test_a_line_that_is_no_pair_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match="line 2"):
+        codec.parse("A=1\n" + text + "\n")
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a#b", 'a"b', "a\\", "", "a\rb", "a\x00b", "a\u2028b", "a\x85b"])
+def test_a_value_that_would_break_out_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="a Slurm value"):
+        codec.write([Line((("Key", text),))])
+
+
+def test_comments_and_keys_are_guarded_too() -> None:
+    with pytest.raises(ValueError, match="comment"):
+        codec.write([Line(comment="a\nb")])
+    with pytest.raises(ValueError, match="key"):
+        codec.write([Line((("a b", "1"),))])
+    with pytest.raises(ValueError, match="Include"):
+        codec.write([Line(include="a b")])

@@ -1,0 +1,94 @@
+"""What a GPU brings a job, where the nodes of a partition are not alike: a job for all GPUs of a node fits on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headway.catalog.plans import load_catalogue
+from headway.clusterfile.load import parse_yaml, resolve
+from headway.domain.cluster import Cluster, Site
+from headway.domain.slurm.hostlist import expand
+from headway.domain.survey import Found, FoundGpu
+from headway.render.slurm import codec
+from headway.render.slurm.slurm_conf import slurm_conf
+from tests.support.render_cases import own_gpu_cluster, own_site, site_of
+
+A100S = tuple(FoundGpu("NVIDIA A100-SXM4-80GB", 81920, f"0000:{n}b:00.0", (), n) for n in range(8))
+GROUPS = """
+groups:
+  gpu: {plan: h100-8, nodes: 1}
+  old: {plan: a100-8, nodes: 1}
+  inf: {plan: l40s-4, nodes: 1}
+  cpu: {plan: cpu-64, nodes: 1}
+partitions: {whole: {}, inf: {groups: [inf]}, cpu: {groups: [cpu]}, small: {groups: [inf, old]}}
+"""
+
+
+def mixed() -> tuple[Cluster, Site]:
+    cluster = resolve({"name": "lab", **parse_yaml(GROUPS)}, load_catalogue({}), owner="ann")
+    return cluster, site_of(cluster, departed=())
+
+
+def own(*found: Found) -> tuple[Cluster, Site]:
+    cluster = replace(own_gpu_cluster(), slurm={})
+    return cluster, own_site(cluster, found=dict(zip(cluster.slot_names, found, strict=True)))
+
+
+UNEQUAL = own(Found(224, 2, 56, 2, 1_000_000, 0, A100S), Found(128, 2, 32, 2, 1_010_000, 0, A100S))
+ODD = own(*[Found(88, 2, 22, 2, 500_000, 0, A100S)] * 2)
+
+
+def parts(world: tuple[Cluster, Site]) -> dict[str, tuple[dict[str, str], list[dict[str, str]]]]:
+    """Partition -> its settings over the cluster's, and the lines of its nodes."""
+    cluster, site = world
+    lines = codec.parse(slurm_conf(cluster, site))
+    nodes = {line.pairs[0][1]: dict(line.pairs) for line in lines if line.first == "nodename"}
+    by_name = {partition.name: partition for partition in cluster.partitions}
+    found = {}
+    for line in lines:
+        if line.first == "partitionname":
+            said = {**codec.settings(lines), **{key.lower(): value for key, value in line.pairs}}
+            mine = [node for names, node in nodes.items() if {*expand(names)} & {*by_name[line.pairs[0][1]].nodes}]
+            found[line.pairs[0][1]] = said, mine
+    return found
+
+
+@pytest.mark.parametrize("world", [mixed(), UNEQUAL, ODD], ids=["groups", "unequal", "odd"])
+def test_a_job_for_all_gpus_of_a_node_fits_on_it_and_counts_for_them(world: tuple[Cluster, Site]) -> None:
+    seen = 0
+    for name, (said, nodes) in parts(world).items():
+        assert nodes, name
+        weights = dict(word.split("=") for word in said["tresbillingweights"].split(","))
+        for node in nodes:
+            gib = int(node["RealMemory"]) / 1024
+            whole = max(float(weights["CPU"]) * int(node["CPUs"]), float(weights["Mem"].removesuffix("G")) * gib)
+            gpus = int(node["Gres"].split(":")[2]) if "Gres" in node else 0
+            assert gpus * int(said["defcpupergpu"]) <= int(node["CPUs"]), (name, node)
+            assert gpus * int(said["defmempergpu"]) <= int(node["RealMemory"]), (name, node)
+            assert int(node["CPUs"]) * int(said["defmempercpu"]) <= int(node["RealMemory"]), (name, node)
+            assert int(whole) <= gpus * 1000 or not gpus, (name, node)
+            seen += gpus
+    assert seen
+
+
+def test_a_partition_of_one_kind_brings_that_kind_s_part() -> None:
+    said = {name: settings for name, (settings, _) in parts(mixed()).items()}
+    (node,) = parts(mixed())["inf"][1]
+    assert int(said["inf"]["defcpupergpu"]) == int(node["CPUs"]) // 4 > int(said["small"]["defcpupergpu"])
+    assert int(said["inf"]["defmempergpu"]) == int(node["RealMemory"]) // 4 > int(said["whole"]["defmempergpu"])
+    assert int(said["cpu"]["defmempercpu"]) > int(said["whole"]["defmempercpu"])
+
+
+def test_each_thing_is_the_least_of_its_own() -> None:
+    said, nodes = parts(UNEQUAL)["train"]
+    assert said["defcpupergpu"] == str(128 // 8)
+    assert said["defmempergpu"] == str(min(int(node["RealMemory"]) for node in nodes) // 8)
+
+
+def test_a_gpu_brings_whole_cores() -> None:
+    """Of 44 cores with two threads each 11 threads a GPU would take 6 cores: seven GPUs, and none for the eighth."""
+    assert parts(ODD)["train"][0]["defcpupergpu"] == "10"
+    few = own(*[Found(4, 1, 2, 2, 500_000, 0, A100S)] * 2)
+    assert parts(few)["train"][0]["defcpupergpu"] == "1"

@@ -1,0 +1,55 @@
+"""What Slurm is told of groups that scale by themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headway.domain.cluster import Cluster, Group
+from headway.render.slurm.power_saving import settings
+from tests.support import builders
+
+
+def lab(nodes: int, version: str = "24.11") -> Cluster:
+    """Two leaves of four nodes; the last of the second is a group that people scale."""
+    whole = builders.cluster(8, 0)
+    names = whole.slot_names
+    groups = (
+        Group("gpu", builders.H100, nodes, 7, slots=names[:7], idle_s=60),
+        Group("own", builders.H100, 1, 1, slots=names[7:]),
+    )
+    return replace(whole, groups=groups, slurm_version=version)
+
+
+def said(cluster: Cluster) -> dict[str, str]:
+    return {key: value for key, value, _ in settings(cluster)}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "kept"),
+    [
+        (0, "lab-2-4"),
+        (2, "lab-2-4,lab-1-[1-2]"),
+        (5, "lab-2-4,lab-1-[1-4],lab-2-1"),
+        (7, "lab-2-4,lab-1-[1-4],lab-2-[1-3]"),
+    ],
+)
+def test_the_first_ones_always_run(nodes: int, kept: str) -> None:
+    """By name: of `:n` Slurm keeps so many that do nothing, beside those that work."""
+    assert said(lab(nodes))["SuspendExcNodes"] == kept
+
+
+def test_where_no_node_always_runs_none_is_named() -> None:
+    """Slurm takes NONE for a node's name, and says that there is none such."""
+    whole = lab(0)
+    every = replace(whole, groups=(replace(whole.groups[0], slots=whole.slot_names),))
+    assert "SuspendExcNodes" not in said(every)
+    assert said(every)["SuspendTime"] == "60"
+
+
+def test_a_node_that_is_out_of_service_is_not_switched_off_under_those_who_look_at_it() -> None:
+    assert said(lab(0))["SuspendExcStates"] == "DOWN,DRAIN"
+    assert not {"SuspendExcStates", "ReconfigFlags"} & set(
+        said(lab(0, "22.05"))
+    )  # which knows neither, and refuses them

@@ -1,0 +1,159 @@
+"""Prolog and epilog as bash runs them, in a folder of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from headway.catalog.slurm_features import version
+from headway.render.slurm.auxiliary_conf import PMIX
+from headway.render.slurm.prolog_epilog import JOB_SHM, LEFT, SYSV, scripts
+from headway.render.slurm.slurm_conf import EPILOG, JOB_TMP, PROLOG
+
+
+def prolog(folder: Path, job: int = 7, volumes: Sequence[tuple[str, str, bool]] = (), *, looked: bool = True) -> int:
+    text = scripts(version("24.11"), volumes=volumes)[PROLOG].text.replace("/srv/headway/", f"{folder}/")
+    text = text.replace(JOB_SHM, f"{folder}/shm/headway").replace(JOB_TMP, f"{folder}/job-tmp")
+    text = text.replace("/run/headway/", f"{folder}/").replace("n < 200", "n < 3")
+    (folder / "shm").mkdir(exist_ok=True)
+    if looked:
+        (folder / "looked").touch()
+    env = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "SLURM_JOB_ID": str(job), "SLURM_JOB_UID": "20000"}
+    return subprocess.run(["bash", "-c", text], env=env, check=False, timeout=30).returncode
+
+
+def test_a_job_gets_folders_that_all_its_tasks_may_write(tmp_path: Path) -> None:
+    assert prolog(tmp_path) == 0
+    assert prolog(tmp_path, job=8) == 0
+    for part in ("job-tmp/7/tmp", "job-tmp/7/shm/", "shm/headway/8"):
+        assert (tmp_path / part).stat().st_mode & 0o7777 == 0o1777, part
+    for closed in ("job-tmp/7", "shm/headway"):
+        assert (tmp_path / closed).stat().st_mode & 0o7777 == 0o700, closed
+
+
+def test_no_job_begins_where_a_volume_is_lost(tmp_path: Path) -> None:
+    there, lost = ("/srv/headway/proc", "/proc", False), ("/srv/headway/scratch", "/scratch-of-nobody", False)
+    (tmp_path / "proc").mkdir()
+    assert prolog(tmp_path, volumes=[there, lost]) == 0, "a machine that has it in its own way"
+    (tmp_path / "scratch").mkdir()
+    assert prolog(tmp_path, volumes=[there, lost]) == 1
+    assert prolog(tmp_path, volumes=[there]) == 0
+
+
+def test_a_job_waits_for_the_first_look_at_a_machine_that_has_just_come_up(tmp_path: Path) -> None:
+    assert prolog(tmp_path, looked=False) == 0, "where nobody looks, jobs go on after a while"
+    moment = tmp_path / "bin" / "sleep"  # the look ends while the prolog waits
+    moment.parent.mkdir()
+    moment.write_text(f"#!/bin/sh\ntouch {tmp_path}/unfit {tmp_path}/looked\n")
+    moment.chmod(0o755)
+    assert prolog(tmp_path, looked=False) == 1
+
+
+def test_a_link_that_somebody_put_in_the_way_is_not_followed(tmp_path: Path) -> None:
+    """/dev/shm is everybody's: root must not open up what a link there leads to."""
+    victim = tmp_path / "etc"
+    (victim / "7").mkdir(parents=True, mode=0o755)
+    (tmp_path / "shm").mkdir()
+    (tmp_path / "shm" / "headway").symlink_to(victim)
+    assert prolog(tmp_path) == 0
+    assert (victim / "7").stat().st_mode & 0o7777 == 0o755
+    assert not (tmp_path / "shm" / "headway").is_symlink()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder to somebody else")
+def test_a_folder_that_somebody_else_made_there_is_replaced(tmp_path: Path) -> None:
+    victim = tmp_path / "etc"
+    victim.mkdir(mode=0o755)
+    trap = tmp_path / "shm" / "headway"
+    trap.mkdir(parents=True, mode=0o700)
+    (trap / "7").symlink_to(victim)
+    os.chown(trap, 20001, 20001)
+    assert prolog(tmp_path) == 0
+    assert victim.stat().st_mode & 0o7777 == 0o755
+    assert trap.stat().st_uid == 0
+    assert not (trap / "7").is_symlink()
+
+
+def program(folder: Path, name: str, text: str) -> None:
+    """What the scripts find under that name."""
+    (folder / "bin").mkdir(exist_ok=True)
+    (folder / "bin" / name).write_text(f"#!/bin/bash\n{text}\n")
+    (folder / "bin" / name).chmod(0o755)
+
+
+def epilog(folder: Path, user: int) -> int:
+    text = scripts(version("24.11"), acts=False)[EPILOG].text
+    assert text.count(LEFT) == 1
+    text = text.replace(LEFT, f"{folder}/shm {folder}/tmp").replace(SYSV, f"{folder}/sysvipc")
+    text = text.replace(JOB_SHM, f"{folder}/shm/headway").replace(JOB_TMP, f"{folder}/job-tmp")
+    for part in ("shm/headway", "tmp", "job-tmp"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    env = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURM_JOB_UID": str(user)}
+    return subprocess.run(["bash", "-c", text], env=env, check=False, timeout=30).returncode
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to somebody else")
+def test_what_a_person_left_goes_with_their_last_job_and_what_the_next_one_makes_stays(tmp_path: Path) -> None:
+    """The next one begins just after the epilog has seen that there is none."""
+    for name in ("shm/left", "tmp/deep/er/left", "tmp/other"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "shm/headway/8").mkdir(parents=True)
+    (tmp_path / "shm/headway/8/early").touch()
+    subprocess.run(["chown", "-R", "20000", f"{tmp_path}/shm", f"{tmp_path}/tmp/deep"], check=True, timeout=30)
+    new = " ".join(f"{tmp_path}/{name}" for name in ("shm/headway/8/batch", "shm/new", "tmp/new"))
+    program(tmp_path, "find", f'touch {new}; chown 20000 {new}; exec /usr/bin/find "$@"')
+    assert epilog(tmp_path, 20000) == 0
+    there = {str(path.relative_to(tmp_path)) for part in ("shm", "tmp") for path in (tmp_path / part).rglob("*")}
+    own = {"shm/headway", "shm/headway/8", "shm/headway/8/early", "shm/headway/8/batch"}
+    assert there == own | {"shm/new", "tmp/new", "tmp/other"}
+
+
+def test_millions_of_files_keep_no_epilog_waiting(tmp_path: Path) -> None:
+    program(tmp_path, "timeout", f'echo "$@" >>{tmp_path}/asked; exit 124')
+    program(tmp_path, "systemd-run", f'echo "$@" >>{tmp_path}/asked')
+    assert epilog(tmp_path, 20000) == 0
+    first, beside, *memory = (tmp_path / "asked").read_text().splitlines()
+    assert memory == ["10 xargs -r -n 1000 ipcrm"] * 3, "nor does shared memory that takes its time to go"
+    assert first.startswith(f"30 find {tmp_path}/shm {tmp_path}/tmp -xdev ")
+    assert beside == "--quiet --collect --no-block " + first.removeprefix("30 ")
+
+
+SHM = "       key      shmid perms  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime\n"
+SEM = "       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n"
+MSG = "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      rtime      ctime\n"
+
+
+def sysv(folder: Path, later: int = 2**33) -> None:
+    """Of uid 20000: two that nobody uses, one that somebody has attached, one that is newer than this moment; and another's,
+    which its maker has given to this person."""
+    place = folder / "sysvipc"
+    place.mkdir()
+    row = "{key:10} {id:10}  1600 4096 11 12 {n:6} {uid:5} 20000 {made:5} 20000 0 0 {at:10}\n"
+    rows = [(3, 0, 20000, 20000, 9), (4, 1, 20000, 20000, 9), (5, 0, 20000, 20000, later), (6, 0, 20000, 20001, 9)]
+    shm = [row.format(key=0, id=number, n=n, uid=uid, made=made, at=at) for number, n, uid, made, at in rows]
+    (place / "shm").write_text(SHM + "".join(shm) + row.format(key=1, id=7, n=0, uid=20001, made=20000, at=9))
+    (place / "sem").write_text(
+        SEM + "         0         0   600          1 20000 20000 20000 20000          0          9\n"
+    )
+    (place / "msg").write_text(MSG + "         0        70   600 0 0 0 0 20001 20001 20001 20001 0 0 9\n")
+
+
+def test_shared_memory_queues_and_semaphores_go_with_a_person_s_last_job(tmp_path: Path) -> None:
+    sysv(tmp_path)
+    program(tmp_path, "ipcrm", f'echo "$@" >>{tmp_path}/removed')
+    (tmp_path / "job-tmp/8").mkdir(parents=True)
+    (tmp_path / "job-tmp/8/uid").write_text("20000\n")
+    assert epilog(tmp_path, 20000) == 0
+    assert not (tmp_path / "removed").exists(), "it may be the other job's"
+    (tmp_path / "job-tmp/8/uid").unlink()
+    assert epilog(tmp_path, 20000) == 0
+    assert (tmp_path / "removed").read_text().splitlines() == ["-m 3 -m 7", "-s 0"]
+
+
+def test_what_anybody_may_write_to_is_cleaned() -> None:
+    assert {"/dev/shm", "/dev/mqueue", PMIX, "/tmp", "/var/tmp"} == set(LEFT.split())

@@ -1,0 +1,298 @@
+"""What must hold of any rendering: nothing from a spec adds a line, units know their files, 10,000 nodes take a second."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.domain.cluster import Cluster, Dataset, Site, Storage
+from headway.domain.managed_file import File
+from headway.errors import InvalidSpec
+from headway.render import render, units
+from headway.render.slurm import codec
+from headway.render.slurm.node_hardware import hardware_of
+from headway.render.system.systemd_files import escape
+from tests.support.render_cases import cpu_cluster, gpu_cluster, old_gpu_cluster, site_of
+
+GPU = gpu_cluster()
+
+
+def strings(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Paths of every string inside dataclasses, tuples and mappings (keys too)."""
+    if isinstance(value, str):
+        yield path
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from strings(getattr(value, field.name), (*path, field.name))
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from strings(item, (*path, index))
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield (*path, ("key", key))
+            yield from strings(item, (*path, key))
+
+
+def put(value: Any, path: tuple[Any, ...], text: str) -> Any:
+    """`value` with the string at `path` replaced."""
+    if not path:
+        return text
+    head, *rest = path
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{head: put(getattr(value, head), tuple(rest), text)})
+    if isinstance(value, tuple):
+        return (*value[:head], put(value[head], tuple(rest), text), *value[head + 1 :])
+    if isinstance(head, tuple):
+        return {text if key == head[1] else key: item for key, item in value.items()}
+    return {**value, head: put(value[head], tuple(rest), text)}
+
+
+PLACES = [("cluster", path) for path in strings(GPU)] + [("site", path) for path in strings(site_of(GPU))]
+
+
+def try_render(where: str, path: tuple[Any, ...], text: str) -> dict[str, dict[str, File]] | None:
+    cluster, site = GPU, site_of(GPU)
+    if where == "cluster":
+        cluster = put(cluster, path, text)
+    else:
+        site = put(site, path, text)
+    try:
+        return render(cluster, site)
+    except (InvalidSpec, KeyError):
+        return None
+
+
+def lines_of(files: Mapping[str, File]) -> Iterator[str]:
+    for file in files.values():
+        yield from (line.strip() for line in file.text.replace("\r", "\n").split("\n"))
+
+
+@pytest.mark.parametrize("text", ["x\nHACK=1", "x\r\nHACK=1\r", "/x\nHACK=1", "x\n\nHACK=1 #", 'x"\nHACK=1 "'])
+def test_no_string_of_a_spec_adds_a_line_to_any_file(text: str) -> None:
+    assert len(PLACES) > 70
+    for where, path in PLACES:
+        rendered = try_render(where, path, text)
+        for role, files in (rendered or {}).items():
+            bad = [line for line in lines_of(files) if line.startswith("HACK")]
+            assert not bad, (where, path, role)
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(PLACES), st.text(max_size=15), st.sampled_from("\n\r\x0b\x0c\x85\u2028\u2029"))
+def test_no_kind_of_line_end_reaches_a_file(place: tuple[str, tuple[Any, ...]], text: str, end: str) -> None:
+    rendered = try_render(*place, f"{text}{end}HACK")
+    for files in (rendered or {}).values():
+        for path, file in files.items():
+            assert f"{end}HACK" not in file.text, path
+            assert f"{end}HACK" not in path
+
+
+@settings(max_examples=100)
+@given(
+    st.sampled_from(PLACES), st.sampled_from(["a b", "a=b", "a b=c", "a#b", "a,b", "a:b", "$(x)", "`x`", "../x", "%n"])
+)
+def test_slurm_conf_keeps_its_keys_whatever_a_value_holds(place: tuple[str, tuple[Any, ...]], text: str) -> None:
+    where, path = place
+    if where == "cluster" and "slurm" in path:
+        return  # keys there are the user's own, from an allowlist
+    rendered = try_render(where, path, text)
+    if rendered is None:
+        return
+    known = {key.lower() for line in codec.parse(baseline()) for key, _ in line.pairs}
+    now = {key.lower() for line in codec.parse(rendered["head"]["/etc/slurm/slurm.conf"].text) for key, _ in line.pairs}
+    assert now <= known
+
+
+def baseline() -> str:
+    return render(GPU, site_of(GPU))["head"]["/etc/slurm/slurm.conf"].text
+
+
+@pytest.mark.parametrize("cluster", [GPU, old_gpu_cluster(), cpu_cluster()], ids=["24.11", "22.05", "own"])
+def test_units_name_files_that_are_rendered(cluster: Cluster) -> None:
+    rendered, roles = render(cluster, site_of(cluster)), units(cluster, site_of(cluster))
+    maybe = {
+        "/etc/slurm/gres.conf",
+        "/etc/slurm/topology.conf",
+        "/usr/lib/headway/leads",
+        "/usr/lib/headway/take-back",  # both of two heads: they go with the unit that runs them
+        "/usr/lib/headway/state-folder",  # of machines one owns, the same
+        "/usr/lib/headway/agent.pyz",
+    }  # the last: cluster.agent_bundle
+    for role, rows in roles.items():
+        for unit in rows:
+            for path in (*unit.restart_on, *unit.reload_on):
+                assert path in rendered[role] or path in maybe, (role, unit.name, path)
+            assert bool(unit.reload_on) == bool(unit.reload)
+    assert [unit.stage for unit in roles["head"]] == sorted(
+        (unit.stage for unit in roles["head"]), key=["base", "database", "accounting", "controller", "node"].index
+    )
+
+
+def test_secrets_are_named_never_held() -> None:
+    for files in render(GPU, site_of(GPU)).values():
+        for path, file in files.items():
+            if file.secret:
+                assert file.text == ""
+                assert file.mode & 0o077 == 0, path
+    slurmdbd = render(GPU, site_of(GPU))["head"]["/etc/slurm/slurmdbd.conf"]
+    assert (slurmdbd.mode, slurmdbd.owner) == (0o600, "slurm")
+    assert "StoragePass" not in slurmdbd.text
+
+
+@pytest.mark.parametrize("cluster", [GPU, old_gpu_cluster()])
+def test_slurmdbd_listens_on_the_private_address_only(cluster: Cluster) -> None:
+    lines = render(cluster, site_of(cluster))["head"]["/etc/slurm/slurmdbd.conf"].text.splitlines()
+    assert "CommunicationParameters=NoInAddrAny" in lines
+    assert f"DbdAddr={site_of(cluster).head_address}" in lines
+
+
+def test_ten_thousand_nodes_take_no_time() -> None:
+    cluster = gpu_cluster(leaves=100, per_leaf=100)
+    site = site_of(cluster)
+    started = time.process_time()
+    rendered = render(cluster, site)
+    assert time.process_time() - started <= 5.0  # 0.4 s on an idle machine
+    assert rendered["node"]["/etc/hosts"].text.count("lab-") == 10_001
+    assert sum(line.first == "nodename" for line in codec.parse(slurm_conf(cluster))) == 100
+
+
+def slurm_conf(cluster: Cluster, site: Site | None = None) -> str:
+    return render(cluster, site or site_of(cluster))["head"]["/etc/slurm/slurm.conf"].text
+
+
+def one(text: str, kind: str) -> codec.Line:
+    return next(line for line in codec.parse(text) if line.first == kind)
+
+
+def test_keys_of_the_cluster_file_replace_ours_whatever_their_case() -> None:
+    keys = [key.lower() for line in codec.parse(slurm_conf(GPU)) for key, _ in line.pairs]
+    assert keys.count("priorityweightage") == 1
+    found = codec.settings(codec.parse(slurm_conf(GPU)))
+    assert found["priorityweightage"] == "2000"
+    assert found["maxstepcount"] == "50000"
+
+
+def test_a_step_that_can_t_be_killed_is_given_up_after_five_messages_time() -> None:
+    """slurmctld says "error:" to less, and a candidate with errors is not taken up."""
+    for said, least in ((None, 120), ("24", 120), ("25", 125), ("100", 500)):
+        cluster = replace(GPU, slurm={} if said is None else {"MessageTimeout": said})
+        assert codec.settings(codec.parse(slurm_conf(cluster)))["unkillablesteptimeout"] == str(least)
+
+
+def test_eight_one_gpu_jobs_fit_a_node() -> None:
+    text = slurm_conf(GPU)
+    found, node = codec.settings(codec.parse(text)), one(text, "nodename")
+    assert 8 * int(found["defmempergpu"]) <= int(node.get("RealMemory") or 0)
+    assert 8 * int(found["defcpupergpu"]) <= int(node.get("CPUs") or 0)
+
+
+def test_a_whole_node_counts_for_its_gpus_and_not_for_a_rounding_more() -> None:
+    weights = dict(
+        word.split("=") for word in (one(slurm_conf(GPU), "partitionname").get("TRESBillingWeights") or "").split(",")
+    )
+    node = one(slurm_conf(GPU), "nodename")
+    gib = int(node.get("RealMemory") or 0) / 1024
+    assert int(float(weights["Mem"].removesuffix("G")) * gib) == 8000
+    assert int(float(weights["CPU"]) * int(node.get("CPUs") or 0)) == 8000
+
+
+def test_what_a_job_s_epilog_removes_is_removed_at_boot_where_the_machine_died_before_it() -> None:
+    node = render(GPU, site_of(GPU))["node"]
+    for place in ("/var/lib/headway/job-tmp", "/var/lib/headway/containers"):
+        assert f"{place} " in node["/etc/headway/epilog"].text
+        assert f"R! {place}/*\n" in node["/etc/tmpfiles.d/headway.conf"].text
+
+
+def test_room_for_tmp_is_promised_where_it_is_known() -> None:
+    assert one(slurm_conf(GPU, site_of(GPU, real_tmp_mib=5000)), "nodename").get("TmpDisk") == "5000"
+    assert one(slurm_conf(GPU), "nodename").get("TmpDisk") is None
+
+
+def test_a_job_over_its_memory_does_not_swap_instead() -> None:
+    written = render(GPU, site_of(GPU))["head"]["/etc/slurm/cgroup.conf"].text
+    assert "ConstrainSwapSpace=yes" in written
+    assert "CgroupPlugin=autodetect" in written
+    old = render(GPU, replace(site_of(GPU), old_cgroups=True))["head"]["/etc/slurm/cgroup.conf"].text
+    assert "CgroupPlugin=cgroup/v1" in old, "what lies on top may be the systemd's own v2"
+
+
+def test_every_daemon_of_slurm_outlives_people_s_programs() -> None:
+    rendered = render(GPU, site_of(GPU))
+    for role, name in (("node", "slurmd"), ("node", "munge"), ("head", "munge"), ("head", "slurmctld")):
+        text = rendered[role][f"/etc/systemd/system/{name}.service.d/headway.conf"].text
+        assert "OOMScoreAdjust=-9" in text, (role, name)
+
+
+def test_pretended_cores_are_not_pinned_and_real_ones_are() -> None:
+    local = render(GPU, site_of(GPU))["head"]
+    real = render(cpu_cluster(), site_of(cpu_cluster(), real_cpus=64, real_memory_mib=260_000))["head"]
+    assert "ConstrainCores=no" in local["/etc/slurm/cgroup.conf"].text
+    assert codec.settings(codec.parse(local["/etc/slurm/slurm.conf"].text))["taskplugin"] == "task/cgroup"
+    assert "ConstrainCores=yes" in real["/etc/slurm/cgroup.conf"].text
+    assert "task/affinity" in real["/etc/slurm/slurm.conf"].text
+    assert "config_overrides" not in real["/etc/slurm/slurm.conf"].text
+
+
+def test_a_real_node_promises_less_memory_than_it_has() -> None:
+    cluster = cpu_cluster()
+    node = hardware_of(cluster, site_of(cluster, real_cpus=64, real_memory_mib=250_000), cluster.slot_names[0])
+    assert not node.pretended
+    assert node.memory_mib < 250_000
+
+
+def test_one_switch_needs_no_topology() -> None:
+    one_leaf = render(old_gpu_cluster(), site_of(old_gpu_cluster()))["head"]
+    assert "/etc/slurm/topology.conf" not in one_leaf
+    assert "TopologyPlugin" not in one_leaf["/etc/slurm/slurm.conf"].text
+    two = render(GPU, site_of(GPU))["head"]["/etc/slurm/topology.conf"].text
+    assert "SwitchName=leaf1 Nodes=lab-1-[1-2]" in two
+    assert "SwitchName=spine Switches=leaf[1-2]" in two
+
+
+def test_a_departed_user_keeps_name_and_uid_but_cannot_come_in() -> None:
+    files = render(GPU, site_of(GPU))["node"]
+    assert "bob:x:20099:20099:bob:/home/bob:/usr/sbin/nologin\n" in files["/var/lib/extrausers/passwd"].text
+    assert "bob:!:19000:0:99999:7::1:\n" in files["/var/lib/extrausers/shadow"].text
+    assert "DenyUsers bob" in files["/etc/ssh/sshd_config.d/10-headway.conf"].text
+    assert "/etc/ssh/headway_keys/bob" not in files
+    assert "/etc/ssh/headway_keys/alice" in files
+
+
+def test_only_the_old_version_makes_output_folders_in_the_prolog() -> None:
+    assert "setpriv" not in render(GPU, site_of(GPU))["node"]["/etc/headway/prolog"].text
+    old = render(old_gpu_cluster(), site_of(old_gpu_cluster()))["node"]["/etc/headway/prolog"].text
+    assert "setpriv --reuid" in old
+
+
+@pytest.mark.parametrize(
+    ("where", "unit"),
+    [
+        ("/datasets/tiny", "datasets-tiny"),
+        ("/data/my-set", "data-my\\x2dset"),
+        ("/.hidden", "\\x2ehidden"),
+        ("/ä", "\\xc3\\xa4"),
+    ],
+)
+def test_mount_units_are_named_as_systemd_names_them(where: str, unit: str) -> None:
+    assert escape(where) == unit
+
+
+def test_a_dataset_is_read_only_unless_said() -> None:
+    sets = (Dataset("a", "/x", "/a"), Dataset("b", "/x", "/b", read_only=False), Dataset("c", "", "/c"))
+    cluster = replace(GPU, storage=Storage(datasets=sets))
+    files = render(cluster, site_of(cluster))["node"]
+    assert "Options=bind,ro" in files["/etc/systemd/system/a.mount"].text
+    assert "Options=bind\n" in files["/etc/systemd/system/b.mount"].text
+    assert "/etc/systemd/system/c.mount" not in files
+
+
+def test_an_unknown_version_is_refused() -> None:
+    with pytest.raises(InvalidSpec, match=r"23\.02"):
+        render(replace(GPU, slurm_version="23.02"), site_of(GPU))

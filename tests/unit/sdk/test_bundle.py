@@ -1,0 +1,333 @@
+"""A folder by its content: what goes in, what stays out, and that the node counts the same digest."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from headway.errors import Refused
+from headway.sdk import bundle as module
+from headway.sdk.bundle import bundle, git_state
+from user_helper import bundles as node
+
+
+def tree(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tree(tmp_path / "work", **{
+        "train.py": "print(1)\n", "run.sh": "#!/bin/sh\n", "pkg/model.py": "x", "pkg/data/big.bin": "no",
+        ".gitignore": "*.log\n/out/\n", "out/1": "no", "a.log": "no", "pkg/.gitignore": "data/\n!keep.log\n",
+        "pkg/keep.log": "yes", ".git/HEAD": "no", "pkg/__pycache__/x.pyc": "no", "with space/ü.txt": "u",
+    })  # fmt: skip
+    (made / "run.sh").chmod(0o755)
+    (made / "link").symlink_to("pkg/model.py")
+    (made / "linked").symlink_to("pkg")
+    return made
+
+
+def test_git_s_rules_decide_the_innermost_first(folder: Path) -> None:
+    assert bundle(folder).files == (
+        ".gitignore", "link", "linked", "pkg/.gitignore", "pkg/keep.log", "pkg/model.py", "run.sh", "train.py",
+        "with space/ü.txt",
+    )  # fmt: skip
+
+
+def in_git(root: Path, **files: str) -> Path:
+    subprocess.run(["git", "init", "-q", str(root)], check=True, timeout=30)
+    return tree(root, **files)
+
+
+def kept_by_git(folder: Path) -> list[str]:
+    words = ["git", "-C", str(folder), "ls-files", "-co", "--exclude-standard"]
+    return sorted(subprocess.run(words, check=True, timeout=30, capture_output=True, text=True).stdout.splitlines())
+
+
+def test_rules_above_the_folder_hold_up_to_the_repository_s_root(tmp_path: Path) -> None:
+    root = in_git(tmp_path / "repo", **{
+        "../.gitignore": "train.py\n",  # outside: none of git's business
+        ".gitignore": "# secrets\n.env\n/projects/a/data/\n*.ckpt\n/train.py\nprojects/a/src/*.tmp\n",
+        "projects/.gitignore": "/b/\na/out\n!best.ckpt\n*.md\n",
+        "projects/a/.gitignore": "!README.md\n",
+        **{f"projects/a/{name}": "x" for name in (
+            "train.py", ".env", "src/.env", "data/1.bin", "src/data/2", "last.ckpt", "best.ckpt", "README.md", "x.md",
+            "out/1", "b/1", "src/y.tmp",
+        )},
+    })  # fmt: skip
+    made = bundle(root / "projects/a")
+    assert made.files == (".gitignore", "README.md", "b/1", "best.ckpt", "src/data/2", "train.py")
+    assert list(made.files) == kept_by_git(root / "projects/a")
+    (tmp_path / "link").symlink_to(root / "projects/a")
+    assert bundle(tmp_path / "link").files == made.files
+    in_git(root / "projects/a")  # a repository of its own: what lies around it is another's
+    assert bundle(root / "projects/a").files == tuple(kept_by_git(root / "projects/a"))
+    assert ".env" in bundle(root / "projects/a").files
+
+
+@pytest.mark.parametrize("rule", ["out/", "/out", "*", "out/*\n!out/run"])
+def test_a_folder_that_git_ignores_as_a_whole_goes_where_it_is_named(tmp_path: Path, rule: str) -> None:
+    names = ("model.pt", "sub/a.py", ".env", "sub/.env")
+    root = in_git(tmp_path / "repo", **{".gitignore": f"{rule}\n", **{f"out/run/{name}": "x" for name in names}})
+    assert bundle(root / "out/run").files == tuple(sorted(names))
+    with (root / ".gitignore").open("a") as rules:
+        rules.write(".env\n")
+    assert bundle(root / "out/run").files == ("model.pt", "sub/a.py")  # what has a rule of its own stays out
+
+
+@pytest.mark.parametrize("rule", ["exp/*", "**/exp/*", "/exp/*\n!.gitkeep", "/exp/*\n!/exp/.gitignore", "/exp/[!.]*"])
+def test_so_does_one_in_which_git_ignores_everything(tmp_path: Path, rule: str) -> None:
+    names = ("model.pt", "sub/a.py")
+    files = {f"exp/{name}": "x" for name in (*names, "sub/.env", ".gitkeep", ".gitignore", "later.bin")}
+    root = in_git(tmp_path / "repo", **files, **{".gitignore": f"{rule}\n.env\n"})
+    (root / "exp/.gitignore").write_text("*.bin\n")
+    assert set(bundle(root / "exp").files).issuperset(names)
+    assert not {"sub/.env", "later.bin"}.intersection(bundle(root / "exp").files), "these have rules of their own"
+
+
+def test_where_something_is_kept_the_rest_of_what_a_rule_ignores_stays_out(tmp_path: Path) -> None:
+    files = {".gitignore": "exp/*\n!exp/*.py\n", "exp/a.py": "x", "exp/secret.txt": "x"}
+    root = in_git(tmp_path / "repo", **files)
+    assert bundle(root / "exp").files == ("a.py",)
+
+
+def test_a_folder_of_which_nothing_would_go_is_refused(tmp_path: Path) -> None:
+    for rules in ("*\n", "*\n!.gitignore\n"):
+        with pytest.raises(Refused, match=r"work: \.gitignore files leave out all that is in it"):
+            bundle(tree(tmp_path / "work", **{".gitignore": rules, "a.py": "x"}))
+    empty = tree(tmp_path / "empty", **{"__pycache__/x.pyc": "x"})
+    assert bundle(empty).files == ()
+
+
+def test_the_digest_is_of_content_not_of_time_or_place(folder: Path, tmp_path: Path) -> None:
+    first = bundle(folder)
+    os.utime(folder / "train.py", (1, 1))
+    assert bundle(folder.rename(tmp_path / "elsewhere")).digest == first.digest
+    folder = tmp_path / "elsewhere"
+    assert bundle(folder).archive() == bundle(folder).archive()
+    (folder / "train.py").chmod(0o755)
+    changed = bundle(folder).digest
+    assert changed != first.digest
+    (folder / "train.py").write_text("print(2)\n")
+    assert bundle(folder).digest not in (first.digest, changed)
+
+
+def test_the_node_keeps_what_it_counted_and_nothing_can_be_written_there(folder: Path, tmp_path: Path) -> None:
+    made = bundle(folder)
+    root = str(tmp_path / "root")
+    assert node.keep_bundle(root, made.digest, b"") is False
+    assert node.keep_bundle(root, made.digest, made.archive()) is True
+    assert node.keep_bundle(root, made.digest, b"") is True
+    kept = tmp_path / "root/bundles" / made.digest
+    assert node.tree_digest(str(kept)) == made.digest
+    assert not (kept / "train.py").stat().st_mode & 0o222
+    assert not kept.stat().st_mode & 0o222
+    assert (kept / "run.sh").stat().st_mode & 0o111
+    assert [path.name for path in kept.parent.iterdir()] == [made.digest]
+
+
+def test_names_that_are_no_utf_8_arrive_as_they_are(tmp_path: Path) -> None:
+    """Of old archives, and of machines with another encoding: Linux takes any bytes."""
+    work = tree(tmp_path / "work", **{"train.py": "x"})
+    latin, inner = os.fsdecode(b"caf\xe9.txt"), os.fsdecode(b"d\xe9/caf\xe9.txt")
+    tree(work, **{latin: "1", inner: "2"})
+    (work / "link").symlink_to(latin)
+    made = bundle(work)
+    root, job = str(tmp_path / "root"), tmp_path / "job"
+    assert node.keep_bundle(root, made.digest, made.archive()) is True
+    node.stage({"root": root, "bundle": made.digest, "work": str(job), "files": {}})
+    assert sorted(os.fsencode(path.name) for path in job.iterdir()) == [b"caf\xe9.txt", b"d\xe9", b"link", b"train.py"]
+    assert (str((job / "link").readlink()), (job / "link").read_text(), (job / inner).read_text()) == (latin, "1", "2")
+
+
+def test_a_file_of_several_names_arrives_under_each(tmp_path: Path) -> None:
+    """uv and conda make hard links, and so does `cp -l`."""
+    work = tree(tmp_path / "work", **{"a.py": "1"})
+    (work / "b.py").hardlink_to(work / "a.py")
+    made = bundle(work)
+    assert node.keep_bundle(str(tmp_path / "root"), made.digest, made.archive()) is True
+
+
+@pytest.mark.parametrize("now", ["more", "gone", "a program"])
+def test_a_file_that_changes_while_it_is_read_is_named(tmp_path: Path, now: str) -> None:
+    work = tree(tmp_path / "work", **{"train.py": "1", "train.log": "step 1"})
+    made = bundle(work)
+    log = work / "train.log"
+    if now == "gone":
+        log.unlink()
+    elif now == "more":
+        log.write_text("step 1\nstep 2")
+    else:
+        log.chmod(0o755)
+    with pytest.raises(Refused, match=r"train\.log (changed|can't be read)") as caught:
+        made.archive()
+    assert ".gitignore" in caught.value.hint
+
+
+def test_what_can_t_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(path: Path) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    work = tree(tmp_path / "work", **{"key.pem": "x"})
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    with pytest.raises(Refused, match=r"key\.pem can't be read: Permission denied") as caught:
+        bundle(work)
+    assert ".gitignore" in caught.value.hint
+
+
+def test_a_name_that_is_no_utf_8_can_be_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_FILES", 0)
+    with pytest.raises(Refused) as caught:
+        bundle(tree(tmp_path / "work", **{os.fsdecode(b"caf\xe9"): "1"}))
+    assert "caf\ufffd (0.0 MiB)" in caught.value.hint
+    str(caught.value).encode()  # as a terminal is given it
+
+
+def test_a_job_s_copy_can_be_written_to_and_the_bundle_stays(folder: Path, tmp_path: Path) -> None:
+    made = bundle(folder)
+    root, work, helper = str(tmp_path / "root"), tmp_path / "runs/train-1", str(tmp_path / "root/launch-1.py")
+    node.keep_bundle(root, made.digest, made.archive())
+    node.stage({"root": root, "bundle": made.digest, "work": str(work), "files": {helper: "text"}})
+    (work / "train.py").write_text("changed")
+    (work / "new").write_text("")
+    assert (work / "link").is_symlink()
+    node.stage({"root": root, "bundle": made.digest, "work": str(work), "files": {helper: "other"}})
+    assert (work / "train.py").read_text() == "changed"  # a second step of the same run finds what the first left
+    assert Path(helper).read_text() == "text"
+    assert node.tree_digest(str(tmp_path / "root/bundles" / made.digest)) == made.digest
+
+
+def test_a_folder_that_is_there_outlives_its_bundle_and_a_new_one_takes_it(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipeline that took longer than bundles are kept is retried in its own folder."""
+
+    def refuse(sentence: str) -> None:
+        raise Refused(sentence)
+
+    monkeypatch.setattr(node.identity, "refuse", refuse)
+    made = bundle(folder)
+    root, work = tmp_path / "root", tmp_path / "runs/chain-1"
+    node.keep_bundle(str(root), made.digest, made.archive())
+    ask = {"root": str(root), "bundle": made.digest, "work": str(work), "files": {}}
+    node.stage(ask)
+    (work / "out").write_text("of step a")
+    node.erase(str(root / "bundles" / made.digest))
+    node.stage({**ask, "files": {str(root / "launch-2.py"): "text"}})
+    assert (work / "out").read_text() == "of step a"
+    assert (root / "launch-2.py").read_text() == "text"
+    with pytest.raises(Refused, match="send them again"):
+        node.stage({**ask, "work": str(tmp_path / "runs/chain-2")})
+    assert not (tmp_path / "runs/chain-2").exists()
+
+
+def test_bundles_that_nobody_used_for_long_go_and_the_used_ones_stay(tmp_path: Path) -> None:
+    root, kept = tmp_path / "root", tmp_path / "root" / "bundles"
+    digests = []
+    for name in ("old", "used", "asked", "new"):
+        made = bundle(tree(tmp_path / name, **{"pkg/a.py": name}))
+        node.keep_bundle(str(root), made.digest, made.archive())
+        digests.append(made.digest)
+    (kept / f"{digests[0]}.77").mkdir()  # of a transfer that was cut off
+    for one in kept.iterdir():
+        os.utime(one, (0, 0))
+    _, used, asked, new = digests
+    node.stage({"files": {}, "work": str(tmp_path / "runs" / "x"), "bundle": used, "root": str(root)})
+    node.keep_bundle(str(root), asked, b"")
+    again = bundle(tree(tmp_path / "another", b="x"))
+    os.utime(kept / new)
+    node.keep_bundle(str(root), again.digest, again.archive())
+    assert {one.name for one in kept.iterdir()} == {used, asked, new, again.digest}
+
+
+@pytest.mark.parametrize("damage", ["cut", "other"])
+def test_a_damaged_archive_never_gets_the_name(folder: Path, tmp_path: Path, damage: str) -> None:
+    data = bundle(folder).archive()
+    digest = bundle(folder).digest if damage == "cut" else "0" * 64
+    with pytest.raises((EOFError, ValueError)):
+        node.keep_bundle(str(tmp_path / "root"), digest, data[: len(data) // 2] if damage == "cut" else data)
+    assert list((tmp_path / "root/bundles").iterdir()) == []
+
+
+def packed(*members: tuple[str, bytes | str]) -> bytes:
+    """An archive as a hostile client makes it: (name, content), or (name, target) of a link."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            if isinstance(content, str):
+                info.type, info.linkname = tarfile.SYMTYPE, content
+                tar.addfile(info)
+            else:
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ([("../up", b"x")], "name can't be used"),
+        ([("/up", b"x")], "name can't be used"),
+        ([("a/./b", b"x")], "name can't be used"),
+        ([("out", ".."), ("out/up", b"x")], "exists"),
+        ([("a", b"x"), ("a", b"y")], "exists"),
+        ([("zeros", bytes(2**20))], "more than"),
+        ([("half", bytes(2**19)), ("other", bytes(2**19))], "more than"),
+        ([(f"f{n}", b"") for n in range(9)], "more than"),
+    ],
+)
+def test_an_archive_can_t_leave_its_folder_nor_grow_without_end(
+    members: list[tuple[str, bytes | str]],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node, "MOST_UNPACKED", 2**20 - 1)
+    monkeypatch.setattr(node, "MOST_FILES", 4)
+    with pytest.raises((ValueError, OSError), match=words):
+        node.keep_bundle(str(tmp_path / "root"), "0" * 64, packed(*members))
+    assert list((tmp_path / "root/bundles").iterdir()) == []
+    assert not (tmp_path / "root/up").exists()
+
+
+def test_too_much_is_refused_with_the_largest_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "weights.bin").write_bytes(os.urandom(2**20 + 1))
+    monkeypatch.setattr(module, "MAX_FILES_MIB", 1)
+    with pytest.raises(Refused) as caught:
+        bundle(folder)
+    assert "at most 1 MiB" in caught.value.message
+    assert "weights.bin (1.0 MiB)" in caught.value.hint
+    monkeypatch.setattr(module, "MAX_FILES_MIB", 8)
+    monkeypatch.setattr(module, "MAX_ARCHIVE_MIB", 1)
+    with pytest.raises(Refused, match="compressed"):
+        bundle(folder).archive()
+
+
+def test_where_the_files_come_from(tmp_path: Path) -> None:
+    assert git_state(tmp_path) is None
+    tree(tmp_path, **{"a.py": "1"})
+    for words in (
+        ["init", "-q", "-b", "trunk"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"],
+    ):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True, timeout=30)
+    clean = git_state(tmp_path)
+    assert clean
+    assert (clean.branch, clean.dirty, len(clean.commit)) == ("trunk", False, 40)
+    (tmp_path / "a.py").write_text("2")
+    dirty = git_state(tmp_path)
+    assert dirty
+    assert (dirty.commit, dirty.dirty) == (clean.commit, True)

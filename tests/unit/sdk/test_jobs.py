@@ -1,0 +1,164 @@
+"""The handle of a job: how it ended, of an array once all its tasks have."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from headway import AsyncClient, Client
+from headway.cli.commands.jobs.run import run
+from headway.errors import Refused, Unreachable
+from headway.schemas.jobs import ArrayOut, JobsPage
+from headway.schemas.submissions import RunIn, SubmitOut
+from headway.sdk.aio import AsyncJob
+from headway.sdk.billing import Costs
+from headway.sdk.jobs import Job, Work, request_of
+from tests.support.cli_fakes import FakeApi, job
+
+CONTAINER = ("image", "mounts", "container_workdir", "container_name", "mount_home")  # together one field
+# Slurm gives the array's own number to its last task.
+LAST = job(40, array_job_id=40, array_task="9", state="COMPLETED")
+
+
+def handle(api: FakeApi) -> Job:
+    return Job(cast(Work, api), "lab", 40)
+
+
+def in_turn(*answers: Any) -> Any:
+    left = list(answers)
+    return lambda *_, **__: left.pop(0)
+
+
+def test_an_array_with_a_failed_task_has_failed_though_its_last_task_has_not() -> None:
+    api = FakeApi().on("job", LAST).on("tasks", ArrayOut(total=10, done=9, failed=1, failed_tasks="3"))
+    ended = handle(api).wait()
+    assert (ended.state, ended.exit_code) == ("FAILED", 1)
+    assert ended.tasks is not None
+    assert ended.tasks.failed_tasks == "3"
+
+
+def test_an_array_ends_with_its_slowest_task() -> None:
+    api = FakeApi().on("job", LAST)
+    api.on("tasks", in_turn(ArrayOut(total=10, done=9, running=1), ArrayOut(total=10, done=10)))
+    assert handle(api).wait(poll_s=0).state == "COMPLETED"
+    assert len(api.named("tasks")) == 2
+
+
+def test_one_task_of_an_array_ends_by_itself() -> None:
+    api = FakeApi().on("job", job(41, array_job_id=40, array_task="0", state="COMPLETED"))
+    assert Job(cast(Work, api), "lab", 41).wait().state == "COMPLETED"
+
+
+def test_all_jobs_are_read_page_by_page_and_each_says_how_old_it_is() -> None:
+    pages = {
+        "": JobsPage(jobs=[job(1)], total=2, next="b", stale="no SSH to lab-head"),
+        "b": JobsPage(jobs=[job(2)], total=2),
+    }
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert (request.url.path, request.url.params["user"]) == ("/api/v1/clusters/lab/jobs", "ann")
+        return httpx.Response(200, content=pages[request.url.params.get("cursor", "")].model_dump_json())
+
+    with Client("http://server", "t", transport=httpx.MockTransport(answer)) as client:
+        assert [one.id for one in client.jobs("lab", user="ann")] == [1, 2]
+        assert client.jobs_page("lab", user="ann").stale == "no SSH to lab-head"
+
+
+def away(api: FakeApi, *answers: Any) -> list[int]:
+    """Answers of `job` in turn, errors among them are raised; how often the server was looked for."""
+    looked: list[int] = []
+    left = list(answers)
+
+    def answer(*_: Any) -> Any:
+        one = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    api.on("job", answer).on("reconnect", lambda: looked.append(1))
+    return looked
+
+
+BROKEN = Unreachable("the connection broke")
+ENDED = job(40, state="COMPLETED")
+
+
+def test_a_server_that_does_not_answer_is_no_end_of_its_job() -> None:
+    api, told = FakeApi(), list[Unreachable]()
+    looked = away(api, BROKEN, BROKEN, job(40), BROKEN, ENDED)
+    assert handle(api).wait(poll_s=0, on_lost=told.append).state == "COMPLETED"
+    assert (len(looked), told) == (3, [BROKEN, BROKEN])  # told once a loss
+
+
+async def test_a_server_that_does_not_answer_is_no_end_for_asyncio_either() -> None:
+    api = FakeApi()
+    looked = away(api, job(40), BROKEN, ENDED)
+    assert (await AsyncJob(handle(api)).wait(poll_s=0)).state == "COMPLETED"
+    assert len(looked) == 1
+
+
+def test_a_time_limit_holds_while_the_server_is_away_and_without_one_two_days_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    api = FakeApi()
+    away(api, job(40), BROKEN)
+    with pytest.raises(TimeoutError, match=r"job 40 is RUNNING after 0\.01 s; last asked: the connection broke"):
+        handle(api).wait(timeout_s=0.01, poll_s=0.02)
+    hours = iter(range(0, 1000, 20))
+    monkeypatch.setattr("headway.sdk.reconnect.time.monotonic", lambda: next(hours) * 3600.0)
+    with pytest.raises(Unreachable):
+        handle(api).wait(poll_s=0)
+    assert next(hours) == 80  # 0, 20, 40: not yet; 60 hours
+
+
+def test_waiting_has_an_end() -> None:
+    with pytest.raises(TimeoutError, match="job 40 is RUNNING"):
+        handle(FakeApi().on("job", job(40))).wait(timeout_s=0, poll_s=0)
+
+
+async def test_the_same_for_asyncio() -> None:
+    api = FakeApi().on("job", LAST).on("tasks", ArrayOut(total=10, done=8, failed=2, failed_tasks="3,5"))
+    assert (await AsyncJob(handle(api)).wait()).state == "FAILED"
+    api.on("rerun", SubmitOut(job_id=41, cluster="lab", user="a", workdir="/w"))
+    again = await AsyncJob(handle(api)).rerun(env={"A": "1"})
+    assert (type(again), again.id) == (AsyncJob, 41)
+    assert inspect.signature(AsyncClient.run) == inspect.signature(Client.run)
+
+
+def test_a_run_has_the_same_fields_and_defaults_wherever_it_is_asked_for() -> None:
+    fields = RunIn.model_fields
+    for asks, own in (
+        (Client.run, {"self", "command", "cluster", "files"}),
+        (run, {"ctx", "cluster", "folder", "no_files", "output", "estimate", *CONTAINER}),
+    ):
+        given = {name: one.default for name, one in inspect.signature(asks).parameters.items() if name not in own}
+        assert set(given) <= set(fields)
+        for name, default in given.items():
+            assert (default or None) == (fields[name].get_default(call_default_factory=True) or None), name
+
+
+def test_what_can_not_be_run_is_refused_with_every_fault() -> None:
+    with pytest.raises(Refused, match=r"(?s)nodes: .*gpus: "):
+        request_of(RunIn, argv=["x"], nodes=0, gpus=-1)
+
+
+def test_what_a_script_or_another_try_can_not_be_given_is_refused_by_its_field(tmp_path: Path) -> None:
+    (tmp_path / "a.sh").write_text("#!/bin/sh\n")
+    with (
+        Client("http://server", "t", transport=httpx.MockTransport(lambda _: httpx.Response(500))) as client,
+        pytest.raises(Refused, match="stage_in-0: "),
+    ):
+        client.submit(tmp_path / "a.sh", cluster="lab", stage_in=["Not A Dataset"])
+    with pytest.raises(Refused, match="task: "):
+        handle(FakeApi().on("rerun", None)).rerun(task=-1)
+
+
+def test_the_ledger_can_be_asked_and_closed_in_both_ways() -> None:
+    asked = {name for name, made in vars(Costs).items() if inspect.isfunction(made)}
+    assert asked <= vars(AsyncClient).keys()
+    for name in asked:
+        assert inspect.signature(getattr(AsyncClient, name)) == inspect.signature(getattr(Client, name))

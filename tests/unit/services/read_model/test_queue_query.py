@@ -1,0 +1,214 @@
+"""One page of the queue: what is asked for, in order, page after page while the queue changes."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable
+from dataclasses import fields, replace
+
+import pytest
+
+from headway.domain.slurm.state import JobState
+from headway.errors import Refused
+from headway.jobs.view.columns import BY_KEY, COLUMNS, USUAL, Column, label, sort_key
+from headway.services.read_model.queue_query import QueueAsk, carry_members, carry_on, find, in_order, key_of, page
+from headway.services.read_model.snapshot_diff import MOST_NEWS, Turnover
+from tests.support import builders
+
+
+def numbers(jobs: Iterable[JobState]) -> list[int]:
+    return [job.id for job in jobs]
+
+
+QUEUE = (
+    builders.job(1, nodes=("lab-1-1",), start_time=100),
+    builders.job(2, "PENDING", priority=5, user="bob", account="speech", name="ASR large", reason="Resources"),
+    builders.job(3, "PENDING", priority=9, partition="train,debug", reason="Priority"),
+    builders.job(4, "COMPLETED", end_time=300, user="bob"),
+    builders.job(5, nodes=("lab-1-2",), start_time=50, name="<b>bold</b>"),
+)
+
+
+def test_running_first_then_by_priority_and_every_kind_is_counted() -> None:
+    got = page(QUEUE, QueueAsk(), 1000)
+    assert numbers(got.jobs) == [5, 1, 3, 2]
+    assert (got.total, got.next, dict(got.counts)) == (4, "", {"running": 2, "waiting": 2, "ended": 1})
+    ended = page(QUEUE, QueueAsk(kinds=frozenset({"ended"})), 1000)
+    assert numbers(ended.jobs) == [4]
+
+
+@pytest.mark.parametrize(
+    ("ask", "expected"),
+    [
+        (QueueAsk(users=frozenset({"bob"})), [2]),
+        (QueueAsk(accounts=frozenset({"speech", "vision"})), [2]),
+        (QueueAsk(partitions=frozenset({"debug"})), [3]),
+        (QueueAsk(states=frozenset({"RUNNING"})), [5, 1]),
+        (QueueAsk(node="lab-1-2"), [5]),
+        (QueueAsk(search="asr"), [2]),
+        (QueueAsk(search="LAB-1-1"), [1]),
+        (QueueAsk(search="priority"), [3]),
+        (QueueAsk(search="<b>"), [5]),
+        (QueueAsk(search="nothing of that"), []),
+        (QueueAsk(sort="jobid"), [1, 2, 3, 5]),
+        (QueueAsk(sort="-priority"), [3, 2, 5, 1]),
+        (QueueAsk(sort="timeused"), [2, 3, 1, 5]),
+    ],
+)
+def test_filters_search_and_order(ask: QueueAsk, expected: list[int]) -> None:
+    assert numbers(page(QUEUE, ask, 1000).jobs) == expected
+
+
+@pytest.mark.parametrize("sort", ["", "jobid", "-priority", "name", "-username"])
+def test_pages_follow_each_other_though_jobs_come_and_go(sort: str) -> None:
+    queue = [builders.job(i, "PENDING", priority=i % 3, user=f"u{i % 4}") for i in range(1, 31)]
+    whole = numbers(page(queue, QueueAsk(sort=sort), 0).jobs)
+    first = page(queue, QueueAsk(sort=sort, limit=10), 0)
+    gone = first.jobs[-1].id  # the very row the cursor stands on
+    left = [job for job in queue if job.id != gone]
+    second = page(left, QueueAsk(sort=sort, limit=10, cursor=first.next), 0)
+    third = page(left, QueueAsk(sort=sort, limit=10, cursor=second.next), 0)
+    assert numbers(first.jobs) + numbers(second.jobs) + numbers(third.jobs) == whole
+    assert (second.before, third.next, third.total) == (9, "", 29)
+
+
+@pytest.mark.parametrize("sort", ["timeused", "-timeused", "timeleft", "-timeleft", "pendingtime", "-pendingtime"])
+def test_pages_in_an_order_that_the_clock_changes_lose_and_repeat_nothing(sort: str) -> None:
+    """Between two pages half a minute goes by: those that run overtake those that have ended."""
+    states = ("RUNNING", "COMPLETED", "PENDING")
+    queue = [
+        builders.job(i, states[i % 3], submit_time=100, start_time=900 - 7 * i, end_time=950, time_limit_s=600)
+        for i in range(1, 31)
+    ]
+    found, cursor, now = [], "", 1000
+    while True:
+        shown = page(queue, QueueAsk(sort=sort, limit=4, cursor=cursor), now)
+        found += numbers(shown.jobs)
+        cursor, now = shown.next, now + 30
+        if not cursor:
+            break
+    assert found == numbers(page(queue, QueueAsk(sort=sort), 1000).jobs)
+
+
+@pytest.mark.parametrize(
+    "ask", [QueueAsk(sort="nonsense"), QueueAsk(cursor="x"), QueueAsk(cursor="W10"), QueueAsk(cursor="é")]
+)
+def test_what_there_is_not_is_refused(ask: QueueAsk) -> None:
+    with pytest.raises(Refused):
+        page(QUEUE, ask, 0)
+
+
+def some(rng: random.Random, number: int) -> JobState:
+    state = rng.choice(("RUNNING", "PENDING", "PENDING", "COMPLETED", "COMPLETING"))
+    return builders.job(
+        number, state, user=rng.choice(("ann", "bob")), priority=rng.randrange(4), start_time=rng.randrange(3)
+    )
+
+
+ASKS = (
+    QueueAsk(),
+    QueueAsk(kinds=frozenset({"ended"})),
+    QueueAsk(users=frozenset({"bob"}), sort="-priority"),
+    QueueAsk(search="ann", sort="username"),
+    QueueAsk(states=frozenset({"PENDING"}), sort="jobid"),
+    QueueAsk(sort="-name"),
+)
+
+
+@pytest.mark.parametrize("ask", ASKS)
+def test_what_was_found_once_is_carried_on_from_reading_to_reading(ask: QueueAsk) -> None:
+    """As if each reading were looked through anew."""
+    rng = random.Random(7)
+    jobs = {number: some(rng, number) for number in range(60)}
+    found = find(jobs.values(), ask, 100)
+    for reading in range(40):
+        after = {number: job for number, job in jobs.items() if rng.random() > 0.1}
+        for number in rng.sample(sorted(after), 5):
+            after[number] = some(rng, number)
+        for number in range(100 * (reading + 1), 100 * (reading + 1) + rng.randrange(8)):
+            after[number] = some(rng, number)
+        news, whole = Turnover(found.of, after), find(after.values(), ask, 101 + reading)
+        members = carry_members(found, news, ask, 101 + reading)
+        assert members is not None
+        keys = {job.id: key_of(ask, 0)(job) for job in after.values()}
+        assert in_order(members, keys, ask) == whole
+        carried = carry_on(found, news, ask, 101 + reading)
+        assert carried is not None
+        assert carried == whole
+        found = carried
+
+
+MANY = {number: builders.job(number, "PENDING", priority=number) for number in range(3 * MOST_NEWS)}
+
+
+@pytest.mark.parametrize(
+    ("ask", "kept", "members"),
+    [
+        (QueueAsk(), False, True),
+        (QueueAsk(users=frozenset({"alice"})), False, True),
+        (QueueAsk(sort="-priority"), False, True),
+        (QueueAsk(sort="jobid"), True, True),
+        (QueueAsk(sort="name", users=frozenset({"alice"})), True, True),
+        (QueueAsk(sort="reason", search="alice"), False, False),
+    ],
+)
+def test_what_changes_counts_for_who_asks_about_it(ask: QueueAsk, kept: bool, members: bool) -> None:
+    """All priorities and reasons are others: those who ask for other things have their order still."""
+    after = {number: replace(job, priority=number % 7, reason=f"R{number}") for number, job in MANY.items()}
+    news, found = Turnover(MANY, after), find(MANY.values(), ask, 0)
+    carried = carry_on(found, news, ask, 0)
+    assert (carried is not None, carry_members(found, news, ask, 0) is not None) == (kept, members)
+    if carried is not None:
+        assert carried == find(after.values(), ask, 0)
+        assert page(after.values(), replace(ask, limit=1), 0).jobs[0] is after[carried.order[0]]
+
+
+def test_many_who_come_or_go_and_what_runs_on_are_not_carried_on() -> None:
+    half = {number: job for number, job in MANY.items() if number % 2}
+    for before, after in ((half, MANY), (MANY, half)):
+        ask, news = QueueAsk(sort="jobid"), Turnover(before, after)
+        assert carry_on(find(before.values(), ask, 0), news, ask, 0) is None
+        assert carry_members(find(before.values(), ask, 0), news, ask, 0) is None
+    ask, news = QueueAsk(sort="-timeused"), Turnover(MANY, MANY)
+    assert carry_on(find(MANY.values(), ask, 0), news, ask, 0) is None
+
+
+def another(value: object) -> object:
+    """Of the same kind, and another."""
+    if isinstance(value, str):
+        return {"RUNNING": "PENDING", "PENDING": "RUNNING"}.get(value, f"{value}x")
+    if isinstance(value, tuple):
+        return ("b", "c")
+    return {"nice": 9, "b": (1, 2)} if isinstance(value, dict) else int(str(value)) + 77
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "PENDING", "COMPLETED"])
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.key)
+def test_a_column_says_what_it_looks_at(state: str, column: Column) -> None:
+    """What it does not name may change, and its value and place stay."""
+    job = builders.job(7, state, nodes=("a",), priority=3, array_job_id=5, array_task="1", more={"nice": 1})
+    for field in fields(JobState):
+        if field.name == "id" or field.name in column.reads:
+            continue
+        other = replace(job, **{field.name: another(getattr(job, field.name))})
+        assert column.of(job, 5000) == column.of(other, 5000), field.name
+        assert sort_key(column, 5000)(job) == sort_key(column, 5000)(other), field.name
+
+
+def test_ten_thousand_jobs_take_no_time() -> None:
+    queue = [builders.job(i, "PENDING", priority=i % 97) for i in range(10_000)]
+    began = time.process_time()
+    got = page(queue, QueueAsk(sort="-submittime", search="train"), 0)
+    assert (len(got.jobs), got.total) == (100, 10_000)
+    assert time.process_time() - began < 5.0
+
+
+def test_every_column_gives_a_value_of_its_kind_for_every_job() -> None:
+    jobs = [*QUEUE, builders.job(9, "PENDING", time_limit_s=None, array_job_id=7, array_task="3-9%2")]
+    for column in COLUMNS:
+        for job in jobs:
+            assert isinstance(column.of(job, 1000.0), str if column.kind == "text" else int), column.key
+    assert set(USUAL) <= set(BY_KEY)
+    assert len(BY_KEY) == len(COLUMNS)
+    assert label(jobs[-1]) == "7_[3-9%2]"

@@ -1,0 +1,412 @@
+"""Recorded answers of a real slurmrestd and sacct -> domain objects; what is asked, and how errors are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.domain.slurm.state import MOST_SIBLINGS, JobState
+from headway.errors import NotFound, Refused, Unreachable
+from headway.slurm import sacct_jobs
+from headway.slurm.adapters import adapter
+from headway.slurm.adapters.base import gpu_count, gpu_indexes, gpus_of_tres
+from headway.slurm.reader import DETAILS_A_READING, MANY, MOST_CHANGED, WHOLE_S, SlurmReader
+from headway.transport.process import Ran
+from tests.support.builders import job, machine
+
+RECORDED = Path(__file__).parents[2] / "slurm" / "24.11"
+V42 = adapter("24.11")
+
+
+def recorded(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RECORDED / f"{name}.json").read_text())
+    return found
+
+
+class FakeRest:
+    """Answers the registered paths only, and remembers what was asked."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    async def get(self, path: str, params: Any = None, hook: Any = None) -> dict[str, Any]:
+        key = path.rsplit("v0.0.42", 1)[1].strip("/").replace("/", "_") + (
+            "_detailed" if params == V42.detailed else ""
+        )
+        self.asked.append(key)
+        answer = self.answers[key]
+        if isinstance(answer, Exception):
+            raise answer
+        return dict(json.loads(json.dumps(answer), object_hook=hook))
+
+    async def close(self) -> None: ...
+
+
+class FakeSacct:
+    def __init__(self, stdout: str = "", as_json: str = '{"jobs": []}') -> None:
+        self.stdout, self.as_json = stdout, as_json
+        self.argv: list[Sequence[str]] = []
+
+    async def remote(self, machine: Any, argv: Sequence[str], **_: Any) -> Ran:
+        self.argv.append(argv)
+        return Ran(tuple(argv), 0, self.as_json if "--json" in argv else self.stdout, "", 0.0)
+
+    async def forward_socket(self, machine: Any, remote_path: str) -> str:
+        raise AssertionError("the test has its own Rest")
+
+
+def reader(rest: FakeRest, sacct: FakeSacct | None = None) -> SlurmReader:
+    made = SlurmReader(sacct or FakeSacct(), machine("lab-head"), b"k" * 32, "24.11")
+    made._rest = rest  # type: ignore[assignment]
+    return made
+
+
+async def test_nodes_are_read_with_their_gpus_and_their_reservation() -> None:
+    first, second = await reader(FakeRest(nodes=recorded("nodes"))).nodes()
+    assert (first.name, first.gpus, first.gpus_used, first.gpus_used_index) == ("lab-1-1", 8, 5, (0, 1, 2, 3, 4))
+    assert first.gpu_types == ("h100",)
+    assert (first.states, first.reason, first.usable) == (("MIXED", "DRAIN"), "checked by hand", False)
+    assert (first.cpus, first.cpus_used, first.memory_mib, first.memory_used_mib) == (64, 40, 20000, 5000)
+    assert first.partitions == ("train", "debug")
+    assert (second.reservation, second.usable, second.gpus_used_index) == ("headway_spares", True, (0, 1, 2))
+    assert second.boot_time > 1_700_000_000
+
+
+def named(jobs: Any, name: str, state: str) -> Any:
+    return next(job for job in jobs if job.name == name and job.state == state)
+
+
+async def test_a_running_job_knows_its_gpus_on_each_node_and_its_log() -> None:
+    jobs = await reader(
+        FakeRest(jobs=recorded("jobs_plain"), jobs_detailed=recorded("jobs_detailed"), **details())
+    ).jobs()
+    running = next(job for job in jobs if job.state == "RUNNING" and job.node_count == 2)
+    assert running.gpu_indexes == {"lab-1-1": (0, 1, 2), "lab-1-2": (0, 1, 2)}
+    assert (running.user, running.account, running.partition, running.qos) == ("alice", "vision", "train", "vision")
+    assert (running.gpus, running.nodes, running.time_limit_s) == (6, ("lab-1-1", "lab-1-2"), 1800)
+    assert running.stdout == f"/home/alice/logs/train.sbatch-{running.id}.out"
+    assert running.stderr.endswith(".err")
+    assert running.end_time == 0, "Slurm foretells an end; it is none yet"
+
+
+async def test_waiting_ended_and_array_jobs_are_told_apart() -> None:
+    jobs = await reader(
+        FakeRest(jobs=recorded("jobs_plain"), jobs_detailed=recorded("jobs_detailed"), **details())
+    ).jobs()
+    failed = named(jobs, "fails.sbatch", "FAILED")
+    assert (failed.exit_code, failed.gpus, failed.nodes) == (3, 0, ("lab-1-1",))
+    assert failed.end_time >= failed.start_time > 0
+    waits = named(jobs, "waits.sbatch", "PENDING")
+    assert waits.reason
+    assert (waits.gpus, waits.nodes, waits.start_time) == (16, (), 0)
+    sweep = named(jobs, "sweep.sbatch", "PENDING")
+    assert (sweep.array_job_id, sweep.array_task) == (sweep.id, "1-1000%4")
+    tasks = [job for job in jobs if job.array_job_id and job.state == "RUNNING"]
+    assert {job.array_task for job in tasks} == {"1", "2"}
+
+
+async def test_an_answer_without_what_was_asked_for_is_no_empty_queue() -> None:
+    one = reader(FakeRest(jobs={"meta": {}}, nodes={"nodes": None}, reservations={"errors": []}, job_7={}))
+    for asked in (one.jobs, one.nodes, one.reservations, partial(one.job, 7), partial(one.tasks, 7)):
+        with pytest.raises(
+            Unreachable, match=r"slurmrestd on lab-head answered /slurm/.* without (jobs|nodes|reservations)"
+        ):
+            await asked()
+    assert await reader(FakeRest(jobs={"jobs": []})).jobs() == ()
+
+
+def details() -> dict[str, Any]:
+    """/job/ID of each running job, cut from the recorded list."""
+    rows = recorded("jobs_detailed")["jobs"]
+    return {f"job_{row['job_id']}_detailed": {"jobs": [row]} for row in rows}
+
+
+async def test_gpus_are_asked_once_a_start_and_again_after_a_restart() -> None:
+    rest = FakeRest(jobs=recorded("jobs_plain"), **details())
+    one = reader(rest)
+    await one.jobs()
+    assert len(rest.asked) == 4, "the list, and three running jobs"
+    await one.jobs()
+    assert rest.asked[4:] == ["jobs"], "nothing started in between"
+    again = next(row for row in rest.answers["jobs"]["jobs"] if row["job_state"] == ["RUNNING"])
+    again["start_time"]["number"] += 100
+    rest.answers[f"job_{again['job_id']}_detailed"]["jobs"][0]["start_time"]["number"] += 100
+    jobs = {job.id: job for job in await one.jobs()}
+    assert rest.asked[5:] == ["jobs", f"job_{again['job_id']}_detailed"]
+    assert jobs[again["job_id"]].gpu_indexes
+
+
+def many(count: int, **more: Any) -> list[dict[str, Any]]:
+    """Running jobs with GPUs, ids from 100."""
+    row = next(r for r in recorded("jobs_detailed")["jobs"] if r["job_state"] == ["RUNNING"])
+    return [{**row, "job_id": 100 + i, **more} for i in range(count)]
+
+
+async def test_the_details_of_all_jobs_are_never_asked_for_however_many_start() -> None:
+    rows = many(DETAILS_A_READING + 3)
+    each = {f"job_{row['job_id']}_detailed": {"jobs": [row]} for row in rows}
+    rest = FakeRest(jobs={"jobs": [{**row, "gres_detail": []} for row in rows]}, **each)
+    one = reader(rest)
+    known = [sum(bool(job.gpu_indexes) for job in await one.jobs()) for _ in range(3)]
+    assert known == [DETAILS_A_READING, len(rows), len(rows)]
+    assert sorted(rest.asked) == sorted(["jobs"] * 3 + list(each)), "each once"
+
+
+async def test_an_array_s_own_id_is_not_asked_for_while_it_brings_many_tasks_along() -> None:
+    rows = many(MOST_SIBLINGS + 1, array_job_id={"set": True, "infinite": False, "number": 100})
+    each = {f"job_{row['job_id']}_detailed": {"jobs": [row]} for row in rows[1:]}
+    rest = FakeRest(jobs={"jobs": [{**row, "gres_detail": []} for row in rows]}, **each)
+    one = reader(rest)
+    assert [job.id for job in await one.jobs() if not job.gpu_indexes] == [100]
+    rest.answers["jobs"] = {"jobs": rest.answers["jobs"]["jobs"][:MOST_SIBLINGS]}
+    rest.answers["job_100_detailed"] = {"jobs": rows}
+    assert all(job.gpu_indexes for job in await one.jobs())
+
+
+class FakeSqueue:
+    """squeue over the rows that the list has."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self.rows = rows
+        self.glances = 0
+
+    async def remote(self, machine: Any, argv: Sequence[str], **_: Any) -> Ran:
+        assert argv[:3] == ("env", "SLURM_TIME_FORMAT=%s", "squeue")
+        self.glances += 1
+        lines = (
+            f"{row['job_id']}|{row['job_state'][0]}|{row['nodes']}|30:00|N/A|{row['priority']['number']}|{row['state_reason']}\n"
+            for row in self.rows
+        )
+        return Ran(tuple(argv), 0, "".join(lines), "", 0.0)
+
+    async def forward_socket(self, machine: Any, remote_path: str) -> str:
+        raise AssertionError("the test has its own Rest")
+
+
+async def test_of_many_jobs_only_those_that_changed_are_asked_for() -> None:
+    row = next(
+        r for r in recorded("jobs_plain")["jobs"] if r["job_state"] == ["PENDING"] and not r["array_job_id"]["number"]
+    )
+    rows = [json.loads(json.dumps({**row, "job_id": 100 + i})) for i in range(MANY + 5)]
+    rest, squeue, now = FakeRest(jobs={"jobs": rows}), FakeSqueue(rows), 0.0
+    one = SlurmReader(squeue, machine("lab-head"), b"k" * 32, "24.11", clock=lambda: now)
+    one._rest = rest  # type: ignore[assignment]
+
+    async def read() -> tuple[dict[int, JobState], list[str]]:
+        rest.asked.clear()
+        return {job.id: job for job in await one.jobs()}, list(rest.asked)
+
+    assert (await read())[1] == ["jobs"]
+    assert (await read())[1] == ["jobs"], "once more: what squeue said before it is not known yet"
+    jobs, asked = await read()
+    assert (len(jobs), asked) == (MANY + 5, [])
+    rows[0]["priority"]["number"], rows[1]["state_reason"] = 7, "Resources"
+    rows[2]["job_state"], rows[2]["nodes"], rows[2]["comment"] = ["RUNNING"], "lab-1-1", "begins"
+    rows.append({**rows[3], "job_id": 9000})
+    rest.answers |= {"job_102": {"jobs": [rows[2]]}, "job_9000": {"jobs": [rows[-1]]}}
+    rest.answers["job_102_detailed"] = {"jobs": [{**rows[2], "gres_detail": []}]}
+    gone = rows.pop(4)["job_id"]
+    jobs, asked = await read()
+    assert sorted(asked) == ["job_102", "job_102_detailed", "job_9000"]
+    assert (jobs[100].priority, jobs[101].reason) == (7, "Resources")
+    assert (jobs[102].state, jobs[102].nodes, jobs[102].comment) == ("RUNNING", ("lab-1-1",), "begins")
+    assert 9000 in jobs
+    assert gone not in jobs
+    now = WHOLE_S
+    rows[5]["comment"] = "nothing that squeue's line shows"
+    jobs, asked = await read()
+    assert asked == ["jobs"]
+    assert (jobs[rows[5]["job_id"]].comment, jobs[100].priority) == ("nothing that squeue's line shows", 7)
+    for changed in rows[: MOST_CHANGED + 1]:
+        changed["nodes"] = "lab-1-2"
+    assert (await read())[1] == ["jobs"], "so many that all at once is quicker"
+
+
+async def test_single_jobs_are_read_and_not_an_array_of_many_tasks() -> None:
+    one, forgotten = many(1)[0], NotFound("job 7")
+    rest = FakeRest(job_100={"jobs": [one]}, job_7=forgotten, job_200={"jobs": many(MOST_SIBLINGS + 1)})
+    assert [job.id for job in await reader(rest).some((100, 7, 200))] == [one["job_id"]]
+    assert sorted(rest.asked) == ["job_100", "job_200", "job_7"]
+
+
+async def test_tasks_of_an_array_come_without_details() -> None:
+    rest = FakeRest(job_100={"jobs": many(3)})
+    assert [job.id for job in await reader(rest).tasks(100)] == [100, 101, 102]
+
+
+async def test_a_job_the_controller_forgot_comes_from_accounting() -> None:
+    text = (RECORDED / "sacct.txt").read_text()
+    known = sacct_jobs.parse(text, "24.11")[0]
+    sacct = FakeSacct(text)
+    rest = FakeRest(**{f"job_{known.id}": NotFound("Invalid job id specified")})
+    found = await reader(rest, sacct).job(known.id)
+    assert (found.name, found.state, found.exit_code, found.user) == ("fails.sbatch", "FAILED", 3, "alice")
+    assert sacct.argv[0][-1] == str(known.id)
+    with pytest.raises(NotFound, match="lab has no job 4711"):
+        await reader(FakeRest(job_4711=NotFound("x")), FakeSacct()).job(4711)
+
+
+@pytest.mark.parametrize(
+    ("shown", "told", "code"),
+    [
+        ("9:0", {"return_code": {"set": True, "infinite": False, "number": 137}}, 137),  # as 24.11 answered for both
+        ("72:0", {"return_code": {"set": True, "infinite": False, "number": 200}}, 200),
+        ("0:0", {"return_code": {"set": True, "infinite": False, "number": 128}}, 128),
+        ("9:0", {"return_code": {"set": True, "infinite": False, "number": 9}}, 9),
+        ("9:0", {"status": "ERROR", "return_code": 137}, 137),  # plain numbers, as 22.05's parsers have them
+        ("9:0", None, 9),
+    ],
+)
+async def test_codes_from_128_on_are_what_they_were_though_sacct_s_table_says_less(
+    shown: str, told: Any, code: int
+) -> None:
+    text = (RECORDED / "sacct.txt").read_text()
+    ended = sacct_jobs.parse(text, "24.11")[0]
+    assert "\x1f3:0\x1f" in text
+    other = {"job_id": ended.id + 1, "exit_code": {"return_code": 4}}
+    answer = json.dumps({"jobs": [other, {"job_id": ended.id, "exit_code": told}]}) if told else "no such plugin"
+    sacct = FakeSacct(text.replace("\x1f3:0\x1f", f"\x1f{shown}\x1f"), answer)
+    found = await reader(FakeRest(**{f"job_{ended.id}": NotFound("x")}), sacct).job(ended.id)
+    assert found.exit_code == code
+
+
+def test_accounting_gives_nodes_gpus_log_and_array() -> None:
+    jobs = sacct_jobs.parse((RECORDED / "sacct.txt").read_text(), "24.11")
+    train = next(job for job in jobs if job.node_count == 2)
+    assert (train.state, train.gpus, train.nodes) == ("CANCELLED", 6, ("lab-1-1", "lab-1-2"))
+    assert train.stdout == f"/home/alice/logs/train.sbatch-{train.id}.out"
+    assert train.time_limit_s == 1800
+    task = next(job for job in jobs if job.array_task == "2")
+    assert task.array_job_id == task.id, "the last task of an array has the array's own id"
+
+
+async def test_an_array_s_tasks_are_asked_for_by_its_number_however_long_ago_they_ended() -> None:
+    sacct = FakeSacct((RECORDED / "sacct.txt").read_text())
+    found = await sacct_jobs.tasks(sacct, machine("lab-head"), 15, "24.11")
+    assert [(job.id, job.array_task) for job in found] == [(16, "1"), (15, "2")]
+    assert sacct.argv[0][-2:] == ["-j", "15"]
+
+
+def test_accounting_of_an_older_slurm_is_not_asked_for_what_it_lacks() -> None:
+    assert "StdOut" not in " ".join(sacct_jobs.query(1, "22.05"))
+    assert "--expand-patterns" not in sacct_jobs.query(1, "22.05")
+    assert sacct_jobs.parse("no record\n", "24.11") == []
+
+
+async def test_reservations_and_ping() -> None:
+    one = reader(FakeRest(reservations=recorded("reservations"), ping=recorded("ping")))
+    (held,) = await one.reservations()
+    assert (held.name, held.nodes, held.users) == ("headway_spares", ("lab-1-2",), ("root",))
+    assert await one.ping()
+    assert not await reader(FakeRest(ping=Unreachable("x"))).ping()
+
+
+def test_an_unknown_slurm_is_refused() -> None:
+    with pytest.raises(Refused, match=r"23\.02"):
+        adapter("23.02")
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "indexes"),
+    [
+        ("gpu:h100:8(IDX:0-7)", 8, (0, 1, 2, 3, 4, 5, 6, 7)),
+        ("gpu:h100:3(IDX:0,2,5)", 3, (0, 2, 5)),
+        ("gpu:h100:0(IDX:N/A)", 0, ()),
+        ("gpu:h100:2(IDX:0-1),gpu:l40s:1(IDX:7)", 3, (0, 1, 7)),
+        ("gpu:8(S:0-1)", 8, ()),
+        ("nic:2(IDX:0-1)", 0, ()),
+        ("(null)", 0, ()),
+        ("", 0, ()),
+    ],
+)
+def test_gres(text: str, count: int, indexes: tuple[int, ...]) -> None:
+    assert gpu_count(text) == count
+    assert gpu_indexes(text) == indexes
+
+
+def test_gpus_of_tres_counts_the_total_once() -> None:
+    assert gpus_of_tres("cpu=2,mem=200M,gres/gpu=4,gres/gpu:h100=4") == 4
+    assert gpus_of_tres("cpu=2") == 0
+
+
+# ---- Slurm 22.05, where it answers otherwise
+
+
+def older(name: str) -> list[dict[str, Any]]:
+    body = json.loads((RECORDED.parent / "22.05" / f"{name}.json").read_text())
+    return list(body[{"jobs_plain": "jobs"}.get(name, name)])
+
+
+class OlderRest(FakeRest):
+    async def get(self, path: str, params: Any = None, hook: Any = None) -> dict[str, Any]:
+        key = path.rsplit("v0.0.38", 1)[1].strip("/")
+        self.asked.append(key)
+        return dict(json.loads(json.dumps(self.answers[key]), object_hook=hook))
+
+
+def older_reader() -> SlurmReader:
+    answers = {"nodes": older("nodes"), "jobs": older("jobs_plain"), "reservations": older("reservations")}
+    made = SlurmReader(FakeSacct(), machine("lab-head"), b"k" * 32, "22.05")
+    made._rest = OlderRest(**{name: {name: rows} for name, rows in answers.items()})  # type: ignore[assignment]
+    return made
+
+
+async def test_the_older_slurms_nodes_have_their_reservation_from_the_reservations() -> None:
+    first, second = await older_reader().nodes()
+    assert (first.states, first.reason, first.gpus_used_index) == (
+        ("MIXED", "DRAIN"),
+        "checked by hand",
+        (0, 1, 2, 3, 4),
+    )
+    assert (first.reservation, second.reservation) == ("", "headway_spares")
+
+
+async def test_the_older_slurms_jobs_say_the_same_things() -> None:
+    jobs = await older_reader().jobs()
+    running = next(job for job in jobs if job.state == "RUNNING" and job.node_count == 2)
+    assert running.gpu_indexes == {"lab-1-1": (0, 1, 2), "lab-1-2": (0, 1, 2)}
+    assert (running.gpus, running.time_limit_s) == (6, 1800)
+    assert running.stdout == f"/home/alice/logs/train.sbatch-{running.id}.out"
+    assert running.stderr == f"/home/alice/logs/train.sbatch-{running.id}.err"
+    failed = named(jobs, "fails.sbatch", "FAILED")
+    assert (failed.exit_code, failed.stdout, failed.stderr) == (3, f"/home/alice/slurm-{failed.id}.out", failed.stdout)
+    task = next(job for job in jobs if job.array_task == "2" and job.state == "RUNNING")
+    assert task.stdout == f"/home/alice/slurm-{task.array_job_id}_2.out"
+    assert named(jobs, "sweep.sbatch", "PENDING").array_task == "1-1000%4"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("/h/%x-%j.out", "/h/train-7.out"),
+        ("/h/%4j", "/h/0007"),
+        ("/h/%A_%a", "/h/7_4294967294"),
+        ("/h/%u/100%%", "/h/alice/100%"),
+    ],
+)
+def test_file_name_patterns_are_filled_as_sbatch_does(pattern: str, path: str) -> None:
+    from headway.slurm.adapters.v0_0_38 import fill
+
+    assert fill(pattern, job(7)) == path
+
+
+def test_accounting_of_the_older_slurm() -> None:
+    jobs = sacct_jobs.parse((RECORDED.parent / "22.05" / "sacct.txt").read_text(), "22.05")
+    train = next(job for job in jobs if job.node_count == 2)
+    assert (train.name, train.state, train.gpus, train.stdout) == ("train.sbatch", "CANCELLED", 6, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("22.05", 1_790_000_000), ("24.11", {"set": True, "number": 1_790_000_000})]
+)
+def test_when_a_job_was_suspended_or_resumed_last(name: str, said: object) -> None:
+    row = {"job_id": 7, "job_state": ["RUNNING"] if isinstance(said, dict) else "RUNNING", "start_time": said}
+    read = adapter(name).job_state
+    assert read({**row, "suspend_time": said}).suspend_time == 1_790_000_000
+    assert read(row).suspend_time == 0

@@ -1,0 +1,49 @@
+"""Reading accounts: four questions to the database, one to the controller, which need not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.errors import CommandFailed
+from headway.slurm import sacctmgr
+from headway.transport.process import Ran
+from tests.support.builders import machine
+
+RECORDED = Path(__file__).parents[2] / "slurm" / "24.11"
+SQUEUE = ("squeue", "-h", "-o", "%u|%a")
+
+
+class Head:
+    """The recorded answers, and what squeue says; a failing question is named."""
+
+    def __init__(self, queue: str = "", fails: str = "") -> None:
+        self.answers = {tuple(a): (RECORDED / f"accounts_{n}.txt").read_text() for n, a in sacctmgr.questions().items()}
+        self.answers[SQUEUE] = queue
+        self.fails = fails
+
+    async def remote(self, machine: Any, argv: Sequence[str], **_: Any) -> Ran:
+        text = self.answers[tuple(argv)]
+        if argv[0] == self.fails:
+            raise CommandFailed(argv, 1, "away", where=machine.name)
+        return Ran(tuple(argv), 0, text, "", 0.0)
+
+
+async def test_a_job_the_database_has_not_heard_of_still_makes_its_user_busy() -> None:
+    found = await sacctmgr.read(Head("bob|vision\nbob|vision\n"), machine("lab-head"))
+    assert found.busy == {("alice", "vision"), ("carol", "speech"), ("bob", "vision")}
+    assert found.operators == ("headway",)
+    assert [(q.name, dict(q.limits)) for q in found.qos] == [
+        ("speech", {"GrpTRES": "gres/gpu=12"}),
+        ("vision", {"GrpJobs": "50", "GrpTRESMins": "gres/gpu=43200"}),
+    ]
+
+
+async def test_without_a_controller_the_database_is_enough_and_without_the_database_it_fails() -> None:
+    found = await sacctmgr.read(Head(fails="squeue"), machine("lab-head"))
+    assert found.busy == {("alice", "vision"), ("carol", "speech")}
+    with pytest.raises(CommandFailed):
+        await sacctmgr.read(Head(fails="sacctmgr"), machine("lab-head"))

@@ -1,0 +1,24 @@
+"""What sshare says, as Slurm 24.11 said it on a cluster where one job had held 16 GPUs for 151 seconds."""
+
+from __future__ import annotations
+
+from headway.slurm import sshare
+
+ANSWER = """\
+root||0.000000|1.000000||cpu=1193,mem=13037791,energy=0,node=7,billing=49735,gres/gpu=49,gres/gpumem=0
+ root|root|0.009709|0.000000|1.000000|cpu=0,mem=0,energy=0,node=0,billing=0,gres/gpu=0,gres/gpumem=0
+ speech||0.388350|0.160658||cpu=191,mem=2094630,energy=0,node=0,billing=7990,gres/gpu=7,gres/gpumem=0
+  speech|bob|1.000000|1.000000|0.666667|cpu=191,mem=2094630,energy=0,node=0,billing=7990,gres/gpu=7,gres/gpumem=0
+ vision||0.582524|0.808543||cpu=965,mem=10541614,energy=0,node=5,billing=40213,gres/gpu=40,gres/gpumem=0
+  vision|ann|0.500000|1.000000|0.333333|cpu=965,mem=10541614,energy=0,node=5,billing=40213,gres/gpu=40,gres/gpumem=0
+  vision|cleo|0.500000|0.000000|0.500000|cpu=0,mem=0,energy=0,node=0,billing=0,gres/gpu=0,gres/gpumem=0
+"""
+
+
+def test_of_each_account_its_share_what_it_used_and_the_hours_of_its_gpus() -> None:
+    speech, vision = sshare.parse(ANSWER)
+    assert (vision.account, vision.norm_shares, vision.effective_usage, vision.fair_share) == (
+        "vision", 0.582524, 0.808543, 0.5,
+    )  # fmt: skip
+    assert vision.gpu_hours == 40 / 60  # 16 GPUs for 151 s are 40 GPU-minutes
+    assert (speech.account, speech.gpu_hours) == ("speech", 7 / 60)

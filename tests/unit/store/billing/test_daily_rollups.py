@@ -1,0 +1,220 @@
+"""Sums of days that are over: reports tell the same with and without them, whatever is written before and after."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete
+
+from headway.billing.allocation import held
+from headway.billing.capacity import cover
+from headway.billing.periods import month, zone
+from headway.domain.billing import DAY_S, Held, Run
+from headway.services.billing import daily_rollups
+from headway.store import Store
+from headway.store.billing.daily_rollups import HOURS, RUNS, SUMS
+from headway.store.billing.sums import Only, Span
+from tests.support import builders
+
+[MAIN] = builders.cluster(4).groups
+LAB = replace(  # a job of two nodes may hold some of each group
+    builders.cluster(4),
+    groups=tuple(replace(MAIN, name=name, slots=MAIN.slots[at : at + 2]) for at, name in ((0, "a"), (2, "b"))),
+)
+NODES = sorted(LAB.group_of)
+D0 = 20_700 * DAY_S  # midnight in UTC
+NOW = D0 + 6 * DAY_S
+BY = ("team", "user", "group")
+
+
+def run(job: int, start: int, end: int, **others: object) -> Run:
+    fields = {
+        "submit": start - 30, "eligible": start - 20, "team": "vision", "user": "alice", "partition": "train",
+        "qos": "vision", "state": "COMPLETED" if end else "RUNNING", "nodes": ("lab-1-1",), "gpus": 4, "cpus": 32,
+        "memory_mib": 1000, "time_limit_s": 3600, "used_cpu_s": 5, "used_memory_mib": 10,
+    }  # fmt: skip
+    return Run(job=job, start=start, end=end, **{**fields, **others})  # type: ignore[arg-type]
+
+
+def told(*runs: Run, lost_s: int = 0) -> list[tuple[Run, list[Held], int]]:
+    return [(one, held(one, LAB.group_of), lost_s) for one in runs]
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    made = await builders.store(tmp_path, builders.Clock())
+    yield made
+    await made.close()
+
+
+async def reports(store: Store, now: int = NOW) -> list[object]:
+    """All that is made of sums, over stretches that begin and end anywhere."""
+    found: list[object] = []
+    sets = {("h100", 8): NODES[:3], ("b200", 4): NODES[3:]}
+    for start, end in ((D0, D0 + 5 * DAY_S), (D0 + 40_000, D0 + 3 * DAY_S + 7), (D0 - DAY_S, NOW), (D0 + 9, D0 + 99)):
+        span = Span(start, end, now)
+        found.append(await store.usage("lab", span, BY))
+        found.append(await store.usage("lab", span, ("partition",), Only(teams=("vision",), gpus=(0, 9))))
+        cells = await store.held("lab", span, ("user",), timed=True)
+        found.append(sorted(cells, key=repr))
+        for step in (3600, 2700):
+            marks = range(start - start % 900, end + step, step)
+            whole = await daily_rollups.covered(store, "lab", span, marks)
+            held_ = await daily_rollups.held_between_marks(store, "lab", span, whole)
+            found.append({key: seconds for key, seconds in held_.items() if any(seconds)})
+            found.append(await daily_rollups.touched_between_marks(store, "lab", span, whole, sets))
+    return found
+
+
+async def unsummed(store: Store, what: str) -> list[int]:
+    return [(day - D0) // DAY_S for day in await store.unsummed("lab", what, NOW)]
+
+
+async def summed(store: Store, now: int = NOW + daily_rollups.LATE_S) -> None:
+    while await daily_rollups.sum_days(store, "lab", now):
+        pass
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_reports_tell_the_same_with_and_without_sums(store: Store, seed: int) -> None:
+    dice = random.Random(seed)
+    known: dict[tuple[int, int], Run] = {}
+
+    def some() -> Run:
+        if known and dice.random() < 0.5:
+            was = dice.choice(list(known.values()))
+            end = was.end or dice.choice((0, was.start, dice.randrange(was.start, NOW)))
+            if dice.random() < 0.2:  # accounting says it otherwise now
+                end = dice.randrange(was.start, NOW)
+            nodes = was.nodes if dice.random() < 0.8 else tuple(sorted(dice.sample(NODES, dice.randint(1, 4))))
+            return replace(was, end=end, nodes=nodes, state="COMPLETED" if end else "RUNNING")
+        start = D0 + dice.randrange(-DAY_S, 5 * DAY_S)
+        seconds = dice.choice((0, 1, 100, 5000, 100_000, 300_000))
+        end = 0 if dice.random() < 0.2 else min(start + dice.randint(0, seconds), NOW)
+        nodes = tuple(sorted(dice.sample(NODES, dice.randint(1, 4))))
+        user, team = dice.choice((("alice", "vision"), ("bob", "speech")))
+        return run(dice.randint(1, 20), start, end, nodes=nodes, gpus=dice.choice((0, 1, 8, 16)), team=team, user=user)
+
+    for _ in range(8):
+        match dice.choice(("put", "put", "lose", "measure", "end")):
+            case "put":
+                found = [some() for _ in range(dice.randint(1, 6))]
+                known |= {(one.job, one.start): one for one in found}
+                await store.put_runs("lab", told(*found, lost_s=dice.choice((0, 0, 50))))
+            case "lose" if known:
+                one = dice.choice(list(known.values()))
+                await store.lose("lab", one.job, one.start, dice.randint(0, 500), one.start + 10.0)
+            case "measure" if known:
+                job, at = dice.choice(list(known))
+                hosts = {(job, at, "a"): (700, 90)}
+                at += dice.randrange(1, 4000)
+                await store.measure("lab", [(job, at, 60, dice.randint(0, 60), 4000)], at, hosts)
+            case "end":
+                await store.end_runs("lab", (await store.open_runs("lab"))[:1], NOW - dice.randrange(DAY_S))
+        with_sums = await reports(store)
+        async with store._write() as db:
+            kept = {table: (await db.execute(table.select())).mappings().all() for table in SUMS}
+            for table in SUMS:
+                await db.execute(delete(table))
+        assert with_sums == await reports(store)
+        async with store._write() as db:
+            for table, rows in kept.items():
+                if rows:
+                    await db.execute(table.insert(), [dict(row) for row in rows])
+        await daily_rollups.sum_days(store, "lab", NOW + daily_rollups.LATE_S, most=dice.randint(0, 4))
+    await summed(store)
+    assert await unsummed(store, RUNS) == await unsummed(store, HOURS) == []
+
+
+async def test_only_days_whose_sums_change_are_summed_again(store: Store) -> None:
+    long, short = run(1, D0 + 100, 0), run(2, D0 + DAY_S + 5, D0 + 2 * DAY_S + 50)
+    await store.put_runs("lab", told(long, short))
+    await summed(store)
+    assert (await unsummed(store, RUNS), await unsummed(store, HOURS)) == ([], [])
+    await store.put_runs("lab", told(long, short))
+    await store.measure("lab", [(1, D0 + 5000, 60, 30, 900)], NOW)
+    assert (await unsummed(store, RUNS), await unsummed(store, HOURS)) == ([], []), "accounting said the same again"
+    await store.put_runs("lab", told(replace(long, end=NOW - DAY_S - 60, state="COMPLETED")))
+    assert await unsummed(store, RUNS) == [0], "where it began"
+    assert await unsummed(store, HOURS) == [5, 4], "from its end on: it had held all that was before"
+    await summed(store)
+    await store.measure("lab", [(2, D0 + DAY_S + 65, 60, 30, 900)], NOW)
+    await store.lose("lab", 2, short.start, 40)
+    assert (await unsummed(store, RUNS), await unsummed(store, HOURS)) == ([1], [])
+    await store.put_runs("lab", told(run(3, D0 + 3 * DAY_S, D0 + 3 * DAY_S + 9)))
+    assert (await unsummed(store, RUNS), await unsummed(store, HOURS)) == ([3, 1], [3])
+    assert await daily_rollups.sum_days(store, "lab", D0 + 2 * DAY_S + daily_rollups.LATE_S) == 1, (
+        "only days that are over"
+    )
+    await store.put_runs("other", told(short))
+    assert await unsummed(store, RUNS) == [3], "another cluster's runs"
+
+
+async def test_a_change_while_hours_are_summed_is_not_lost(store: Store) -> None:
+    await store.put_runs("lab", told(run(1, D0 + 100, D0 + 200)))
+    await store.begin_hours("lab", D0)
+    assert await store.kept_days("lab", D0, NOW) == [], "half made"
+    await store.put_runs("lab", told(run(2, D0 + 300, D0 + 400)))
+    assert not await store.keep_hours("lab", D0, {("h100", "a"): [400] * 48}, {})
+    assert await store.kept_held("lab", [D0]) == []
+    assert 0 in await unsummed(store, HOURS)
+    await store.begin_hours("lab", D0)
+    assert await store.keep_hours("lab", D0, {("h100", "a"): [800] * 48}, {"lab-1-1": [200] * 48})
+    assert await store.kept_held("lab", [D0]) == [("h100", "a", D0, [800] * 48)]
+
+
+async def test_a_run_that_ends_later_is_read_by_itself_until_then(store: Store) -> None:
+    """Sums of a day are of no use to who asks up to a moment at which one of its runs had not ended."""
+    await store.put_runs("lab", told(run(1, D0 + 100, D0 + 2 * DAY_S), run(2, D0 + 200, D0 + 300)))
+    await summed(store)
+    [total] = await store.usage("lab", Span(D0, D0 + DAY_S, NOW), ["team"])
+    assert (total.runs, total.gpu_s) == (2, 4 * (DAY_S - 100 + 100))
+
+
+async def test_sums_are_no_part_of_a_backup_and_none_outlives_what_it_was_made_of(tmp_path: Path, store: Store) -> None:
+    await store.put_runs("lab", told(run(1, D0 + 100, D0 + 200)))
+    await summed(store)
+    rows = [row async for row in store.records("lab")]
+    assert {name for name, _ in rows} & {table.name for table in SUMS} == set()
+
+    async def given() -> AsyncIterator[tuple[str, dict[str, object]]]:
+        for row in rows:
+            yield row
+        await summed(other)  # while it is brought
+        raise OSError("the disk went away")
+
+    other = await builders.store(tmp_path / "other", builders.Clock())
+    try:
+        with pytest.raises(OSError, match="the disk went away"):
+            await other.take_records("lab", given())
+        span = Span(D0, NOW, NOW)
+        assert await other.usage("lab", span, ["team"]) == []
+        assert await other.kept_days("lab", D0, NOW) == []
+    finally:
+        await other.close()
+
+
+def test_hours_of_a_zone_that_are_no_half_hours_of_utc_are_not_taken_from_days() -> None:
+    def known(name: str, count: int) -> tuple[int, list[tuple[int, int]]]:
+        october = month("2026-10", zone(name))
+        marks = range(october.start, october.end + 1, 3600)
+        first = october.start // DAY_S * DAY_S
+        found = cover(marks, october.end, [first + DAY_S * i for i in range(count)])
+        return len(found.known), [(at, len(rest) - 1) for at, rest in found.rest]
+
+    assert known("UTC", 31) == (744, [])
+    assert known("UTC", 30) == (720, [(720, 24)])
+    assert known("Asia/Kolkata", 33) == (744, [])
+    assert known("Asia/Kolkata", 2) == (29, [(29, 715)]), "the hour over midnight needs both days"
+    assert known("Asia/Kathmandu", 33) == (0, [(0, 744)])
+
+
+def test_a_stretch_that_goes_on_is_not_taken_from_days() -> None:
+    marks = range(D0, D0 + DAY_S + 1, 3600)
+    found = cover(marks, D0 + 5000, [D0])
+    assert (found.known, found.rest) == ((0,), ((1, marks[1:]),))
+    assert found.seconds({D0: 3.0, D0 + 1800: 4.0, D0 + 3600: 9.0}, [[5.0] * 23]) == [7.0] + [5.0] * 23

@@ -1,0 +1,103 @@
+"""run() and lines(): limits and failures."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from headway.errors import CommandFailed
+from headway.transport.process import lines, run, to_the_end
+
+
+async def test_run_returns_output_and_code() -> None:
+    ran = await run(["sh", "-c", "cat; echo err >&2; exit 3"], timeout_s=10, input=b"a\xffb", check=False)
+    assert (ran.code, ran.out, ran.stdout, ran.stderr) == (3, b"a\xffb", "a�b", "err\n")
+
+
+async def test_run_failure_carries_argv_code_and_stderr() -> None:
+    with pytest.raises(CommandFailed) as caught:
+        await run(["sh", "-c", "echo no luck >&2; exit 4"], timeout_s=10)
+    assert (caught.value.code, caught.value.stderr, caught.value.argv[0]) == (4, "no luck\n", "sh")
+
+
+async def test_run_missing_program_says_so() -> None:
+    with pytest.raises(CommandFailed, match="no such program"):
+        await run(["headway-no-such-program"], timeout_s=10)
+
+
+async def test_run_past_its_time_ends_all_it_started(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    began = time.monotonic()
+    with pytest.raises(CommandFailed) as caught:
+        await run(["sh", "-c", f"sleep 300 & echo $! > {pid_file}; wait"], timeout_s=2.0)
+    assert caught.value.code is None
+    assert time.monotonic() - began < 120
+    child = int(pid_file.read_text())
+    deadline = time.monotonic() + 60
+    while _running(child) and time.monotonic() < deadline:
+        await asyncio.sleep(0.01)
+    assert not _running(child)
+
+
+def _running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def test_run_keeps_a_bounded_part_of_the_output_but_reads_all() -> None:
+    ran = await run(["head", "-c", "3000000", "/dev/zero"], timeout_s=10, max_output=1000)
+    assert (ran.code, len(ran.out)) == (0, 1000)
+
+
+async def test_run_survives_a_program_that_reads_no_input() -> None:
+    assert (await run(["true"], timeout_s=10, input=b"x" * 5_000_000)).code == 0
+
+
+async def test_run_hears_lines_as_they_come() -> None:
+    heard: list[str] = []
+    await run(["printf", "one\\ntwo\\r\\nlast"], timeout_s=10, on_line=heard.append)
+    assert heard == ["one", "two", "last"]
+
+
+async def test_run_joins_programs_by_a_pipe() -> None:
+    read_end, write_end = os.pipe()
+    _, counted = await asyncio.gather(
+        run(["head", "-c", "100000", "/dev/zero"], timeout_s=10, stdout=write_end),
+        run(["wc", "-c"], timeout_s=10, stdin=read_end),
+    )
+    assert counted.stdout.strip() == "100000"
+
+
+async def test_lines_end_the_program_when_nobody_listens() -> None:
+    stream = lines(["sh", "-c", "echo $$; exec sleep 300"])
+    async with contextlib.aclosing(stream) as heard:  # type: ignore[type-var]
+        pid = int(await anext(heard))
+        assert _running(pid)
+    assert not _running(pid)
+
+
+@pytest.mark.parametrize("waits_for_start", [True, False])
+async def test_what_must_not_be_cut_short_ends_before_its_cancellation(tmp_path: Path, waits_for_start: bool) -> None:
+    begun, done = tmp_path / "begun", tmp_path / "done"
+    script = f"touch {begun}; sleep 0.3; touch {done}; exit 1"
+    task = asyncio.create_task(to_the_end(run(["sh", "-c", script], timeout_s=30)))
+    await asyncio.sleep(0)
+    while waits_for_start and not begun.exists():
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done.exists()
+
+
+async def test_what_must_not_be_cut_short_answers_as_ever() -> None:
+    assert (await to_the_end(run(["echo", "x"], timeout_s=10))).stdout == "x\n"
+    with pytest.raises(CommandFailed):
+        await to_the_end(run(["false"], timeout_s=10))

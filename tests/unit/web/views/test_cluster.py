@@ -1,0 +1,264 @@
+"""The page's pure half: keys, parts, what counts as a change, words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headway.domain.slurm.state import JobState
+from headway.jobs.explain.slurm_messages import REASONS
+from headway.schemas.clusters import CheckOut, GpuOut, NodeOut, StatusOut
+from headway.schemas.incidents import IncidentOut, MovedJobOut, TimesOut
+from headway.schemas.jobs import ProgressOut
+from headway.services.read_model.queue_query import QueueAsk
+from headway.services.read_model.queue_query import page as find
+from headway.web.live_data import Snapshot
+from headway.web.view_models import Chart, FabricView, FaultsView, Notice, QueueView, SummaryView, TrainingView
+from headway.web.views.cluster import ROWS, JobKeys, page, price
+from headway.web.views.queue import Query, chips
+from headway.web.views.wording import count, duration, job_word, node_kind, pending_reason
+from tests.support import builders
+
+
+def job(number: int, state: str = "RUNNING", **changes: object) -> JobState:
+    return builders.job(number, state, **{"name": f"job{number}", "gpus": 0, **changes})
+
+
+def node(name: str, *, held: tuple[int | None, ...] = (None,) * 8, **changes: object) -> NodeOut:
+    gpus = [GpuOut(index=i, job_id=j) for i, j in enumerate(held)]
+    values = {"name": name, "role": "node", "leaf": "leaf1", "machine": "running", "states": ["IDLE"], "gpus": gpus}
+    return NodeOut.model_validate({**values, **changes})
+
+
+def snapshot(
+    *jobs: JobState, nodes: tuple[NodeOut, ...] = (), figures: dict[int, ProgressOut] | None = None, **changes: object
+) -> Snapshot:
+    cluster = builders.cluster_out(**changes)
+    return Snapshot(StatusOut(cluster=cluster, checks=[], nodes=list(nodes)), jobs, progress=figures or {})
+
+
+def test_a_key_stays_with_a_job_through_a_requeue() -> None:
+    keys = JobKeys()
+    first = keys.of("lab", [job(104), job(105, "PENDING")])
+    assert set(first) == {104}
+    assert keys.of("lab", [job(104, "PENDING")])[104] == first[104]
+    assert keys.of("lab", [job(104), job(96)])[104] == first[104]
+
+
+def test_jobs_that_would_share_a_key_get_different_letters() -> None:
+    keys = JobKeys().of("lab", [job(number) for number in range(8, 60)])
+    assert len({key.letter for key in keys.values()}) == 52
+    assert len({(key.hue, key.pattern) for number, key in keys.items() if number < 40}) == 32
+
+
+def test_the_keys_of_ended_jobs_are_given_again_and_clusters_do_not_share() -> None:
+    keys = JobKeys()
+    old = keys.of("lab", [job(104)])[104]
+    assert keys.of("lab", [job(104, "COMPLETED"), job(112)]) == {112: old}
+    assert keys.of("other", [job(120)])[120] == old
+
+
+def test_time_alone_changes_no_part() -> None:
+    nodes = (node("lab-1-1", held=(7,) * 8),)
+    before = page(snapshot(job(7), nodes=nodes), {})
+    after = page(snapshot(job(7), nodes=nodes, as_of=1060.0), {})
+    assert after.changed(before) == ()
+    assert after.changed(None) == tuple(after.parts)
+    assert after.as_of == 1060.0
+
+
+def test_a_step_of_training_changes_the_figures_and_not_the_queue() -> None:
+    before = page(snapshot(job(7), figures={7: ProgressOut(step=1, loss=4.0, series=[(1, 4.0)])}), {})
+    after = page(snapshot(job(7), figures={7: ProgressOut(step=2, loss=3.9, series=[(1, 4.0), (2, 3.9)])}), {})
+    assert after.changed(before) == ("training",)
+    assert after.chart.message(before.chart) == {"job": 7, "hue": 0, "from": 1, "steps": [2], "loss": [3.9]}
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        Chart(8, 0, ((1, 4.0), (2, 3.9))),  # another job
+        Chart(7, 1, ((1, 4.0), (2, 3.9))),  # another colour
+        Chart(7, 0, ((1, 4.1), (2, 3.9))),  # went on from a checkpoint: earlier points differ
+        Chart(7, 0, ()),
+    ],
+)
+def test_a_chart_that_does_not_continue_is_sent_whole(after: Chart) -> None:
+    message = after.message(Chart(7, 0, ((1, 4.0),)))
+    assert message["from"] == 0
+    assert message["steps"] == [step for step, _ in after.series]
+
+
+def drawn(*jobs: JobState, figures: tuple[int, ...] = (), chosen: int | None = None) -> int:
+    progress = {number: ProgressOut(step=1, loss=4.0, series=[(1, 4.0)]) for number in figures}
+    return page(snapshot(*jobs, figures=progress), {}, chosen).chart.job
+
+
+def test_which_job_is_drawn() -> None:
+    assert drawn() == 0
+    assert drawn(job(1, "PENDING")) == 0
+    assert drawn(job(1, gpus=32), job(2, gpus=8), figures=(2,)) == 2
+    assert drawn(job(1, gpus=8), job(2, gpus=32), figures=(1, 2)) == 2
+    assert drawn(job(1, "PENDING", gpus=32), job(2, gpus=8), figures=(1, 2)) == 2
+    assert drawn(job(1, "PENDING"), figures=(1,)) == 1  # requeued: its curve stays in sight
+    assert drawn(job(1), job(2, "COMPLETED"), figures=(1,), chosen=2) == 2
+    assert drawn(job(1), figures=(1,), chosen=99) == 1
+
+
+def fabric(*nodes: NodeOut, **changes: object) -> FabricView:
+    view = page(snapshot(job(7), nodes=nodes, **changes), {}).parts["fabric"]
+    assert isinstance(view, FabricView)
+    return view
+
+
+def test_nodes_hang_under_their_leaf_in_natural_order() -> None:
+    view = fabric(
+        node("lab-2-1", leaf="leaf2"), *(node(f"lab-1-{i}") for i in (10, 2, 1)), node("lab-head", role="head")
+    )
+    assert [leaf.name for leaf in view.leaves] == ["leaf1", "leaf2"]
+    assert [n.name for n in view.leaves[0].nodes] == ["lab-1-1", "lab-1-2", "lab-1-10"]
+    assert [head.name for head in view.heads] == ["lab-head"]
+
+
+def test_a_nodes_label_says_who_holds_what() -> None:
+    view = fabric(node("lab-1-1", held=(7, 7, 9, None, None, None, None, None))).leaves[0].nodes[0]
+    assert view.label == "8 GPUs, 2 held by job 7 job7, 1 held by job 9 "
+    assert view.gpus_used == 3
+    down = fabric(node("lab-1-1", states=["DOWN"])).leaves[0].nodes[0]
+    assert down.label == "8 GPUs, none usable"
+
+
+def test_a_node_that_is_down_is_in_the_notice_with_its_reason() -> None:
+    nodes = [node(f"lab-1-{i}", states=["DOWN"], reason="not responding") for i in range(1, 6)]
+    notices = page(snapshot(nodes=tuple(nodes), state="degraded", stale="no answer"), {}).parts["notice"]
+    assert isinstance(notices, tuple)
+    assert notices[0] == Notice("warning", "These figures are old:", "no answer")
+    assert notices[1].title == "5 nodes are down."
+    assert notices[1].text.endswith("lab-1-3: not responding; and 2 more")
+
+
+@pytest.mark.parametrize("state", ["failed", "down", "creating", "changing"])
+def test_a_cluster_that_is_not_ready_says_what_that_means(state: str) -> None:
+    notices = page(snapshot(state=state), {}).parts["notice"]
+    assert isinstance(notices, tuple)
+    assert len(notices) == 1
+    assert notices[0].text
+
+
+def test_a_long_queue_is_cut_and_counted() -> None:
+    jobs = [job(number, "PENDING", submit_time=number) for number in range(1, 251)]
+    queue = page(snapshot(*jobs, jobs_pending=10_000), {}).parts["queue"]
+    assert isinstance(queue, QueueView)
+    (group,) = queue.groups
+    assert len(group.rows) == ROWS
+    assert group.more == 10_000 - ROWS
+    assert queue.pending == 10_000
+
+
+def test_checks_that_fail_come_first() -> None:
+    status = snapshot().status.model_copy(
+        update={"checks": [CheckOut(name="a", ok=True, message=""), CheckOut(name="b", ok=False, message="")]}
+    )
+    view = page(Snapshot(status), {}).parts["checks"]
+    assert [row.name for row in view.rows] == ["b", "a"]  # type: ignore[attr-defined]
+    assert view.ok == 1  # type: ignore[attr-defined]
+
+
+def test_gpus_are_never_shown_without_saying_they_are_simulated() -> None:
+    parts = page(snapshot(job(7)), {}).parts
+    for name, kind in (("summary", SummaryView), ("fabric", FabricView), ("training", TrainingView)):
+        view = parts[name]
+        assert isinstance(view, kind)
+        assert view.simulated
+
+
+@pytest.mark.parametrize(
+    ("states", "machine", "role", "expected"),
+    [
+        (["IDLE"], "running", "node", ("idle", "idle")),
+        (["IDLE", "RESERVED"], "running", "spare", ("idle", "ready")),
+        (["MIXED"], "running", "node", ("up", "in use")),
+        (["ALLOCATED", "DRAIN"], "running", "node", ("drain", "draining")),
+        (["IDLE", "DRAIN"], "running", "node", ("drain", "drained")),
+        (["DOWN", "NOT_RESPONDING"], "running", "node", ("down", "down")),
+        (["IDLE", "NOT_RESPONDING"], "running", "node", ("down", "not responding")),
+        (["ALLOCATED"], "stopped", "node", ("down", "down")),
+        (["UNKNOWN"], "running", "node", ("start", "starting")),
+        ([], "running", "node", ("start", "not read yet")),
+        ([], "running", "head", ("up", "running")),
+        ([], "missing", "head", ("down", "down")),
+    ],
+)
+def test_node_states_in_words(states: list[str], machine: str, role: str, expected: tuple[str, str]) -> None:
+    assert node_kind(node("lab-1-1", states=states, machine=machine, role=role)) == expected
+
+
+def test_reasons_in_words() -> None:
+    assert pending_reason("(Resources)") == REASONS["Resources"]
+    assert (
+        pending_reason("ReqNodeNotAvail, UnavailableNodes:lab-1-3") == "nodes it needs are out of service or reserved"
+    )
+    assert pending_reason("Some_New_Reason") == "Some New Reason"
+    assert pending_reason("") == "not yet looked at by the scheduler"
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "expected"),
+    [
+        ("RUNNING", "None", ("running", "running")),
+        ("RUNNING COMPLETING", "None", ("running", "running")),
+        ("PENDING", "JobHeldUser", ("waiting", "held")),
+        ("COMPLETED", "None", ("done", "finished")),
+        ("CANCELLED by 20001", "None", ("failed", "cancelled")),
+        ("OUT_OF_MEMORY", "None", ("failed", "out of memory")),
+        ("", "", ("failed", "unknown")),
+    ],
+)
+def test_job_states_in_words(state: str, reason: str, expected: tuple[str, str]) -> None:
+    assert job_word(state, reason) == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-3, "0s"), (59.9, "59s"), (60, "1m 00s"), (252, "4m 12s"), (3600, "1h 00m"), (187_500, "2d 4h")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_numbers() -> None:
+    assert count(1, "GPU") == "1 GPU"
+    assert count(10_000, "GPU") == "10,000 GPUs"
+    assert price("9832.5") == "$9,832.50"
+    assert price("") == ""
+
+
+def incident(number: int, state: str, times: TimesOut, *jobs: int) -> IncidentOut:
+    moved = [MovedJobOut(job=job, requeued_at=1.0) for job in jobs]
+    return IncidentOut(
+        number=number, cluster="lab", node="lab-1-1", what="XID 79", action="reboot", state=state, opened_at=1000.0,
+        times=times, jobs=moved,
+    )  # fmt: skip
+
+
+def test_faults_that_are_not_over_come_first_each_with_its_course() -> None:
+    incidents = [incident(number, "returned", TimesOut(detect_s=1.0)) for number in range(9, 3, -1)]
+    incidents.append(incident(2, "out of service", TimesOut(detect_s=0.5, drain_s=1.5)))
+    incidents.append(incident(1, "draining", TimesOut(detect_s=0.5, drain_s=1.0, requeue_s=2.0), 7))
+    shown = snapshot()
+    faults = page(replace(shown, incidents=tuple(incidents)), {}).parts["faults"]
+    assert isinstance(faults, FaultsView)
+    assert [(row.number, row.kind) for row in faults.rows] == [(2, "out"), (1, "open"), (9, "done"), (8, "done")]
+    assert (faults.open, faults.more) == (2, 4)
+    assert [mark.word for mark in faults.rows[0].course] == ["seen", "drained"]
+    course = [(mark.word, mark.after_s) for mark in faults.rows[1].course]
+    assert course == [("seen", 0.5), ("drained", 1.0), ("requeued", 2.0), ("running", None), ("new step", None)]
+
+
+def test_only_who_has_a_user_has_jobs_of_their_own() -> None:
+    listed = find((job(7),), QueueAsk(), 1000)
+    on = {chip.title: chip.on for chip in chips(listed, Query(), "alice")}
+    assert on == {"Running": True, "Waiting": True, "Ended": False, "Mine": False}
+    assert {chip.title: chip.on for chip in chips(listed, Query(user="alice"), "alice")}["Mine"]
+    assert "Mine" not in [chip.title for chip in chips(listed, Query(), "")]

@@ -1,0 +1,54 @@
+"""The picture of a month's hours."""
+
+from __future__ import annotations
+
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from headway.billing.periods import month
+from headway.schemas.billing import HourOut, TypeOut
+from headway.web.views.heatmap import heat, level
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("share", "found"), [(0, 0), (0.001, 1), (0.25, 1), (0.5, 2), (0.75, 3), (0.86, 3), (0.9, 4), (1, 4), (1.01, 4)]
+)
+def test_levels(share: float, found: int) -> None:
+    assert level(share) == found
+
+
+def test_hours_lie_in_the_days_of_the_cluster_s_own_zone() -> None:
+    october = month("2026-10", BERLIN)
+    hours = [
+        HourOut(at=october.start, held=8, there=8),
+        HourOut(at=october.start + 3600, held=0, there=8),
+        HourOut(at=october.start + 7200, held=0, there=0),  # no machine yet
+        HourOut(at=october.end - 3600, held=4, there=8),  # after the night with an hour more
+    ]
+    [picture] = heat([TypeOut(gpu_type="h100", utilisation=0.5, hours=hours)], october, BERLIN)
+    assert picture.days == tuple(range(1, 32))
+    assert picture.levels == {0: "M0 1h1v1h-1z", 2: "M30 23h1v1h-1z", 4: "M0 0h1v1h-1z"}
+    assert picture.said == "Share of GPUs held: at most 100%, on day 1 at 0 h; none held in 1 of 3 hours"
+
+
+def test_free_gpus_in_pieces_have_a_picture_of_their_own() -> None:
+    october = month("2026-10", BERLIN)
+    hours = [
+        HourOut(at=october.start, held=4, there=16, free=12, fragmented=3),
+        HourOut(at=october.start + 3600, held=16, there=16, free=0, fragmented=0),  # nothing was free
+        HourOut(at=october.start + 7200, held=8, there=16, free=8, fragmented=8),
+    ]
+    held, free = heat([TypeOut(gpu_type="h100", utilisation=0.5, fragmentation=0.5, hours=hours)], october, BERLIN)
+    assert (held.title, held.ends) == ("H100, hour by hour", ("none held", "all"))
+    assert (free.title, free.kind) == ("H100, free in pieces, hour by hour", "h100")
+    assert free.levels == {1: "M0 0h1v1h-1z", 4: "M0 2h1v1h-1z"}
+    assert free.said.endswith("at most 100%, on day 1 at 2 h; none in pieces in 0 of 2 hours")
+
+
+def test_a_type_that_was_never_there_has_no_picture() -> None:
+    october = month("2026-10", BERLIN)
+    empty = TypeOut(gpu_type="h200", utilisation=None, hours=[HourOut(at=october.start, held=0, there=0)])
+    assert heat([empty], october, BERLIN) == []
