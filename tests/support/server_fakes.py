@@ -12,7 +12,7 @@ import structlog
 from fastapi import FastAPI
 
 from headway.api.app import create_app
-from headway.api.auth.dependencies import Right, needs
+from headway.api.auth.dependencies import require_right
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster
 from headway.domain.slots import Deadline
@@ -23,6 +23,7 @@ from headway.server.page_data import PageLive
 from headway.server.workers.operation_worker import Reconciler
 from headway.services.cluster_backend import Reading, Resolved
 from headway.services.context import AppState, Settings
+from headway.services.identity import Right
 from headway.services.read_model.snapshot import OPERATIONS, Live
 from headway.store import Store
 from headway.web.app import mount
@@ -279,7 +280,7 @@ def shared_app(state: AppState) -> FastAPI:
     one, and each server of a test takes it over from the one before."""
     if not _shared:
         made, shown = create_app(state), _Page()
-        mount(made, cast(PageLive, shown), needs(Right.READ))  # signing in is a page
+        mount(made, cast(PageLive, shown), require_right(Right.READ))  # signing in is a page
         _shared.append((made, shown))
     app, page = _shared[0]
     app.state.headway, page.of = state, PageLive(state)

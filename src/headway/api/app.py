@@ -178,7 +178,7 @@ class Guard:
             status, said = refusal
             plain = PlainTextResponse(said.message, status)
             page = not scope["path"].startswith(API_PREFIX)
-            await (plain if page else error_handlers.answer(status, said))(scope, receive, send_with_headers)
+            await (plain if page else error_handlers.problem_response(status, said))(scope, receive, send_with_headers)
             return
         await self._app(scope, receive_bounded, send_with_headers)
 

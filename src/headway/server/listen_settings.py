@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from headway.api.auth.dependencies import RIGHTS
 from headway.errors import Refused
 from headway.services.context import Oidc
+from headway.services.identity import ROLE_RIGHTS
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -178,10 +178,10 @@ def _roles(text: str) -> tuple[tuple[str, str], ...]:
     found = []
     for pair in filter(None, (word.strip() for word in text.split(","))):
         word, _, role = pair.rpartition("=")
-        if not word or role not in RIGHTS:
+        if not word or role not in ROLE_RIGHTS:
             raise Refused(
                 f"HEADWAY_OIDC_ROLES can't say {pair[:60]!r}",
-                hint=f"WORD=ROLE, a role being one of {', '.join(RIGHTS)}",
+                hint=f"WORD=ROLE, a role being one of {', '.join(ROLE_RIGHTS)}",
             )
         found.append((word, role))
     return tuple(found)

@@ -22,7 +22,7 @@ from fastapi import FastAPI
 
 from headway import __version__
 from headway.api.app import create_app
-from headway.api.auth.dependencies import Right, needs
+from headway.api.auth.dependencies import require_right
 from headway.errors import HeadwayError, Refused
 from headway.server import logs, state_files, sudo_handover
 from headway.server.backend.backend import RealWork
@@ -37,6 +37,7 @@ from headway.server.workers.operation_worker import Reconciler
 from headway.server.workers.snapshot_worker import Poller
 from headway.services.cluster_backend import Work
 from headway.services.context import AppState, Settings
+from headway.services.identity import Right
 from headway.services.read_model.snapshot import Live
 from headway.store import Store, open_store
 from headway.store.db.engine import database_url, shown_url
@@ -307,7 +308,7 @@ def mount_page(app: FastAPI, state: AppState) -> None:
     from headway.server.page_data import PageLive
     from headway.web.app import mount
 
-    mount(app, PageLive(state), needs(Right.READ))
+    mount(app, PageLive(state), require_right(Right.READ))
 
 
 def _watcher(candidate: Any) -> Watcher | None:

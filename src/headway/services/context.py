@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
-from headway.api.auth.login_throttle import Tries
 from headway.billing.budgets import Standing
 from headway.domain.cluster import STATE, WRITTEN, Cluster
 from headway.domain.dataset import with_versions
@@ -31,6 +30,7 @@ from headway.schemas.clusters import Document
 from headway.schemas.jobs import ProgressOut
 from headway.schemas.nodes import DeedOut
 from headway.services.cluster_backend import Resolved, Work
+from headway.services.login_throttle import LoginThrottle
 from headway.services.notebook_sessions import Notebooks
 from headway.services.read_model.snapshot import Live, Snapshot, topic
 from headway.store import ClusterRow, Store
@@ -113,7 +113,7 @@ class AppState:
     waiting: set[str] = field(default_factory=set)  # operations that do nothing but wait for jobs just now
     plans: dict[str, PlanKept] = field(default_factory=dict)
     inputs: dict[tuple[str, str], Input] = field(default_factory=dict)  # of running commands
-    tries: Tries = field(default_factory=Tries)
+    tries: LoginThrottle = field(default_factory=LoginThrottle)
     notebooks: Notebooks = field(default_factory=Notebooks)
     commands: Counter[str] = field(default_factory=Counter)  # running on clusters, by person
     followed: Counter[str] = field(default_factory=Counter)  # logs that are open, by person

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headway.api.auth.dependencies import Principal, may_touch, workplace
 from headway.api.routers.jobs.job_actions import what_was_sent, without_secrets
 from headway.api.routers.jobs.submissions import record_of
 from headway.domain.cluster import Cluster
@@ -15,7 +14,9 @@ from headway.jobs.submission.run_request import own_folder
 from headway.jobs.submission.secret_masking import lost_secrets
 from headway.schemas.jobs import ScriptOut
 from headway.schemas.submissions import SubmitIn
+from headway.services.authorization import authorize_action, cluster_to_work_on
 from headway.services.context import AppState
+from headway.services.identity import Principal
 from headway.store import JobRecord
 
 
@@ -31,9 +32,9 @@ class Origin:
 
 async def origin_of(name: str, job_id: int, state: AppState, who: Principal) -> Origin:
     """Raises Refused for what no clone can be made of."""
-    cluster = await workplace(state, name, who)
+    cluster = await cluster_to_work_on(state, name, who)
     found = await state.job(cluster, job_id)
-    await may_touch(state, cluster, who, found, f"read the script of job {job_id}")
+    await authorize_action(state, cluster, who, found, f"read the script of job {job_id}")
     sent, record = await what_was_sent(state, cluster, found, who)
     if record is not None and (why := _unlike(record, cluster, who)):
         raise Refused(f"job {job_id} {why}")

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headway.api.auth.dependencies import Principal, Right
 from headway.changes.slurm_upgrade_path import backup_first, hop_fault
 from headway.changes.unrendered_settings import kept_all_the_same, settings_changed
 from headway.clusterfile.node_counts import scaled, scaled_text, targets_of
@@ -19,6 +18,7 @@ from headway.schemas.clusters import ApplyIn, ChangeSetOut, Document, ScaleIn
 from headway.services.cluster_backend import Resolved
 from headway.services.context import AppState, PlanKept, fingerprint
 from headway.services.cost_guard import FIELD, over_limit
+from headway.services.identity import Principal, Right
 from headway.services.mappers import changeset_out, operation_news, summary_of
 from headway.services.path_policy import moved_datasets, place_faults
 from headway.store import Operation
@@ -68,7 +68,7 @@ async def apply(state: AppState, who: Principal, name: str, ask: ApplyIn) -> Ope
         "deadline_s": ask.deadline_s,
     }
     operation = await state.store.enqueue_operation(
-        name, "apply", who.person, document=stored, params=params, key=who.deed
+        name, "apply", who.person, document=stored, params=params, key=who.idempotency_key
     )
     queued(state, operation)
     return operation
@@ -94,7 +94,7 @@ async def scale(state: AppState, who: Principal, name: str, ask: ScaleIn) -> Ope
         "deadline_s": ask.deadline_s,
     }
     operation = await state.store.enqueue_operation(
-        name, "scale", who.person, document=document.model_dump(), params=params, key=who.deed
+        name, "scale", who.person, document=document.model_dump(), params=params, key=who.idempotency_key
     )
     queued(state, operation)
     return operation
@@ -116,7 +116,7 @@ def scaled_document(document: Document, targets: Mapping[str, int]) -> Document:
 async def down(state: AppState, who: Principal, name: str, *, delete_data: bool) -> Operation:
     row = await state.row(name)
     operation = await state.store.enqueue_operation(
-        name, "down", who.person, document=row.document, params={"delete_data": delete_data}, key=who.deed
+        name, "down", who.person, document=row.document, params={"delete_data": delete_data}, key=who.idempotency_key
     )
     queued(state, operation)
     return operation
@@ -128,7 +128,7 @@ async def accept(state: AppState, who: Principal, document: Document) -> tuple[D
     row = await state.store.cluster(name) if isinstance(name, str) else None
     owner = document.owner or (row.owner if row else "") or who.user
     if document.owner not in ("", who.user):
-        who.need(Right.ADMIN, f"apply in the name of {owner}")
+        who.require(Right.ADMIN, f"apply in the name of {owner}")
     document = document.model_copy(update={"owner": owner})
     resolved = await state.resolve(document)
     before = await state.resolved(row) if row else None

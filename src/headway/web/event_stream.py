@@ -11,9 +11,10 @@ from typing import Any
 from fastapi import Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from headway.api.auth.dependencies import Principal, principal_of
+from headway.api.auth.dependencies import authenticate
 from headway.errors import HeadwayError, NotFound, NotSignedIn
 from headway.services.context import AppState
+from headway.services.identity import Principal
 from headway.services.mappers import cluster_out
 from headway.web.rendering import dump, part, templates
 from headway.web.view_models import StateView
@@ -75,7 +76,7 @@ async def _news(
     request: Request, state: AppState, name: str, make: Make, prefix: str, before: dict[str, object]
 ) -> list[ServerSentEvent]:
     """What is another than `before`, which is brought up to date, and a pulse."""
-    who = await principal_of(request)
+    who = await authenticate(request)
     if who is None:
         raise NotSignedIn("nobody is signed in")
     events = []

@@ -20,8 +20,8 @@ from fastapi import Request
 from starlette.datastructures import FormData
 from starlette.responses import Response
 
-from headway.api.auth.dependencies import Principal
 from headway.services.context import AppState
+from headway.services.identity import Principal
 from headway.store import StoreAway
 from headway.web.page_context import see_other
 
@@ -57,7 +57,7 @@ async def once(
         before = await state.store.begin_answer(name, name)
         if before is not None and before.status == _DONE:
             return _led(Done(*json.loads(before.answer)))
-        made = await work(replace(who, deed=name, deed_at=before.at if before else state.clock()))
+        made = await work(replace(who, idempotency_key=name, first_sent_at=before.at if before else state.clock()))
         if not isinstance(made, Done):
             return made
         with contextlib.suppress(StoreAway):  # it was done all the same; the head knows it too

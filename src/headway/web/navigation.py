@@ -41,5 +41,5 @@ SERVER = (
 
 
 def tabs(of: tuple[Tab, ...], role: str) -> tuple[Tab, ...]:
-    """Those a person of this role is shown; what they may do is decided in api/auth/dependencies.py all the same."""
+    """Those a person of this role is shown; what they may do is decided in services/identity.py all the same."""
     return tuple(tab for tab in of if not tab.roles or role in tab.roles)

@@ -11,8 +11,8 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
-from headway.api.auth.dependencies import note_failure
 from headway.api.http.error_handlers import error_out
+from headway.api.http.failure_audit import audit_failure
 from headway.errors import HeadwayError, NotSignedIn, Refused
 from headway.services.context import AppState, Oidc
 from headway.web import event_stream, page_context
@@ -47,7 +47,7 @@ class PageRoute(APIRoute):
             except NotSignedIn:
                 made = _door(request)
             except HeadwayError as error:
-                await note_failure(request, error)
+                await audit_failure(request, error)
                 made = _error(request, error)
             except RequestValidationError as error:
                 made = _error(request, Refused(_words(error)))

@@ -13,7 +13,7 @@ import pytest
 
 from headway import paths
 from headway.api.docs_page import PROBLEMS
-from headway.api.http.error_handlers import answer, error_out
+from headway.api.http.error_handlers import error_out, problem_response
 from headway.errors import (
     CommandFailed,
     Conflict,
@@ -154,7 +154,7 @@ ERRORS = [NotSignedIn, NotAllowed, NotFound, Conflict, NeedsConfirmation, Refuse
 
 @pytest.mark.parametrize("cls", ERRORS)
 def test_errors_cross_the_wire(cls: type[HeadwayError]) -> None:
-    sent = answer(cls.http_status, error_out(cls("what", hint="do")))
+    sent = problem_response(cls.http_status, error_out(cls("what", hint="do")))
     server = httpx.MockTransport(lambda _: httpx.Response(sent.status_code, content=bytes(sent.body)))
     with Client("http://server", "t", transport=server) as client, pytest.raises(cls) as caught:
         client.me()

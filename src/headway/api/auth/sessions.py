@@ -9,11 +9,13 @@ from functools import lru_cache
 from fastapi import Request
 from starlette.responses import Response
 
-from headway.api.auth.dependencies import address_of, audit, principal, signed_in
-from headway.api.auth.login_throttle import account_key, address_key
+from headway.api.auth.dependencies import client_address, require_signed_in
 from headway.api.auth.oidc import BACK, Provider
 from headway.errors import NotAllowed, NotFound, NotSignedIn
+from headway.services.authorization import write_audit_line
 from headway.services.context import AppState, Oidc
+from headway.services.identity import principal_for
+from headway.services.login_throttle import account_key, address_key
 from headway.store import Person
 
 FLOW_S = 600
@@ -25,19 +27,19 @@ async def attempt(
 ) -> AsyncIterator[None]:
     """Around what may fail: counts failures by address and by account, and notes them. Raises TooManyTries, unless it is
     `sure` who comes."""
-    here, now = address_key(address_of(request)), state.clock()
+    here, now = address_key(client_address(request)), state.clock()
     keys = (here, account_key(account)) if account else (here,)
     if not sure:
         state.tries.check(now, *keys)
     try:
         yield
     except (NotSignedIn, NotAllowed) as error:
-        state.tries.failed(now, *keys)
+        state.tries.record_failure(now, *keys)
         detail = {"how": how, "why": error.message[:200]}
-        await state.store.note(account, "signin", account, detail, address=address_of(request), result="refused")
+        await state.store.note(account, "signin", account, detail, address=client_address(request), result="refused")
         raise
     if account:
-        state.tries.worked(account_key(account))
+        state.tries.record_success(account_key(account))
 
 
 async def by_code(state: AppState, request: Request, code: str) -> tuple[Person, str, float]:
@@ -66,7 +68,7 @@ async def by_token(state: AppState, request: Request, person: str, token: str) -
 async def leave(state: AppState, answer_to: Request) -> tuple[str, str]:
     """(the provider's address, the state to keep in a cookie)."""
     provider = _provider(state)
-    state.tries.check(state.clock(), address_key(address_of(answer_to)))
+    state.tries.check(state.clock(), address_key(client_address(answer_to)))
     return await provider.leave(state)
 
 
@@ -87,7 +89,7 @@ async def keep_session(
     before = request.cookies.get(state.settings.cookie, "")
     if before:
         await state.store.end_session(before)  # the browser forgets it now: nobody shall find it later
-    await audit(state, principal(person, request), "signin", person.name, how=how)
+    await write_audit_line(state, principal_for(person, client_address(request)), "signin", person.name, how=how)
     answer.set_cookie(
         state.settings.cookie,
         cookie,
@@ -102,10 +104,10 @@ async def keep_session(
 async def close_session(state: AppState, request: Request, answer: Response) -> None:
     """Only from our own pages, as every write with a cookie; a session that has ended is fine."""
     with contextlib.suppress(NotSignedIn):
-        who = await signed_in(request)
+        who = await require_signed_in(request)
         await state.store.end_session(request.cookies.get(state.settings.cookie, ""))
         state.notebooks.sign_out(who.person)
-        await audit(state, who, "signout", who.person)
+        await write_audit_line(state, who, "signout", who.person)
     answer.delete_cookie(state.settings.cookie, path="/", secure=state.settings.https, httponly=True, samesite="strict")
 
 

@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from headway.api.auth.dependencies import note_failure
+from headway.api.http.failure_audit import audit_failure
 from headway.errors import HeadwayError, InvalidSpec, Unanswered
 from headway.schemas.base import API_PREFIX, PROBLEM_JSON, ErrorOut, FaultOut, Problem
 
@@ -45,7 +45,7 @@ def _disk_full(error: BaseException) -> bool:
     return "database or disk is full" in said or "disk I/O error" in said
 
 
-def answer(status: int, out: ErrorOut, headers: dict[str, str] | None = None) -> JSONResponse:
+def problem_response(status: int, out: ErrorOut, headers: dict[str, str] | None = None) -> JSONResponse:
     """The error as a problem document."""
     problem = Problem(
         type=f"{API_PREFIX}/docs#problem-{out.kind}",
@@ -65,26 +65,28 @@ def install(app: FastAPI, headers: Mapping[str, str]) -> None:
 
     async def on_headway(request: Request, error: Any) -> JSONResponse:
         request.state.settled = error.settled or isinstance(error, Unanswered)  # or it may have been done
-        await note_failure(request, error)
+        await audit_failure(request, error)
         scheme = {"www-authenticate": "Bearer"} if error.http_status == 401 else None
-        return answer(error.http_status, error_out(error), scheme)
+        return problem_response(error.http_status, error_out(error), scheme)
 
     async def on_invalid(_: Request, error: Any) -> JSONResponse:
         faults = [
             FaultOut(path=".".join(str(part) for part in item["loc"]), message=item["msg"]) for item in error.errors()
         ]
         lines = "; ".join(f"{fault.path}: {fault.message}" for fault in faults)
-        return answer(422, ErrorOut(kind="refused", message=f"the request is not valid: {lines}", faults=faults))
+        return problem_response(
+            422, ErrorOut(kind="refused", message=f"the request is not valid: {lines}", faults=faults)
+        )
 
     async def on_http(request: Request, error: Any) -> JSONResponse:
         kind = "not_found" if error.status_code == 404 else "refused"
         message = f"{request.method} {request.url.path}: {error.detail}"
-        return answer(error.status_code, ErrorOut(kind=kind, message=message), error.headers)
+        return problem_response(error.status_code, ErrorOut(kind=kind, message=message), error.headers)
 
     async def on_bug(request: Request, error: Any) -> JSONResponse:
         log.error("bug", path=request.url.path, exc_info=error)
-        await note_failure(request, error)
-        return answer(500, error_out(error), dict(headers))
+        await audit_failure(request, error)
+        return problem_response(500, error_out(error), dict(headers))
 
     app.add_exception_handler(HeadwayError, on_headway)
     app.add_exception_handler(RequestValidationError, on_invalid)

@@ -22,11 +22,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headway.api.auth.dependencies import Principal, audit, principal_of, state_of
+from headway.api.auth.dependencies import app_state, authenticate
 from headway.api.http import error_handlers
 from headway.errors import HeadwayError, TooManyAtOnce
 from headway.schemas.base import API_PREFIX, IDEMPOTENCY_KEY, PROBLEM_JSON, ErrorOut
+from headway.services.authorization import write_audit_line
 from headway.services.context import AppState
+from headway.services.identity import Principal
 from headway.services.mappers import operation_out
 from headway.store import AuditAsk, Operation, StoreAway
 from headway.store.core.idempotency_keys import Answer
@@ -50,7 +52,7 @@ class Once:
             await self._app(scope, receive, send)
             return
         try:
-            who = await principal_of(Request(scope))
+            who = await authenticate(Request(scope))
         except HeadwayError:
             who = None
         if who is None:  # the app says what is wrong with them
@@ -60,7 +62,7 @@ class Once:
             await _refuse(f"{IDEMPOTENCY_KEY} is at most 255 printable ASCII characters", "")(scope, receive, send)
             return
         secret = headers.get("authorization", "") or headers.get("cookie", "")
-        await self._once(state_of(Request(scope)), who, _Deed(secret, key), scope, receive, send)
+        await self._once(app_state(Request(scope)), who, _Deed(secret, key), scope, receive, send)
 
     async def _once(
         self, state: AppState, who: Principal, deed: _Deed, scope: Scope, receive: Receive, send: Send
@@ -70,7 +72,9 @@ class Once:
             body = await _whole(receive)
         except HTTPException as error:  # it is longer than we take
             out = ErrorOut(kind="refused", message=str(error.detail))
-            await error_handlers.answer(error.status_code, out, dict(error.headers or {}))(scope, receive, send)
+            await error_handlers.problem_response(error.status_code, out, dict(error.headers or {}))(
+                scope, receive, send
+            )
             return
         said = b"\n".join((scope["path"].encode(), scope.get("query_string", b""), body))
         request = hashlib.sha256(said).hexdigest()
@@ -124,7 +128,7 @@ async def _note(state: AppState, who: Principal, queued: Operation) -> None:
     action = {"rotate": "secrets.rotate", "dataset": f"dataset.{queued.params.get('action')}"}.get(
         queued.kind, queued.kind
     )
-    await audit(state, who, action, queued.cluster, operation=queued.id)
+    await write_audit_line(state, who, action, queued.cluster, operation=queued.id)
 
 
 class _Deed:
@@ -184,7 +188,7 @@ def _again(deed: _Deed, request: str, before: Answer) -> ASGIApp:
 
 
 def _refuse(message: str, hint: str) -> ASGIApp:
-    return error_handlers.answer(409, ErrorOut(kind="conflict", message=message, hint=hint))
+    return error_handlers.problem_response(409, ErrorOut(kind="conflict", message=message, hint=hint))
 
 
 async def _whole(receive: Receive) -> bytes:

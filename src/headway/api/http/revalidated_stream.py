@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 
-from headway.api.auth.dependencies import Principal, Right, needs
+from headway.api.auth.dependencies import require_right
 from headway.errors import HeadwayError, NotAllowed, NotSignedIn, TooManyTries
+from headway.services.identity import Principal, Right
 
 LOOK_S = 5.0  # they end so soon after
 T = TypeVar("T")
@@ -54,7 +55,7 @@ async def _lost(request: Request, right: Right, check: Check | None) -> str:
     while True:
         await asyncio.sleep(LOOK_S)
         try:
-            who = await needs(right, anywhere=True)(request)
+            who = await require_right(right, any_cluster=True)(request)
             if check is not None:
                 await check(who)
         except (NotSignedIn, NotAllowed, TooManyTries) as error:

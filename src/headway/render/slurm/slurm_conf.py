@@ -21,7 +21,7 @@ EPILOG = "/etc/headway/epilog"
 LEADS = "/usr/lib/headway/leads"
 LEADS_WHY = "It says in the state folder who leads: a controller that comes late finds another name there."
 SUBMITTED_WHY = "sbatch notes its command in the home: a controller that is killed may not have saved it yet."
-# As headway.api.auth.dependencies has it: the queue is everybody's to see, what a team has used its own people's.
+# As headway.services.authorization has it: the queue is everybody's to see, what a team has used its own people's.
 PRIVATE = "usage"
 PRIVATE_WHY = "Who sees the queue sees all of it; what somebody has used is theirs to see, and their team's."
 JOB_TMP = "/var/lib/headway/job-tmp"

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headway.api.auth.dependencies import Principal
 from headway.domain.slurm.job_states import ENDED, RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused, Unreachable
 from headway.schemas.jobs import JobsAsk, JobsPage
 from headway.services.context import AppState
+from headway.services.identity import Principal
 from headway.services.mappers import job_row, row_now
 from headway.services.read_model.queue_query import (
     KINDS,
@@ -48,7 +48,7 @@ async def list_jobs(state: AppState, name: str, who: Principal, ask: JobsAsk) ->
 
 async def jobs_body(state: AppState, name: str, who: Principal, ask: JobsAsk, *, packed: bool = False) -> bytes:
     """The same as its JSON, gzipped if `packed`. Made once for all who ask the same within a second."""
-    who.must_reach(name)
+    who.require_cluster(name)
     cluster = await state.known(name)
     snapshot = await state.seen(cluster)
     if snapshot.as_of is None and snapshot.stale:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-ROLES = ("viewer", "member", "lead", "operator", "admin")  # what each may do: api/auth/dependencies.py
+ROLES = ("viewer", "member", "lead", "operator", "admin")  # what each may do: services/identity.py
 # Operations whose secret is kept for them alone, by the name "PREFIX" + ref, until they have ended: keys of backups that are
 # made or read, keys to buckets that datasets are brought from, and keys that are to take another's place.
 OWN_SECRETS = {"backup": "backup_key/", "restore": "backup_key/", "dataset": "s3_access/", "rotate": "rotating/"}

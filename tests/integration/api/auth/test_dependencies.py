@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.api.auth.dependencies import MOST_AT_ONCE
 from headway.domain.cluster import Dataset, Host, Team, User
 from headway.schemas.base import PROBLEM_JSON, Problem
 from headway.schemas.jobs import JobsPage
 from headway.schemas.submissions import ExecOut, SubmitOut
+from headway.services.authorization import MAX_COMMANDS_PER_PERSON
 from tests.support import builders
 from tests.support.server_fakes import URL, Server, changes, document, reading
 
@@ -377,7 +377,9 @@ async def test_one_member_can_t_take_all_places_for_commands(server: Server) -> 
     server.work.answers["run_command"] = slow
     eve, bob = await server.client("eve", "member"), await server.client("bob", "member")
     ask = {"argv": ["sleep", "9"], "user": "eve"}
-    held = [asyncio.create_task(eve.post("/api/v1/clusters/lab/exec", json=ask)) for _ in range(MOST_AT_ONCE)]
+    held = [
+        asyncio.create_task(eve.post("/api/v1/clusters/lab/exec", json=ask)) for _ in range(MAX_COMMANDS_PER_PERSON)
+    ]
     for _ in held:
         await waiting.acquire()
     async with asyncio.timeout(30):  # of a failure: the one too many would wait with the others

@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from headway.api.auth.dependencies import SCOPES
-from headway.api.auth.login_throttle import KEPT, MOST, Tries, address_key
 from headway.errors import TooManyTries
 from headway.schemas.submissions import SubmitOut
+from headway.services.identity import TOKEN_SCOPES
+from headway.services.login_throttle import MAX_FAILURES, MAX_KEYS, LoginThrottle, address_key
 from headway.store import AuditAsk, Store
 from tests.support import builders
 from tests.support.server_fakes import URL, Server, reading
@@ -41,7 +41,7 @@ async def test_a_token_does_no_more_than_its_scopes_and_no_more_than_its_person(
         "nodes": (200, 403, 404, 403),
         "all": (200, 201, 404, 201),
     }
-    assert wanted.keys() == SCOPES.keys()
+    assert wanted.keys() == TOKEN_SCOPES.keys()
     for scope, expected in wanted.items():
         client = await held(server, "ann", "admin", scopes=[scope])
         found = (
@@ -139,7 +139,7 @@ async def test_two_at_once_never_get_one_linux_user(server: Server) -> None:
 
 async def test_attempts_to_sign_in_are_limited_but_a_good_token_always_works(server: Server) -> None:
     ann, guess = await server.client("ann"), server.anonymous(authorization="Bearer hw_guess")
-    for _ in range(MOST):
+    for _ in range(MAX_FAILURES):
         assert (await guess.get(f"{API}/me")).status_code == 401
     assert (await guess.get(f"{API}/me")).status_code == 429
     assert (await guess.get("/signin?code=guess")).status_code == 429
@@ -151,15 +151,15 @@ async def test_attempts_to_sign_in_are_limited_but_a_good_token_always_works(ser
 
 
 async def test_one_account_is_not_guessed_from_many_addresses(server: Server) -> None:
-    tries = Tries()
-    for number in range(MOST):
-        tries.failed(0.0, address_key(f"192.0.2.{number}"), "as ann")
+    tries = LoginThrottle()
+    for number in range(MAX_FAILURES):
+        tries.record_failure(0.0, address_key(f"192.0.2.{number}"), "as ann")
     with pytest.raises(TooManyTries):
         tries.check(1.0, address_key("198.51.100.1"), "as ann")
     tries.check(1.0, address_key("198.51.100.1"), "as bob")
-    for number in range(KEPT + 100):
-        tries.failed(2.0, f"from {number}")
-    assert len(tries._failures) == KEPT
+    for number in range(MAX_KEYS + 100):
+        tries.record_failure(2.0, f"from {number}")
+    assert len(tries._failures) == MAX_KEYS
     assert address_key("2001:db8::1") == address_key("2001:db8::2:3") != address_key("2001:db8:0:1::1")
 
 

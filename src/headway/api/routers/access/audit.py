@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 from starlette.responses import StreamingResponse
 
-from headway.api.auth.dependencies import MOST_NUMBER, Admin, State
+from headway.api.auth.dependencies import MAX_PATH_NUMBER, Admin, State
 from headway.errors import Refused
 from headway.schemas.people import AuditOut, AuditPage
 from headway.services.context import AppState
@@ -94,7 +94,7 @@ def _csv(cells: Any) -> str:
 def _before(cursor: str) -> int:
     if not cursor:
         return 0
-    if not (cursor.isascii() and cursor.isdigit() and 0 < int(cursor) <= MOST_NUMBER):
+    if not (cursor.isascii() and cursor.isdigit() and 0 < int(cursor) <= MAX_PATH_NUMBER):
         raise Refused("the cursor is none of this list's", hint="start again without it")
     return int(cursor)
 

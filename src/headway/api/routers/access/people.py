@@ -9,12 +9,14 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from headway import __version__
-from headway.api.auth.dependencies import Admin, Everywhere, Principal, Right, State, audit, principal_user
+from headway.api.auth.dependencies import Admin, AnyoneAllClusters, State
 from headway.api.http.pagination import ANY, Page, Text, Words, fits, says
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NotFound, Refused
 from headway.schemas.people import MeOut, PersonIn, PersonOut, ServerOut
+from headway.services.authorization import write_audit_line
 from headway.services.context import AppState
+from headway.services.identity import Principal, Right, linux_user_of
 from headway.store import Person
 from headway.validation.syntax_rules import user_name_fault
 
@@ -22,14 +24,14 @@ router = APIRouter(tags=["people"])
 
 
 @router.get("/me")
-async def me(who: Everywhere) -> MeOut:
+async def me(who: AnyoneAllClusters) -> MeOut:
     return MeOut(person=who.person, role=who.role, version=__version__)
 
 
 @router.get("/server")
-async def server(state: State, who: Everywhere) -> ServerOut:
+async def server(state: State, who: AnyoneAllClusters) -> ServerOut:
     """Where it lies on its machine is for admins."""
-    clusters = [row for row in await state.store.clusters() if who.reaches(row.name)]
+    clusters = [row for row in await state.store.clusters() if who.may_see_cluster(row.name)]
     told = ServerOut(
         url=state.settings.url,
         version=__version__,
@@ -84,7 +86,7 @@ async def changed(state: AppState, who: Principal, person: str, ask: PersonIn) -
     beside = own_user(person, person if user is None else user)
     now = await state.store.change_person(person, role=ask.role, user=user, beside=beside, made=known is None)
     state.notebooks.sign_out(person)  # they may open them again, as who they are now
-    await audit(state, who, "person.change" if known else "person.add", person, role=ask.role, user=user)
+    await write_audit_line(state, who, "person.change" if known else "person.add", person, role=ask.role, user=user)
     return now
 
 
@@ -94,7 +96,7 @@ async def delete_person(person: str, state: State, who: Admin) -> Response:
     await _known(state, person)
     await state.store.delete_person(person)
     state.notebooks.sign_out(person)
-    await audit(state, who, "person.remove", person)
+    await write_audit_line(state, who, "person.remove", person)
     return Response(status_code=204)
 
 
@@ -111,7 +113,7 @@ def own_user(person: str, user: str) -> Callable[[Sequence[Person]], None]:
 
     def look(people: Sequence[Person]) -> None:
         for other in people:
-            if user and other.name != person and principal_user(other) == user:
+            if user and other.name != person and linux_user_of(other) == user:
                 raise Refused(f"{other.name} is the user {user} on clusters already", hint="use another name")
 
     return look
@@ -129,7 +131,7 @@ async def resolved_clusters(state: AppState) -> list[Cluster]:
 
 
 def person_out(one: Person, clusters: Iterable[Cluster]) -> PersonOut:
-    user = principal_user(one)
+    user = linux_user_of(one)
     teams = {c.name: [t.name for t in c.teams if user and user in t.users] for c in clusters}
     leads = {c.name: [t.name for t in c.teams if user and user in t.leads] for c in clusters}
     return PersonOut(

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from fastapi import APIRouter
 
-from headway.api.auth.dependencies import Anyone, Principal, State, sees_usage
+from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.pagination import ANY, Page, Text, Words, says
 from headway.domain.cluster import Cluster, Team
 from headway.domain.slurm.accounts import Share
@@ -15,7 +15,9 @@ from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.errors import HeadwayError
 from headway.schemas.people import TeamOut, TeamsOut, UserOut
+from headway.services.authorization import may_see_team_usage
 from headway.services.context import AppState
+from headway.services.identity import Principal
 
 router = APIRouter(prefix="/clusters/{name}", tags=["teams"])
 READ_TIMEOUT_S = 10.0
@@ -94,7 +96,7 @@ def _out(
         jobs_pending=sum(job.state in WAITING for job in mine),
         gpus_used=sum(job.gpus for job in mine if job.state in RUNNING),
     )
-    if not sees_usage(cluster, who, team.name):
+    if not may_see_team_usage(cluster, who, team.name):
         return told
     told = told.model_copy(update={"gpu_hours_of_cap": None if of_cap is None else round(float(of_cap), 1)})
     if used is None:

@@ -7,19 +7,21 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from headway.api.auth.dependencies import Owner, Principal, Right, State, audit
+from headway.api.auth.dependencies import State, TokenOwner
 from headway.api.http.pagination import ANY, Page, Text, Words, fits, says
 from headway.api.routers.access.people import changed
 from headway.errors import NotAllowed, NotFound, Refused
 from headway.schemas.people import PersonIn, SignInLinkOut, TokenIn, TokenOut
+from headway.services.authorization import write_audit_line
 from headway.services.context import AppState
+from headway.services.identity import Principal, Right
 from headway.store import Token
 
 router = APIRouter(tags=["people"])
 
 
 @router.get("/tokens")
-async def tokens(state: State, who: Owner, page: Page, person: Words = ANY, q: Text = "") -> list[TokenOut]:
+async def tokens(state: State, who: TokenOwner, page: Page, person: Words = ANY, q: Text = "") -> list[TokenOut]:
     """One's own; for admins everybody's."""
     found = [one for one in await tokens_of(state, who) if fits(one.person, person) and says(q, one.label)]
     return page.cut(found, lambda one: (one.created_at, one.id))
@@ -32,7 +34,7 @@ async def tokens_of(state: AppState, who: Principal) -> list[TokenOut]:
 
 
 @router.post("/tokens", status_code=201)
-async def create_token(ask: TokenIn, state: State, who: Owner) -> TokenOut:
+async def create_token(ask: TokenIn, state: State, who: TokenOwner) -> TokenOut:
     """A token for oneself, or by an admin for anybody (who is made, with `role`, if there is no such person)."""
     person = ask.person or who.person
     if (person != who.person or ask.role is not None) and not who.may(Right.ADMIN):
@@ -44,7 +46,7 @@ async def create_token(ask: TokenIn, state: State, who: Owner) -> TokenOut:
         person, label=ask.label, days=ask.days, scopes=tuple(dict.fromkeys(ask.scopes)), cluster=ask.cluster
     )
     told = {"scopes": list(row.scopes), "cluster": row.cluster, "expires_at": row.expires_at}
-    await audit(state, who, "token.create", person, id=row.id, role=row.role, label=row.label, **told)
+    await write_audit_line(state, who, "token.create", person, id=row.id, role=row.role, label=row.label, **told)
     return token_out(row, secret)
 
 
@@ -57,7 +59,7 @@ async def _need_person(state: AppState, who: Principal, person: str, ask: TokenI
 
 
 @router.delete("/tokens/{token_id}", status_code=204)
-async def delete_token(token_id: str, state: State, who: Owner) -> Response:
+async def delete_token(token_id: str, state: State, who: TokenOwner) -> Response:
     """Takes the token back. Its person's browsers are signed out too, and sign-in links not used yet end."""
     rows = await state.store.tokens(None if who.may(Right.ADMIN) else who.person)
     mine = next((row for row in rows if row.id == token_id), None)
@@ -65,15 +67,15 @@ async def delete_token(token_id: str, state: State, who: Owner) -> Response:
         raise NotFound(f"no token {token_id!r}", hint="headway token ls")
     await state.store.delete_token(token_id)
     state.notebooks.sign_out(mine.person)
-    await audit(state, who, "token.delete", mine.person, id=token_id, label=mine.label)
+    await write_audit_line(state, who, "token.delete", mine.person, id=token_id, label=mine.label)
     return Response(status_code=204)
 
 
 @router.post("/signin-links", status_code=201)
-async def signin_link(state: State, who: Owner, request: Request) -> SignInLinkOut:
+async def signin_link(state: State, who: TokenOwner, request: Request) -> SignInLinkOut:
     """A link that signs a browser in as this person, once, within five minutes."""
     code, expires = await state.store.create_signin_code(who.person)
-    await audit(state, who, "signin.link", who.person)
+    await write_audit_line(state, who, "signin.link", who.person)
     base = state.settings.url or str(request.base_url).rstrip("/")
     return SignInLinkOut(url=f"{base}/signin?code={quote(code)}", expires_at=expires)
 

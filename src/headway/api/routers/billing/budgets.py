@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from fastapi import APIRouter
 
-from headway.api.auth.dependencies import Anyone, Member, Principal, State
+from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.routers.billing.usage import HOUR_S, fresh, teams_seen
 from headway.api.routers.jobs import jobs
 from headway.api.routers.jobs.submissions import offered
@@ -28,6 +28,7 @@ from headway.schemas.submissions import CheckJobIn, CheckJobOut
 from headway.services.billing import invoicing
 from headway.services.billing.invoicing import Place, place_of
 from headway.services.context import AppState
+from headway.services.identity import Principal
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 
@@ -106,7 +107,7 @@ async def estimate_of(name: str, ask: CheckJobIn, told: CheckJobOut, state: AppS
     _, cluster = await state.cluster(name)
     request = ask.submit or ask.run
     assert request is not None
-    user = who.acting(request.user)
+    user = who.user_to_act_as(request.user)
     submit = ask.submit
     if ask.run is not None:
         submit, _ = checked_run(ask.run, cluster, user, offered(state, cluster))

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from fastapi import APIRouter
 
-from headway.api.auth.dependencies import Anyone, Number, State
+from headway.api.auth.dependencies import Anyone, PathNumber, State
 from headway.api.routers.billing.usage import MonthText, fresh, hours_of, looked, runs_of_job, teams_seen
 from headway.api.routers.jobs.checkpoints import Stalls, failure_hours, stalls
 from headway.billing import goodput as good
@@ -33,7 +33,7 @@ async def goodput(name: str, state: State, who: Anyone, period: MonthText = "") 
 
 
 @router.get("/goodput/jobs/{job_id}")
-async def goodput_of_job(name: str, job_id: Number, state: State, who: Anyone) -> JobGoodputOut:
+async def goodput_of_job(name: str, job_id: PathNumber, state: State, who: Anyone) -> JobGoodputOut:
     """The same of one job, over all its runs: what trained, was lost, did nothing and waited. Raises NotFound."""
     place = await place_of(state, name)
     seen = teams_seen(place, who)

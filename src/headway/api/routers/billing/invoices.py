@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from headway.api.auth.dependencies import Admin, Anyone, Operator, State, audit
+from headway.api.auth.dependencies import Admin, Anyone, Operator, State
 from headway.api.routers.billing.usage import HOUR_S, Form, MonthText, fresh, looked, sheet
 from headway.billing import chargeback, invoice
 from headway.billing.money import usd
@@ -19,6 +19,7 @@ from headway.schemas.billing import (
     TeamCostOut,
     UnassignedOut,
 )
+from headway.services.authorization import write_audit_line
 from headway.services.billing import invoicing
 from headway.services.billing.invoicing import Bill, Look, Place, place_of
 
@@ -63,7 +64,7 @@ async def close(name: str, ask: CloseIn, state: State, who: Admin) -> InvoiceOut
     if stale:
         raise Refused(f"accounting of {name} can't be read: {stale}", hint="close it once that works again")
     row = await invoicing.close(state, place, month, who.person)
-    await audit(state, who, "invoice.close", f"{name}/{month.name}", number=row.number)
+    await write_audit_line(state, who, "invoice.close", f"{name}/{month.name}", number=row.number)
     return invoice_out(place, await invoicing.bill(state, place, month))
 
 
@@ -155,5 +156,5 @@ async def rebuild(name: str, state: State, who: Admin) -> CollectedOut:
         raise Refused(f"{name} is down: its accounting can't be read", hint="headway apply brings it back")
     await state.store.forget_runs(name)
     await state.collected(place.cluster, max_age_s=0)
-    await audit(state, who, "ledger.rebuild", name)
+    await write_audit_line(state, who, "ledger.rebuild", name)
     return CollectedOut(collected_to=(await state.store.mark(name)).collected_to)

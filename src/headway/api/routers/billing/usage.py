@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
-from headway.api.auth.dependencies import MOST_NUMBER, Anyone, Principal, Right, State, sees_usage
+from headway.api.auth.dependencies import MAX_PATH_NUMBER, Anyone, State
 from headway.api.http.pagination import Cursor, read, written
 from headway.billing.energy import Energy, estimate_j
 from headway.billing.goodput import within
@@ -22,10 +22,12 @@ from headway.errors import HeadwayError, NotAllowed, Refused
 from headway.schemas import spreadsheets
 from headway.schemas.base import Wire
 from headway.schemas.billing import RunLine, RunsOut, UsageOut, UsageRow
+from headway.services.authorization import may_see_team_usage
 from headway.services.billing import invoicing
 from headway.services.billing.invoicing import Look, Place, place_of
 from headway.services.billing.loss_attribution import QUEUE, behind
 from headway.services.context import AppState
+from headway.services.identity import Principal, Right
 from headway.store.billing.sums import NONE, Only, Span
 from headway.store.billing.usage import BY, Order, RunRow, Total, run_place
 
@@ -85,11 +87,11 @@ async def fresh(state: AppState, place: Place) -> str:
 
 def teams_seen(place: Place, who: Principal) -> tuple[str, ...] | None:
     """None: all of them. Raises NotAllowed for a cluster that is gone, whose teams nobody knows any more."""
-    if who.may(Right.ADMIN) or who.may(Right.NODES):
+    if who.may(Right.ADMIN) or who.may(Right.OPERATE_NODES):
         return None
     if place.cluster is None:
         raise NotAllowed(f"{place.name} is down: what it used is for operators and admins", hint="ask one of them")
-    return tuple(team.name for team in place.cluster.teams if sees_usage(place.cluster, who, team.name))
+    return tuple(team.name for team in place.cluster.teams if may_see_team_usage(place.cluster, who, team.name))
 
 
 async def runs_of_job(state: AppState, name: str, job: int, seen: tuple[str, ...] | None) -> list[RunRow]:
@@ -237,7 +239,7 @@ async def runs(
     which: Asked,
     start: When = "",
     end: When = "",
-    job: Annotated[int, Query(ge=0, le=MOST_NUMBER)] = 0,
+    job: Annotated[int, Query(ge=0, le=MAX_PATH_NUMBER)] = 0,
     lossy: Annotated[bool, Query(description="only those that lost or idled, the dearest first")] = False,
     waited: Annotated[bool, Query(description="only those that began then, the longest wait first")] = False,
     cause: Annotated[

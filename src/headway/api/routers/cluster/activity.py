@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
-from headway.api.auth.dependencies import MOST_NUMBER, Anyone, State
+from headway.api.auth.dependencies import MAX_PATH_NUMBER, Anyone, State
 from headway.api.http.pagination import Cursor, read, written
 from headway.errors import Refused
 from headway.schemas.people import HappeningOut, HappeningPage
@@ -57,7 +57,7 @@ async def happenings(
 
 def _place(cursor: str) -> HappeningPlace:
     at, kind, number, seq = read(cursor, float, str, int, int)
-    if not (0 <= at < 1e12 and kind in KINDS and 0 <= number <= MOST_NUMBER and 0 <= seq <= MOST_NUMBER):
+    if not (0 <= at < 1e12 and kind in KINDS and 0 <= number <= MAX_PATH_NUMBER and 0 <= seq <= MAX_PATH_NUMBER):
         raise Refused("the cursor is none of this list's", hint="start again without it")
     return at, kind, number, seq
 

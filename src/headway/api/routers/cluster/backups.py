@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Query
 
 from headway import __version__
-from headway.api.auth.dependencies import Admin, State, audit
+from headway.api.auth.dependencies import Admin, State
 from headway.api.http.pagination import Page
 from headway.errors import Conflict, NeedsConfirmation, Refused
 from headway.schemas.backups import BackupIn, BackupOut, RestoreIn, RotateIn, VerifyIn
 from headway.schemas.clusters import OperationOut
+from headway.services.authorization import write_audit_line
 from headway.services.context import AppState
 from headway.services.mappers import operation_out
 from headway.services.path_policy import allowed
@@ -34,9 +35,9 @@ router = APIRouter(tags=["backups"])
 async def backup(name: str, ask: BackupIn, state: State, who: Admin) -> OperationOut:
     """Queues a backup: jobs run on meanwhile. The operation's `kept` names the file."""
     folder = allowed(state, ask.to)
-    operation = await queue_backup(state, name, who.person, folder, ask.passphrase, deed=who.deed)
+    operation = await queue_backup(state, name, who.person, folder, ask.passphrase, deed=who.idempotency_key)
     assert operation is not None
-    await audit(state, who, "backup", name, operation=operation.id, to=str(folder))
+    await write_audit_line(state, who, "backup", name, operation=operation.id, to=str(folder))
     return operation_out(operation)
 
 
@@ -63,10 +64,10 @@ async def restore(name: str, ask: RestoreIn, state: State, who: Admin) -> Operat
     ref = random.token_hex(8)
     params = {"path": str(path), "ref": ref}
     operation = await state.store.enqueue_operation(
-        name, "restore", who.person, params=params, secret=_text(key), key=who.deed
+        name, "restore", who.person, params=params, secret=_text(key), key=who.idempotency_key
     )
     queued(state, operation)
-    await audit(state, who, "restore", name, operation=operation.id, path=str(path))
+    await write_audit_line(state, who, "restore", name, operation=operation.id, path=str(path))
     return operation_out(operation)
 
 
@@ -124,9 +125,9 @@ async def rotate(name: str, ask: RotateIn, state: State, who: Admin) -> Operatio
             f"{name} is signed in to with keys of your own inventory", hint="change them on the machines and in hosts"
         )
     params = {"what": ask.what, "ref": random.token_hex(8)}
-    operation = await state.store.enqueue_operation(name, "rotate", who.person, params=params, key=who.deed)
+    operation = await state.store.enqueue_operation(name, "rotate", who.person, params=params, key=who.idempotency_key)
     queued(state, operation)
-    await audit(state, who, "secrets.rotate", name, operation=operation.id, what=ask.what)
+    await write_audit_line(state, who, "secrets.rotate", name, operation=operation.id, what=ask.what)
     return operation_out(operation)
 
 

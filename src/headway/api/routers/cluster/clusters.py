@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from fastapi import APIRouter, Header, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from headway.api.auth.dependencies import MOST_NUMBER, Admin, Anyone, Everywhere, Member, Planner, Right, State, audit
+from headway.api.auth.dependencies import MAX_PATH_NUMBER, Admin, Anyone, AnyoneAllClusters, Member, Planner, State
 from headway.api.http.pagination import ANY, Page, States, Text, Words, fits, says
 from headway.api.http.revalidated_stream import while_allowed
 from headway.domain.machine import MachineState
@@ -25,7 +25,9 @@ from headway.schemas.clusters import (
 )
 from headway.schemas.people import AccessOut
 from headway.services import planning
+from headway.services.authorization import write_audit_line
 from headway.services.context import AppState
+from headway.services.identity import Right
 from headway.services.mappers import check_out, cluster_out, event_out, node_outs, operation_out, without_secrets
 from headway.services.read_model.snapshot import operation_topic
 from headway.store import OperationAsk
@@ -46,7 +48,7 @@ async def plan(document: Document, state: State, who: Planner) -> ChangeSetOut:
 async def apply(name: str, ask: ApplyIn, state: State, who: Admin) -> OperationOut:
     """Queues an apply. Follow it at /operations/{id}/events."""
     operation = await planning.apply(state, who, name, ask)
-    await audit(state, who, "apply", name, operation=operation.id, confirmed=ask.confirmed)
+    await write_audit_line(state, who, "apply", name, operation=operation.id, confirmed=ask.confirmed)
     return operation_out(operation)
 
 
@@ -61,7 +63,9 @@ async def scale(name: str, ask: ScaleIn, state: State, who: Admin) -> OperationO
     """Queues another number of nodes: up in one step, down by draining. Nodes with running jobs go only when
     `deadline_s` says how long those may go on before they are requeued."""
     operation = await planning.scale(state, who, name, ask)
-    await audit(state, who, "scale", name, operation=operation.id, groups=ask.groups, deadline_s=ask.deadline_s)
+    await write_audit_line(
+        state, who, "scale", name, operation=operation.id, groups=ask.groups, deadline_s=ask.deadline_s
+    )
     return operation_out(operation)
 
 
@@ -69,14 +73,16 @@ async def scale(name: str, ask: ScaleIn, state: State, who: Admin) -> OperationO
 async def down(name: str, ask: DownIn, state: State, who: Admin) -> OperationOut:
     """Queues taking the cluster down. Data is kept unless `delete_data`."""
     operation = await planning.down(state, who, name, delete_data=ask.delete_data)
-    await audit(state, who, "down", name, operation=operation.id, delete_data=ask.delete_data)
+    await write_audit_line(state, who, "down", name, operation=operation.id, delete_data=ask.delete_data)
     return operation_out(operation)
 
 
 @router.get("/clusters")
-async def clusters(state: State, who: Everywhere, page: Page, q: Text = "", status: States = ANY) -> list[ClusterOut]:
+async def clusters(
+    state: State, who: AnyoneAllClusters, page: Page, q: Text = "", status: States = ANY
+) -> list[ClusterOut]:
     rows = await state.store.clusters()
-    found = [cluster_out(row, state.live.snapshot(row.name)) for row in rows if who.reaches(row.name)]
+    found = [cluster_out(row, state.live.snapshot(row.name)) for row in rows if who.may_see_cluster(row.name)]
     fit = [one for one in found if says(q, one.name) and fits(one.state, status)]
     return page.cut(fit, lambda one: (one.name,))
 
@@ -134,7 +140,7 @@ async def access(name: str, state: State, who: Member) -> AccessOut:
 @router.get("/operations")
 async def operations(
     state: State,
-    who: Everywhere,
+    who: AnyoneAllClusters,
     page: Page,
     cluster: str = "",
     kind: Words = ANY,
@@ -142,17 +148,17 @@ async def operations(
     person: Words = ANY,
 ) -> list[OperationOut]:
     """The latest first."""
-    if not who.reaches(cluster or who.only):
+    if not who.may_see_cluster(cluster or who.only_cluster):
         return []
-    ask = OperationAsk(cluster or who.only, kind, status, person)
+    ask = OperationAsk(cluster or who.only_cluster, kind, status, person)
     found = await state.store.operations_listed(ask, after=page.place(float, str), limit=page.limit + 1)
     return [operation_out(one) for one in page.cut(found, lambda one: (one.created_at, one.id), newest=True)]
 
 
 @router.get("/operations/{operation_id}")
-async def operation(operation_id: str, state: State, who: Everywhere) -> OperationOut:
+async def operation(operation_id: str, state: State, who: AnyoneAllClusters) -> OperationOut:
     found = await state.store.operation(operation_id)
-    who.must_reach(found.cluster)
+    who.require_cluster(found.cluster)
     return operation_out(found)
 
 
@@ -161,15 +167,15 @@ async def events(
     operation_id: str,
     request: Request,
     state: State,
-    who: Everywhere,
-    after: int = Query(0, ge=0, le=MOST_NUMBER),
+    who: AnyoneAllClusters,
+    after: int = Query(0, ge=0, le=MAX_PATH_NUMBER),
     last_event_id: str = Header(""),
 ) -> EventSourceResponse:
     """Progress as server-sent events (EventOut, id = seq), then one event `end` (OperationOut), or `stopping` when the
     server stops before. Resumes after the `Last-Event-ID` header or `?after=`."""
-    who.must_reach((await state.store.operation(operation_id)).cluster)
-    told = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= len(str(MOST_NUMBER))
-    seen = min(int(last_event_id), MOST_NUMBER) if told else after
+    who.require_cluster((await state.store.operation(operation_id)).cluster)
+    told = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= len(str(MAX_PATH_NUMBER))
+    seen = min(int(last_event_id), MAX_PATH_NUMBER) if told else after
     progress = while_allowed(request, _follow(state, operation_id, seen), Right.READ)
     return EventSourceResponse(progress, ping=PING_S, headers={"Cache-Control": "no-store"})
 

@@ -9,20 +9,22 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path
 from pydantic import BeforeValidator
 
-from headway.api.auth.dependencies import MOST_NUMBER, Admin, Anyone, Operator, Principal, State, audit, digits
+from headway.api.auth.dependencies import MAX_PATH_NUMBER, Admin, Anyone, Operator, State, require_digits
 from headway.api.http.pagination import Page
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, Version, in_the_way
 from headway.errors import Conflict, NotFound, Refused
 from headway.schemas.clusters import OperationOut
 from headway.schemas.datasets import DatasetIn, DatasetName, DatasetOut, DatasetRemoveIn, S3In
+from headway.services.authorization import write_audit_line
 from headway.services.context import AppState
+from headway.services.identity import Principal
 from headway.services.mappers import operation_out
 from headway.services.path_policy import source_of
 from headway.services.planning import queued
 
 router = APIRouter(prefix="/clusters/{name}/datasets", tags=["datasets"])
-Number = Annotated[int, BeforeValidator(digits), Path(ge=1, le=MOST_NUMBER)]
+Number = Annotated[int, BeforeValidator(require_digits), Path(ge=1, le=MAX_PATH_NUMBER)]
 
 
 @router.get("")
@@ -122,10 +124,10 @@ async def _queue(
     state: AppState, who: Principal, cluster: str, action: str, params: dict[str, Any], secret: str = ""
 ) -> OperationOut:
     operation = await state.store.enqueue_operation(
-        cluster, "dataset", who.person, params={"action": action, **params}, secret=secret, key=who.deed
+        cluster, "dataset", who.person, params={"action": action, **params}, secret=secret, key=who.idempotency_key
     )
     queued(state, operation)
-    await audit(state, who, f"dataset.{action}", cluster, operation=operation.id, **params)
+    await write_audit_line(state, who, f"dataset.{action}", cluster, operation=operation.id, **params)
     return operation_out(operation)
 
 

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 from fastapi import APIRouter, Header, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from headway.api.auth.dependencies import Anyone, Everywhere, Principal, Right, State
+from headway.api.auth.dependencies import Anyone, AnyoneAllClusters, State
 from headway.api.http.revalidated_stream import while_allowed
 from headway.schemas.clusters import NewsOut
 from headway.services.context import AppState
+from headway.services.identity import Principal, Right
 from headway.services.read_model.snapshot import Live, news_topic
 
 router = APIRouter(tags=["events"])
@@ -20,7 +21,7 @@ STREAM = {200: {"model": NewsOut, "content": {"text/event-stream": {}}, "descrip
 
 @router.get("/events", response_class=EventSourceResponse, responses=STREAM)  # type: ignore[arg-type]
 async def everywhere(
-    request: Request, state: State, who: Everywhere, last_event_id: str = Header("")
+    request: Request, state: State, who: AnyoneAllClusters, last_event_id: str = Header("")
 ) -> EventSourceResponse:
     """Events of every cluster: `job`, `node`, `incident`, `operation` (NewsOut). Resumes behind `Last-Event-ID`; what is
     too long ago comes as `reset`: read the lists again. `stopping` when the server stops."""
@@ -60,7 +61,7 @@ async def _follow(state: AppState, who: Principal, cluster: str, last: str) -> A
                 continue
             for one in news:
                 seen = one.number
-                if cluster in ("", one.cluster) and who.reaches(one.cluster):
+                if cluster in ("", one.cluster) and who.may_see_cluster(one.cluster):
                     yield ServerSentEvent(one.text, event=one.kind, id=f"{live.epoch}-{seen}")
             await live.hub.changed(topic, number)
     yield ServerSentEvent("{}", event="stopping")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from headway.api.auth.dependencies import Anyone, Number, Operator, State, audit
+from headway.api.auth.dependencies import Anyone, Operator, PathNumber, State
 from headway.api.http.pagination import ANY, DEEP, Page, States, Text, Words, fits, says
 from headway.errors import NotFound
 from headway.health.policy import repair_ladder
 from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
+from headway.services.authorization import write_audit_line
 from headway.services.mappers import incident_out
 
 router = APIRouter(prefix="/clusters/{name}", tags=["incidents"])
@@ -39,7 +40,7 @@ async def incidents(
 
 
 @router.get("/incidents/{number}")
-async def incident(name: str, number: Number, state: State, _: Anyone) -> IncidentOut:
+async def incident(name: str, number: PathNumber, state: State, _: Anyone) -> IncidentOut:
     await state.row(name)
     found = await state.store.incident(number) if number else None
     if found is None or found.cluster != name:
@@ -48,12 +49,12 @@ async def incident(name: str, number: Number, state: State, _: Anyone) -> Incide
 
 
 @router.post("/incidents/{number}/return")
-async def bring_back(name: str, number: Number, ask: ReturnIn, state: State, who: Operator) -> IncidentOut:
+async def bring_back(name: str, number: PathNumber, ask: ReturnIn, state: State, who: Operator) -> IncidentOut:
     """The node is tested and returned to service."""
     _, cluster = await state.cluster(name)
     await incident(name, number, state, who)
     done = await state.work.bring_back(cluster, number, who.person, false_alarm=ask.false_alarm)
-    await audit(state, who, "incident.return", f"{name}/{number}", false_alarm=ask.false_alarm)
+    await write_audit_line(state, who, "incident.return", f"{name}/{number}", false_alarm=ask.false_alarm)
     state.live.note(name, f"incident {number}: {done.steps[-1].text}", where=done.node)
     return incident_out(done)
 
@@ -81,5 +82,5 @@ async def fault(name: str, ask: FaultIn, state: State, who: Operator) -> FaultMa
     """Makes a fault on a local cluster, or heals it."""
     _, cluster = await state.cluster(name)
     done = await state.work.inject(cluster, ask)
-    await audit(state, who, "fault", f"{name}/{ask.node}", kind=ask.kind, code=ask.code, heal=ask.heal)
+    await write_audit_line(state, who, "fault", f"{name}/{ask.node}", kind=ask.kind, code=ask.code, heal=ask.heal)
     return FaultMadeOut(done=done)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from headway.api.auth.dependencies import MOST_NUMBER, Anyone, State
+from headway.api.auth.dependencies import MAX_PATH_NUMBER, Anyone, State
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NotFound, Refused
 from headway.render.monitoring import metric_queries as known
@@ -33,7 +33,7 @@ async def metrics(
     _: Anyone,
     series: Annotated[list[str], Query(max_length=MOST_SERIES, description=", ".join(SERIES))],
     node: Annotated[str, Query(max_length=64)] = "",
-    job: Annotated[int, Query(ge=0, le=MOST_NUMBER, description="its charts over its life, unless told when")] = 0,
+    job: Annotated[int, Query(ge=0, le=MAX_PATH_NUMBER, description="its charts over its life, unless told when")] = 0,
     start: Annotated[float, Query(ge=-_FAR, le=_FAR, description="unix seconds; negative: before the end")] = 0,
     end: Annotated[float, Query(ge=0, le=_FAR, description="unix seconds; 0: now")] = 0,
     points: Annotated[int, Query(ge=2, le=MOST_POINTS)] = 240,

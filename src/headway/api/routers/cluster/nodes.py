@@ -9,13 +9,14 @@ from collections.abc import Awaitable
 
 from fastapi import APIRouter
 
-from headway.api.auth.dependencies import Anyone, Operator, State, audit
+from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.api.http.pagination import ANY, Page, States, Text, Words, fits, says
 from headway.domain.cluster import Cluster
 from headway.domain.incident import REBOOTS, Incident, XidClass
 from headway.errors import Conflict, HeadwayError, NotFound
 from headway.schemas.clusters import NodeOut
 from headway.schemas.nodes import DeedOut, DoneOut, DrainIn, NodeDetailOut, NodeTestIn, RebootIn, TestOut
+from headway.services.authorization import write_audit_line
 from headway.services.context import AppState
 from headway.services.mappers import incident_out, node_outs
 
@@ -134,7 +135,7 @@ async def test(name: str, node: str, ask: NodeTestIn, state: State, who: Operato
     known = next((one for one in state.live.snapshot(name).nodes if one.name == node), None)
     if ask.hard and known is not None and _BUSY.intersection(known.states):
         raise Conflict(f"jobs run on {node}: hard tests would disturb them", hint="drain it and wait")
-    await audit(state, who, "node.test", f"{name}/{node}", hard=ask.hard)
+    await write_audit_line(state, who, "node.test", f"{name}/{node}", hard=ask.hard)
     deed = DeedOut(kind="test", person=who.person, begun_at=state.clock())
     return _begin(state, name, node, deed, _test(state, cluster, node, deed, hard=ask.hard))
 
@@ -181,7 +182,7 @@ async def _did(
     state: AppState, who: Operator, action: str, name: str, node: str, words: str, **detail: str | bool
 ) -> None:
     """Noted, and the cluster read anew, so that the next look shows it."""
-    await audit(state, who, action, f"{name}/{node}", **detail)
+    await write_audit_line(state, who, action, f"{name}/{node}", **detail)
     state.live.note(name, words, where=node)
     with contextlib.suppress(HeadwayError):
         _, cluster = await state.cluster(name)

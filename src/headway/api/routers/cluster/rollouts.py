@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from headway.api.auth.dependencies import Admin, Planner, State, audit
+from headway.api.auth.dependencies import Admin, Planner, State
 from headway.errors import Fault
 from headway.schemas.clusters import ChangeSetOut, OperationOut, RollIn
+from headway.services.authorization import write_audit_line
 from headway.services.mappers import changeset_out, operation_out
 from headway.services.planning import queued
 
@@ -32,7 +33,7 @@ async def roll(name: str, ask: RollIn, state: State, who: Admin) -> OperationOut
         )  # raises what stops it
     until = None if ask.by_s is None else state.clock() + ask.by_s
     params = {"back": ask.back, "head": ask.head, "stop": ask.stop, "until": until}
-    operation = await state.store.enqueue_operation(name, "roll", who.person, params=params, key=who.deed)
+    operation = await state.store.enqueue_operation(name, "roll", who.person, params=params, key=who.idempotency_key)
     queued(state, operation)
-    await audit(state, who, "roll", name, operation=operation.id, **ask.model_dump())
+    await write_audit_line(state, who, "roll", name, operation=operation.id, **ask.model_dump())
     return operation_out(operation)

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 from fastapi import APIRouter
 
-from headway.api.auth.dependencies import Anyone, Operator, State, audit
+from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
 from headway.domain.slurm.state import NodeState, Room
 from headway.errors import HeadwayError
 from headway.schemas.backups import BenchIn, VolumeSpeedOut
 from headway.schemas.storage import LostOut, MeasuredOut, StorageOut, VolumeOut
+from headway.services.authorization import write_audit_line
 from headway.store import SpeedRow
 
 router = APIRouter(prefix="/clusters/{name}/storage", tags=["storage"])
@@ -52,7 +53,7 @@ async def storage_bench(name: str, ask: BenchIn, state: State, who: Operator) ->
         SpeedRow(name, one.path, node, ask.mib, now, one.write_mib_s, one.read_mib_s, one.checkpoint_mib_s, one.error)
         for one in found
     )
-    await audit(state, who, "storage.bench", name, node=ask.node, mib=ask.mib)
+    await write_audit_line(state, who, "storage.bench", name, node=ask.node, mib=ask.mib)
     return list(found)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from headway.api.auth.dependencies import MOST_NUMBER, Anyone, State
+from headway.api.auth.dependencies import MAX_PATH_NUMBER, Anyone, State
 from headway.api.routers.billing.usage import HOUR_S, runs_of_job, teams_seen
 from headway.billing import goodput as good
 from headway.billing.goodput import Advice, Cause
@@ -68,7 +68,7 @@ async def checkpoints(
     every_s: Annotated[float, Query(ge=0, le=1e7, description="0: as measured of the job")] = 0,
     write_s: Annotated[float, Query(ge=0, le=1e6, description="0: as measured of the job")] = 0,
     nodes: Annotated[int, Query(ge=0, le=100_000, description="0: those of the job")] = 0,
-    job: Annotated[int, Query(ge=0, le=MOST_NUMBER)] = 0,
+    job: Annotated[int, Query(ge=0, le=MAX_PATH_NUMBER)] = 0,
 ) -> AdviceOut:
     """How often a job should write a checkpoint, by how often nodes of this cluster failed lately: of one that reports, as
     it was measured, else by what is said here. Raises Refused where neither is known."""

@@ -10,14 +10,16 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from headway.api.auth.dependencies import Member, Principal, Right, State, audit, connection, workplace
+from headway.api.auth.dependencies import Member, State
 from headway.api.http.error_handlers import error_out
 from headway.api.http.revalidated_stream import while_allowed
 from headway.api.routers.jobs.jobs import Octets, over
 from headway.errors import NotAllowed, NotFound, Refused, TooManyAtOnce
 from headway.schemas.stream_frames import frame
 from headway.schemas.submissions import CommandIn
+from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
 from headway.services.context import AppState, Input
+from headway.services.identity import Principal, Right
 
 router = APIRouter(prefix="/clusters/{name}/commands", tags=["jobs"])
 _AHEAD = 4  # pieces of input kept for a command that does not read yet
@@ -30,28 +32,28 @@ _ENDED = "the command has ended, or takes no input"
 async def run(name: str, ask: CommandIn, request: Request, state: State, who: Member) -> Octets:
     """Runs it as `user` (root for admins, or yourself, where none is named) and answers its output as it comes, in frames. The
     command is ended when the connection is."""
-    user = who.at_login(ask.user)
-    cluster = await workplace(state, name, who)
+    user = who.command_user(ask.user)
+    cluster = await cluster_to_work_on(state, name, who)
     key = (who.person, ask.input)
     if key in state.inputs:
         raise Refused("two commands can't have the same input")
     with contextlib.ExitStack() as held:
-        held.enter_context(connection(state, who))
+        held.enter_context(command_slot(state, who))
         if ask.input:
             state.inputs[key] = Input(asyncio.Queue(_AHEAD))
             held.callback(state.inputs.pop, key)
-        await audit(state, who, "exec", name, user=user, program=ask.argv[0][:100])
+        await write_audit_line(state, who, "exec", name, user=user, program=ask.argv[0][:100])
         held = held.pop_all()
     given = state.inputs.get(key)
     pieces = state.work.converse(cluster, ask.argv, user, _feed(given.ahead if given else None))
     headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
     async def still(who: Principal) -> None:
-        if who.at_login(ask.user) != user:
+        if who.command_user(ask.user) != user:
             raise NotAllowed(f"{who.person} is not {user} any more")
-        await workplace(state, name, who)
+        await cluster_to_work_on(state, name, who)
 
-    frames = while_allowed(request, _frames(state, request, pieces), Right.WORK, still, over)
+    frames = while_allowed(request, _frames(state, request, pieces), Right.RUN_JOBS, still, over)
     return Octets(frames, headers=headers, held=held)
 
 

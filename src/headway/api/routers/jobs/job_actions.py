@@ -10,17 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from headway.api.auth.dependencies import (
-    Anyone,
-    Member,
-    Number,
-    Principal,
-    State,
-    audit,
-    connection,
-    may_touch,
-    workplace,
-)
+from headway.api.auth.dependencies import Anyone, Member, PathNumber, State
 from headway.api.routers.jobs.jobs import Task, job_of, meant
 from headway.api.routers.jobs.submissions import record_of
 from headway.domain.cluster import Cluster
@@ -33,7 +23,9 @@ from headway.jobs.view.placement import fewest, leaves_of
 from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import JobRunOut, JobRunsOut, LogFoundOut, LogPartOut, PlacementOut, ScriptOut
 from headway.schemas.submissions import ExecIn, SubmitIn
+from headway.services.authorization import authorize_action, cluster_to_work_on, command_slot, write_audit_line
 from headway.services.context import AppState
+from headway.services.identity import Principal
 from headway.services.mappers import incident_out
 from headway.services.read_model.pending_reasons import history_of
 from headway.store import JobRecord
@@ -48,19 +40,19 @@ _MOST_INCIDENTS = 20
 
 
 @router.post("/requeue", status_code=204)
-async def requeue(name: str, job_id: Number, state: State, who: Member, task: Task = "") -> Response:
+async def requeue(name: str, job_id: PathNumber, state: State, who: Member, task: Task = "") -> Response:
     """Sends a running job back to the queue."""
     return await _control(name, job_id, "requeue", state, who, task)
 
 
 @router.post("/hold", status_code=204)
-async def hold(name: str, job_id: Number, state: State, who: Member, task: Task = "") -> Response:
+async def hold(name: str, job_id: PathNumber, state: State, who: Member, task: Task = "") -> Response:
     """Keeps a waiting job from starting. Held for somebody else, only a lead or an admin releases it."""
     return await _control(name, job_id, "hold", state, who, task)
 
 
 @router.post("/release", status_code=204)
-async def release(name: str, job_id: Number, state: State, who: Member, task: Task = "") -> Response:
+async def release(name: str, job_id: PathNumber, state: State, who: Member, task: Task = "") -> Response:
     return await _control(name, job_id, "release", state, who, task)
 
 
@@ -68,17 +60,17 @@ async def _control(name: str, job_id: int, verb: str, state: AppState, who: Prin
     _, cluster = await state.cluster(name)
     found = await job_of(state, cluster, job_id)
     word, states = meant(state, cluster, found, job_id, task)
-    as_operator = await may_touch(state, cluster, who, found, f"{verb} job {word}")
+    as_operator = await authorize_action(state, cluster, who, found, f"{verb} job {word}")
     if not _MAY_STAND[verb].intersection(states):
         raise Conflict(f"job {word} is {states[0]}: {_WHY_NOT[verb]}", hint=f"headway job {name} {word}")
     await state.work.control(cluster, word, verb, who.user, as_operator=as_operator)
     state.live.poke(name, (job_id,))
-    await audit(state, who, verb, name, job=job_id, of=found.user, **({"task": task} if task else {}))
+    await write_audit_line(state, who, verb, name, job=job_id, of=found.user, **({"task": task} if task else {}))
     return Response(status_code=204)
 
 
 @router.get("/runs")
-async def runs(name: str, job_id: Number, state: State, who: Anyone) -> JobRunsOut:  # noqa: ARG001
+async def runs(name: str, job_id: PathNumber, state: State, who: Anyone) -> JobRunsOut:  # noqa: ARG001
     """Every run of the job, with how well it lay on the network, and the incidents that touched it."""
     _, cluster = await state.cluster(name)
     found = await state.job(cluster, job_id)
@@ -129,7 +121,7 @@ async def _incidents(state: AppState, name: str, job_id: int, every: list[JobSta
 @router.get("/log/part")
 async def log_part(
     name: str,
-    job_id: Number,
+    job_id: PathNumber,
     state: State,
     who: Member,
     before: Annotated[int | None, Query(ge=0, le=2**53)] = None,
@@ -139,14 +131,14 @@ async def log_part(
 ) -> LogPartOut:
     """The last lines of the log, or those before a place in it."""
     cluster, found = await _readable(name, job_id, state, who, task)
-    with connection(state, who):
+    with command_slot(state, who):
         return await state.work.log_part(cluster, found, before=before, lines=lines, err=err)
 
 
 @router.get("/log/search")
 async def log_search(
     name: str,
-    job_id: Number,
+    job_id: PathNumber,
     state: State,
     who: Member,
     q: Annotated[str, Query(max_length=200)] = "",
@@ -157,26 +149,26 @@ async def log_search(
     cluster, found = await _readable(name, job_id, state, who, task)
     if not q:
         return LogFoundOut(found=[])
-    with connection(state, who):
+    with command_slot(state, who):
         return await state.work.log_search(cluster, found, q, err=err)
 
 
 async def _readable(name: str, job_id: int, state: AppState, who: Principal, task: str) -> tuple[Cluster, JobState]:
     _, cluster = await state.cluster(name)
     found = await state.job(cluster, job_id)
-    await may_touch(state, cluster, who, found, f"read the log of job {job_id}")
+    await authorize_action(state, cluster, who, found, f"read the log of job {job_id}")
     if not task:
         return cluster, found
-    with connection(state, who):
+    with command_slot(state, who):
         return cluster, await state.work.task(cluster, job_id, task)
 
 
 @router.get("/script")
-async def script(name: str, job_id: Number, state: State, who: Member) -> ScriptOut:
+async def script(name: str, job_id: PathNumber, state: State, who: Member) -> ScriptOut:
     """What was submitted: as Headway kept it, else as accounting did. Values of secrets are masked."""
-    cluster = await workplace(state, name, who)
+    cluster = await cluster_to_work_on(state, name, who)
     found = await state.job(cluster, job_id)
-    await may_touch(state, cluster, who, found, f"read the script of job {job_id}")
+    await authorize_action(state, cluster, who, found, f"read the script of job {job_id}")
     sent, _ = await what_was_sent(state, cluster, found, who)
     return without_secrets(sent)
 
@@ -204,7 +196,7 @@ async def what_was_sent(
         )
         return told, record
     ask = ExecIn(argv=["sacct", "--noheader", "--batch-script", "-j", str(number)], user=found.user)
-    with connection(state, who):
+    with command_slot(state, who):
         ran = await state.work.run_command(cluster, ask, found.user)
     text = base64.b64decode(ran.stdout_b64).decode(errors="replace")
     at = text.find("#!")

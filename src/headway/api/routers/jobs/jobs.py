@@ -12,19 +12,7 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from headway.api.auth.dependencies import (
-    Anyone,
-    Member,
-    Number,
-    Principal,
-    Right,
-    State,
-    audit,
-    connection,
-    following,
-    may_touch,
-    workplace,
-)
+from headway.api.auth.dependencies import Anyone, Member, PathNumber, State
 from headway.api.http.compression import accepts_gzip
 from headway.api.http.error_handlers import error_out
 from headway.api.http.revalidated_stream import while_allowed
@@ -43,7 +31,15 @@ from headway.jobs.view.array_tasks import tasks_of
 from headway.schemas.jobs import JobOut, JobsAsk, JobsPage
 from headway.schemas.stream_frames import frame
 from headway.schemas.submissions import CheckJobIn, CheckJobOut, ExecIn, ExecOut, SubmitIn, SubmitOut
+from headway.services.authorization import (
+    authorize_action,
+    cluster_to_work_on,
+    command_slot,
+    log_slot,
+    write_audit_line,
+)
 from headway.services.context import AppState
+from headway.services.identity import Principal, Right
 from headway.services.mappers import fault_out, job_out
 from headway.services.read_model.pending_reasons import why_of
 from headway.services.read_model.queue_pages import jobs_body
@@ -103,8 +99,8 @@ async def jobs(
 @router.post("/jobs", status_code=201)
 async def submit(name: str, request: SubmitIn, state: State, who: Member) -> SubmitOut:
     """Runs the real sbatch on the cluster as the person's user."""
-    user = who.acting(request.user)
-    cluster = await workplace(state, name, who)
+    user = who.user_to_act_as(request.user)
+    cluster = await cluster_to_work_on(state, name, who)
     request = request.model_copy(update={"stage_in": await pinned(state, cluster, request.stage_in)})
     prepared = prepare_submit(request, cluster, user, new_mark(who))
     return await send(state, who, cluster, prepared, user, "submit")
@@ -115,8 +111,8 @@ async def check(name: str, ask: CheckJobIn, state: State, who: Member) -> CheckJ
     """Whether it could be submitted, and when and where it would start; nothing is."""
     request = ask.submit or ask.run
     assert request is not None
-    user = who.acting(request.user)
-    cluster = await workplace(state, name, who)
+    user = who.user_to_act_as(request.user)
+    cluster = await cluster_to_work_on(state, name, who)
     script, staged = "", await pinned(state, cluster, request.stage_in)
     if ask.run is not None:
         command = ask.run.model_copy(update={"stage_in": staged})
@@ -136,7 +132,7 @@ async def check(name: str, ask: CheckJobIn, state: State, who: Member) -> CheckJ
         )
     trial = submit.model_copy(update={"args": ["--test-only", *submit.args], "chdir": "", "bundle": "", "env": _EPOCH})
     try:
-        with connection(state, who):
+        with command_slot(state, who):
             done = await state.work.submit(cluster, trial, user)
     except Refused as error:
         if words := waits(error.message, submit, cluster, state.live.snapshot(name).nodes):
@@ -147,7 +143,7 @@ async def check(name: str, ask: CheckJobIn, state: State, who: Member) -> CheckJ
 
 
 @router.get("/jobs/{job_id}")
-async def job(name: str, job_id: Number, state: State, who: Anyone, task: Task = "") -> JobOut:
+async def job(name: str, job_id: PathNumber, state: State, who: Anyone, task: Task = "") -> JobOut:
     """All about one job, or one task of an array: those that wait may share one record.
 
     Why its container did not start stands in its log, so that is for who may read the log."""
@@ -156,9 +152,9 @@ async def job(name: str, job_id: Number, state: State, who: Anyone, task: Task =
     told = job_out(found, state.clock(), await state.progress(cluster, found), why_of(state, cluster, found))
     if found.state == "FAILED" and found.exit_code == NO_CONTAINER and found.stderr.startswith("/"):
         with contextlib.suppress(HeadwayError):
-            await may_touch(state, cluster, who, found, f"read the log of job {job_id}")
+            await authorize_action(state, cluster, who, found, f"read the log of job {job_id}")
             end = ExecIn(argv=["timeout", "5", "tail", "-c", "4096", "--", found.stderr], user=found.user)
-            with connection(state, who):
+            with command_slot(state, who):
                 read = await state.work.run_command(cluster, end, found.user)
             said = container_word(base64.b64decode(read.stdout_b64).decode(errors="replace"))
             told = told.model_copy(update={"why": said or told.why})
@@ -166,17 +162,17 @@ async def job(name: str, job_id: Number, state: State, who: Anyone, task: Task =
 
 
 @router.delete("/jobs/{job_id}", status_code=204)
-async def cancel(name: str, job_id: Number, state: State, who: Member, task: Task = "") -> Response:
+async def cancel(name: str, job_id: PathNumber, state: State, who: Member, task: Task = "") -> Response:
     """Ends it. An array by its own number is cancelled whole, as scancel does."""
     _, cluster = await state.cluster(name)
     found = await job_of(state, cluster, job_id)
     word, states = meant(state, cluster, found, job_id, task)
-    as_operator = await may_touch(state, cluster, who, found, f"cancel job {word}")
+    as_operator = await authorize_action(state, cluster, who, found, f"cancel job {word}")
     if not (WAITING | RUNNING).intersection(states):
         raise Conflict(f"job {word} has ended already: {states[0]}", hint=f"headway job {name} {word}")
     await state.work.cancel(cluster, word, who.user, as_operator=as_operator)
     state.live.poke(name, (job_id,))
-    await audit(state, who, "cancel", name, job=job_id, of=found.user, **({"task": task} if task else {}))
+    await write_audit_line(state, who, "cancel", name, job=job_id, of=found.user, **({"task": task} if task else {}))
     return Response(status_code=204)
 
 
@@ -200,7 +196,7 @@ def meant(state: AppState, cluster: Cluster, found: JobState, job_id: int, task:
 @router.get("/jobs/{job_id}/log", response_class=Octets)
 async def log(
     name: str,
-    job_id: Number,
+    job_id: PathNumber,
     request: Request,
     state: State,
     who: Member,
@@ -215,10 +211,10 @@ async def log(
     the answer breaks off."""
     _, cluster = await state.cluster(name)
     found = await state.job(cluster, job_id)
-    await may_touch(state, cluster, who, found, f"read the log of job {job_id}")
+    await authorize_action(state, cluster, who, found, f"read the log of job {job_id}")
     whole_array = found.array_job_id == job_id and not task
     with contextlib.ExitStack() as held:
-        held.enter_context(following(state, who))
+        held.enter_context(log_slot(state, who))
         if whole_array:
             stream = state.work.tail_array(cluster, job_id, follow=follow, err=err)
         else:
@@ -235,13 +231,13 @@ async def log(
     headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
     async def still(who: Principal) -> None:
-        await may_touch(state, cluster, who, found, f"read the log of job {job_id}")
+        await authorize_action(state, cluster, who, found, f"read the log of job {job_id}")
 
     pieces = _pieces(state, first, stream)
     if frames:
         framed = _framed(pieces, None if whole_array else start)
-        return Octets(while_allowed(request, framed, Right.WORK, still, over), headers=headers, held=held)
-    plain = _to_the_end(while_allowed(request, _plain(pieces), Right.WORK, still, _Last))
+        return Octets(while_allowed(request, framed, Right.RUN_JOBS, still, over), headers=headers, held=held)
+    plain = _to_the_end(while_allowed(request, _plain(pieces), Right.RUN_JOBS, still, _Last))
     return Octets(plain, headers=headers, held=held)
 
 
@@ -335,10 +331,10 @@ async def _next(stream: AsyncIterator[bytes]) -> bytes | None:
 @router.post("/exec")
 async def execute(name: str, request: ExecIn, state: State, who: Member) -> ExecOut:
     """One command on the login as `user`: root for admins, or yourself, where none is named."""
-    user = who.at_login(request.user)
-    cluster = await workplace(state, name, who)
-    await audit(state, who, "exec", name, user=user, program=request.argv[0][:100])
-    with connection(state, who):
+    user = who.command_user(request.user)
+    cluster = await cluster_to_work_on(state, name, who)
+    await write_audit_line(state, who, "exec", name, user=user, program=request.argv[0][:100])
+    with command_slot(state, who):
         return await state.work.run_command(cluster, request, user)
 
 

@@ -12,18 +12,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from headway.api.auth.dependencies import (
-    Anyone,
-    Member,
-    Principal,
-    Right,
-    State,
-    audit,
-    connection,
-    must_not_have_left,
-    principal,
-    workplace,
-)
+from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.pagination import ANY, Page, States, Words, fits
 from headway.api.routers.jobs import jobs
 from headway.api.routers.jobs.submissions import keep, offered
@@ -34,7 +23,9 @@ from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused
 from headway.jobs import notebooks as jupyter
 from headway.jobs.explain.slurm_messages import waiting
 from headway.schemas.submissions import NotebookIn, NotebookLinkOut, NotebookOut
+from headway.services.authorization import cluster_to_work_on, command_slot, require_still_listed, write_audit_line
 from headway.services.context import AppState
+from headway.services.identity import Principal, Right, principal_for
 from headway.services.notebook_sessions import Run
 from headway.store import NotebookRow, StoreAway
 
@@ -85,7 +76,7 @@ async def start(name: str, ask: NotebookIn, state: State, who: Member) -> Notebo
     """Submits it as the person's user."""
     if not state.settings.notebooks:
         raise Refused("this server shows no notebooks", hint="headway server start gives them a port of their own")
-    cluster = await workplace(state, name, who)
+    cluster = await cluster_to_work_on(state, name, who)
     offer, number = offered(state, cluster), _number(who)
     prepared, folder = jupyter.prepare(ask, cluster, offer, who.user, number, secret := random.token_urlsafe(32))
     made = NotebookRow(number, name, 0, who.person, who.user, folder, secret, ask.idle_minutes * 60, state.clock())
@@ -93,8 +84,8 @@ async def start(name: str, ask: NotebookIn, state: State, who: Member) -> Notebo
     if row.secret != secret:  # the request came before: its job, which the head may know, has the secret of then
         prepared, _ = jupyter.prepare(ask, cluster, offer, who.user, number, row.secret)
     try:
-        with connection(state, who):
-            done = await state.work.submit(cluster, prepared.request, who.user, prepared.stage, tag=who.deed)
+        with command_slot(state, who):
+            done = await state.work.submit(cluster, prepared.request, who.user, prepared.stage, tag=who.idempotency_key)
     except Unanswered:
         raise
     except HeadwayError:
@@ -106,7 +97,7 @@ async def start(name: str, ask: NotebookIn, state: State, who: Member) -> Notebo
         await state.store.notebook_job(row.id, row.job_id, row.at)
         await keep(state, who, cluster, prepared, who.user, done, "notebook")
     except HeadwayError:
-        if not who.deed:  # else the same request finds it again
+        if not who.idempotency_key:  # else the same request finds it again
             with contextlib.suppress(HeadwayError):
                 await state.work.cancel(cluster, str(done.job_id), who.user, as_operator=False)
             await _drop(state, row)
@@ -116,7 +107,11 @@ async def start(name: str, ask: NotebookIn, state: State, who: Member) -> Notebo
 
 def _number(who: Principal) -> str:
     """A new notebook's; the same again for the same request."""
-    return hashlib.sha256(f"notebook\n{who.deed}".encode()).hexdigest()[:16] if who.deed else random.token_hex(8)
+    return (
+        hashlib.sha256(f"notebook\n{who.idempotency_key}".encode()).hexdigest()[:16]
+        if who.idempotency_key
+        else random.token_hex(8)
+    )
 
 
 async def _drop(state: AppState, row: NotebookRow) -> None:
@@ -141,11 +136,11 @@ async def link(name: str, notebook_id: str, state: State, who: Member) -> Notebo
     if row.person != who.person:
         raise NotAllowed(f"{who.person} may not open a notebook of {row.person}", hint="its owner may")
     _, cluster = await state.cluster(name)
-    await must_not_have_left(state, cluster, who)
+    await require_still_listed(state, cluster, who)
     job = await _job(state, cluster, row)
     if job is None or job.state not in RUNNING:
         raise Conflict("the notebook does not run" + (f": {_why(job)}" if job else ""), hint=f"headway queue {name}")
-    await audit(state, who, "notebook.open", name, notebook=row.id, job=row.job_id)
+    await write_audit_line(state, who, "notebook.open", name, notebook=row.id, job=row.job_id)
     code, expires = state.notebooks.code(row.id, who.person, state.clock())
     return NotebookLinkOut(url=f"{origin(state, row.id)}/open?code={code}", expires_at=expires)
 
@@ -178,11 +173,11 @@ async def still_may(state: AppState, row: NotebookRow) -> bool:
     person = await state.store.person(row.person)
     if person is None:
         return False
-    who = principal(person)
+    who = principal_for(person)
     try:
         _, cluster = await state.cluster(row.cluster)
-        await must_not_have_left(state, cluster, who)
-        return who.acting("") == row.user
+        await require_still_listed(state, cluster, who)
+        return who.user_to_act_as("") == row.user
     except HeadwayError:
         return False
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from headway.api.auth.dependencies import Anyone, Member, Principal, State, audit, connection, must_own, workplace
+from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.pagination import ANY, DEEP, Page, Text, Words, fits, says
 from headway.api.routers.jobs.submissions import keep, new_mark, offered
 from headway.domain.cluster import Cluster
@@ -24,7 +24,9 @@ from headway.jobs.submission.job_folders import place
 from headway.jobs.submission.node_capacity import Offer
 from headway.jobs.submission.run_request import prepare_run
 from headway.schemas.submissions import GitIn, PipelineIn, PipelineOut, PipelineRetryIn
+from headway.services.authorization import authorize_as_owner, cluster_to_work_on, command_slot, write_audit_line
 from headway.services.context import AppState
+from headway.services.identity import Principal
 from headway.store import PipelineRow
 
 router = APIRouter(prefix="/clusters/{name}/pipelines", tags=["jobs"])
@@ -33,8 +35,8 @@ router = APIRouter(prefix="/clusters/{name}/pipelines", tags=["jobs"])
 @router.post("", status_code=201)
 async def start(name: str, request: PipelineIn, state: State, who: Member) -> PipelineOut:
     """Submits every step. When one is refused, those before it are cancelled: all or nothing."""
-    user = who.acting(request.user)
-    cluster = await workplace(state, name, who)
+    user = who.user_to_act_as(request.user)
+    cluster = await cluster_to_work_on(state, name, who)
     pipeline = read_pipeline(request.document)
     work = place(cluster, user).work(pipeline.name, new_mark(who))
     _check(pipeline, cluster, offered(state, cluster), user, work)
@@ -43,11 +45,11 @@ async def start(name: str, request: PipelineIn, state: State, who: Member) -> Pi
         "bundle": request.bundle,
         "git": request.git.model_dump() if request.git else None,
     }
-    with connection(state, who):
+    with command_slot(state, who):
         row = await state.store.save_pipeline(
-            name, pipeline.name, person=who.person, user=user, workdir=work, document=kept, key=who.deed
+            name, pipeline.name, person=who.person, user=user, workdir=work, document=kept, key=who.idempotency_key
         )
-        await audit(state, who, "pipeline", name, pipeline=row.id, user=user)
+        await write_audit_line(state, who, "pipeline", name, pipeline=row.id, user=user)
         made = await _submit(state, who, cluster, row, pipeline, pipeline.order(), {})
     return await _out(state, cluster, row, made)
 
@@ -78,28 +80,28 @@ async def show(name: str, pipeline: str, state: State, _who: Anyone) -> Pipeline
 @router.post("/{pipeline}/retry", status_code=201)
 async def retry(name: str, pipeline: str, request: PipelineRetryIn, state: State, who: Member) -> PipelineOut:
     """The failed steps (or those named) once more, and all that follow them, in the same folder."""
-    cluster = await workplace(state, name, who)
+    cluster = await cluster_to_work_on(state, name, who)
     row = await state.store.pipeline(name, pipeline)
-    await must_own(state, cluster, who, row, f"retry {row.name}")
+    await authorize_as_owner(state, cluster, who, row, f"retry {row.name}")
     plan = _with_env(read_pipeline(row.document["document"]), request.env)
     unknown = [step for step in request.steps if step not in plan.steps]
     if unknown:
         raise NotFound(f"{row.name} has no step {', '.join(unknown)}", hint=f"it has {', '.join(plan.steps)}")
     records = await state.store.jobs_of_pipeline(row.id)
     # A server that was killed under this very request may have sent some of it.
-    before = [(one.step, one.job_id) for one in records if not who.deed or one.at < who.deed_at]
+    before = [(one.step, one.job_id) for one in records if not who.idempotency_key or one.at < who.first_sent_at]
     now = latest(before)
     jobs = await _jobs(state, cluster, now.values())
     states = {step: jobs[number].state if number in jobs else "UNKNOWN" for step, number in now.items()}
     again = to_repeat(plan, states, request.steps)
     if not again:
         raise Refused(f"no step of {row.name} has failed", hint=f"headway pipeline show {row.name}, or --step NAME")
-    with connection(state, who):
+    with command_slot(state, who):
         for step in again:
             if states.get(step, "COMPLETED") not in ENDED:
                 with contextlib.suppress(HeadwayError):  # it ended just now
                     await state.work.cancel(cluster, str(now[step]), row.user, as_operator=False)
-        await audit(state, who, "pipeline-retry", name, pipeline=row.id, steps=again)
+        await write_audit_line(state, who, "pipeline-retry", name, pipeline=row.id, steps=again)
         waits = {step: number for step, number in now.items() if step not in again and states[step] not in ENDED}
         made = await _submit(state, who, cluster, row, plan, again, waits)
     return await _out(state, cluster, row, [*before, *made])
@@ -141,7 +143,9 @@ async def _submit(
 
 def _tag(who: Principal, row: PipelineRow, step: str) -> str:
     """Of one step's submission, by which the head knows it again."""
-    return hashlib.sha256(f"{who.deed}\n{row.id}\n{step}".encode()).hexdigest() if who.deed else ""
+    return (
+        hashlib.sha256(f"{who.idempotency_key}\n{row.id}\n{step}".encode()).hexdigest() if who.idempotency_key else ""
+    )
 
 
 def _check(pipeline: Pipeline, cluster: Cluster, offer: Offer, user: str, work: str) -> None:

@@ -15,17 +15,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
 
-from headway.api.auth.dependencies import (
-    Member,
-    Number,
-    Principal,
-    State,
-    audit,
-    connection,
-    may_touch,
-    must_own,
-    workplace,
-)
+from headway.api.auth.dependencies import Member, PathNumber, State
 from headway.api.routers.cluster.datasets import pinned
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import Version
@@ -51,7 +41,15 @@ from headway.schemas.submissions import (
     SubmitIn,
     SubmitOut,
 )
+from headway.services.authorization import (
+    authorize_action,
+    authorize_as_owner,
+    cluster_to_work_on,
+    command_slot,
+    write_audit_line,
+)
 from headway.services.context import AppState
+from headway.services.identity import Principal
 from headway.store import JobRecord, StoreAway
 
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
@@ -65,7 +63,9 @@ Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 
 def new_mark(who: Principal) -> str:
     """Tells a job's folder from others of the same name, and sorts by time. The same again for the same request."""
-    at, tail = (who.deed_at, who.deed[:4]) if who.deed else (time.time(), random.token_hex(2))
+    at, tail = (
+        (who.first_sent_at, who.idempotency_key[:4]) if who.idempotency_key else (time.time(), random.token_hex(2))
+    )
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(at))}-{tail}"
 
 
@@ -82,8 +82,8 @@ async def send(
     state: AppState, who: Principal, cluster: Cluster, prepared: Prepared, user: str, kind: str, **links: Any
 ) -> SubmitOut:
     """Submits and keeps where it comes from. `links`: parent."""
-    with connection(state, who):
-        answer = await state.work.submit(cluster, prepared.request, user, prepared.stage, tag=who.deed)
+    with command_slot(state, who):
+        answer = await state.work.submit(cluster, prepared.request, user, prepared.stage, tag=who.idempotency_key)
     await keep(state, who, cluster, prepared, user, answer, kind, **links)
     return answer
 
@@ -100,13 +100,13 @@ async def keep(
 ) -> None:
     """Where a job comes from that was submitted just now. `links`: parent, pipeline, step. Raises Unanswered where that can't be
     written: the job is there, and nobody should send it once more."""
-    since = who.deed_at if who.deed else state.clock()
+    since = who.first_sent_at if who.idempotency_key else state.clock()
 
     async def note() -> None:
         versions = await _versions(state, cluster, prepared)
         told = {"job": answer.job_id, "user": user, "script": prepared.request.script_name}
         if not answer.job_id:
-            return await audit(state, who, kind, cluster.name, **told)
+            return await write_audit_line(state, who, kind, cluster.name, **told)
         return await state.store.note_job(
             cluster.name,
             answer.job_id,
@@ -124,7 +124,9 @@ async def keep(
     for last in (False, True):
         try:
             # The server before may have kept it, and so may the first try, whose answer alone was late then.
-            if not ((who.deed or last) and await _kept_already(state, cluster, answer.job_id, who, user, since)):
+            if not (
+                (who.idempotency_key or last) and await _kept_already(state, cluster, answer.job_id, who, user, since)
+            ):
                 await note()
             break
         except StoreAway as away:
@@ -170,8 +172,8 @@ async def _datasets(state: AppState, record: JobRecord) -> list[dict[str, str]]:
 @router.post("/run", status_code=201)
 async def run(name: str, request: RunIn, state: State, who: Member) -> RunOut:
     """Makes the script of a command and submits it; `dry_run` only makes it."""
-    user = who.acting(request.user)
-    cluster = await workplace(state, name, who)
+    user = who.user_to_act_as(request.user)
+    cluster = await cluster_to_work_on(state, name, who)
     request = request.model_copy(update={"stage_in": await pinned(state, cluster, request.stage_in)})
     prepared = prepare_run(request, cluster, user, new_mark(who), offer=offered(state, cluster))
     if request.dry_run:
@@ -183,8 +185,8 @@ async def run(name: str, request: RunIn, state: State, who: Member) -> RunOut:
 @router.get("/bundles/{digest}")
 async def bundle(name: str, digest: Digest, state: State, who: Member, user: str = "") -> BundleOut:
     """Whether these files are on the cluster already."""
-    acting, cluster = who.acting(user), await workplace(state, name, who)
-    with connection(state, who):
+    acting, cluster = who.user_to_act_as(user), await cluster_to_work_on(state, name, who)
+    with command_slot(state, who):
         present = await state.work.keep_bundle(cluster, acting, place(cluster, acting).root, digest, b"")
     return BundleOut(digest=digest, present=present)
 
@@ -194,7 +196,7 @@ async def put_bundle(
     name: str, digest: Digest, state: State, who: Member, request: Request, user: str = ""
 ) -> BundleOut:
     """A tar.gz of files, kept under their digest as the person's own, read-only."""
-    acting, cluster = who.acting(user), await workplace(state, name, who)
+    acting, cluster = who.user_to_act_as(user), await cluster_to_work_on(state, name, who)
     size = 0
     with tempfile.TemporaryFile(dir=state.settings.state_dir) as file:  # it may come slowly, and many at once
         async for chunk in request.stream():
@@ -205,11 +207,11 @@ async def put_bundle(
                     hint="leave some out by .gitignore; data goes to scratch by headway cp",
                 )
         file.seek(0)
-        with connection(state, who):
+        with command_slot(state, who):
             async with _in_memory(state, name, who.person):
                 archive = await asyncio.to_thread(file.read)
                 present = await state.work.keep_bundle(cluster, acting, place(cluster, acting).root, digest, archive)
-    await audit(state, who, "files", name, digest=digest, bytes=size, user=acting)
+    await write_audit_line(state, who, "files", name, digest=digest, bytes=size, user=acting)
     return BundleOut(digest=digest, present=present)
 
 
@@ -232,25 +234,25 @@ async def _in_memory(state: AppState, cluster: str, person: str) -> AsyncIterato
 
 
 @router.get("/jobs/{job_id}/tasks")
-async def tasks(name: str, job_id: Number, state: State, who: Member) -> ArrayOut:
+async def tasks(name: str, job_id: PathNumber, state: State, who: Member) -> ArrayOut:
     """How the tasks of an array stand; total 0 for a job that is none."""
     _, cluster = await state.cluster(name)
     return array_out(await _array(state, who, cluster, job_id))
 
 
 async def _array(state: AppState, who: Principal, cluster: Cluster, job_id: int) -> dict[str, str]:
-    with connection(state, who):
+    with command_slot(state, who):
         return await state.work.array(cluster, job_id)
 
 
 @router.get("/jobs/{job_id}/lineage")
-async def show_lineage(name: str, job_id: Number, state: State, who: Member) -> LineageOut:
+async def show_lineage(name: str, job_id: PathNumber, state: State, who: Member) -> LineageOut:
     """Where a job comes from: what was sent, by whom, from which commit, and what Slurm gave it."""
-    cluster = await workplace(state, name, who)
+    cluster = await cluster_to_work_on(state, name, who)
     record = await _record(state, cluster, who, job_id)
-    await may_touch(state, cluster, who, record, f"look into job {job_id}")
+    await authorize_action(state, cluster, who, record, f"look into job {job_id}")
     request = SubmitIn.model_validate(record.request)
-    with connection(state, who):
+    with command_slot(state, who):
         job = await _job(state, cluster, job_id)
         folder, named = _checkpoints(record, job), str(record.facts.get("container_image", ""))
         seen = await _found(state, cluster, record.user, job_id, folder)
@@ -289,11 +291,11 @@ async def show_lineage(name: str, job_id: Number, state: State, who: Member) -> 
 
 
 @router.post("/jobs/{job_id}/retry", status_code=201)
-async def retry(name: str, job_id: Number, request: RetryIn, state: State, who: Member) -> SubmitOut:
+async def retry(name: str, job_id: PathNumber, request: RetryIn, state: State, who: Member) -> SubmitOut:
     """The failed tasks of an array once more, with the same script in the same folder."""
-    cluster = await workplace(state, name, who)
+    cluster = await cluster_to_work_on(state, name, who)
     record = await _record(state, cluster, who, job_id)
-    await must_own(state, cluster, who, record, f"retry job {job_id}")
+    await authorize_as_owner(state, cluster, who, record, f"retry job {job_id}")
     states = await _array(state, who, cluster, job_id)
     if not states:
         raise Refused(f"job {job_id} is no array", hint=f"headway job rerun {name} {job_id} repeats the whole job")
@@ -312,11 +314,11 @@ async def retry(name: str, job_id: Number, request: RetryIn, state: State, who: 
 
 
 @router.post("/jobs/{job_id}/rerun", status_code=201)
-async def rerun(name: str, job_id: Number, request: RetryIn, state: State, who: Member) -> SubmitOut:
+async def rerun(name: str, job_id: PathNumber, request: RetryIn, state: State, who: Member) -> SubmitOut:
     """The same script, words, environment and files once more, in a folder of its own; of an array one task, if asked."""
-    cluster = await workplace(state, name, who)
+    cluster = await cluster_to_work_on(state, name, who)
     record = await _record(state, cluster, who, job_id)
-    await must_own(state, cluster, who, record, f"run job {job_id} again")
+    await authorize_as_owner(state, cluster, who, record, f"run job {job_id} again")
     sent = without_dependency(_with_secrets(record, request))
     if request.task:
         sent = with_array(sent, *_only(await _array(state, who, cluster, job_id), cluster, job_id, request.task))
@@ -327,11 +329,11 @@ async def rerun(name: str, job_id: Number, request: RetryIn, state: State, who: 
 async def rerun_changed(name: str, job_id: int, change: SubmitIn, state: AppState, who: Principal) -> SubmitOut:
     """One's own job once more with another script, other words and flags, in a folder of its own, with the same environment
     and files. `change.env`: secrets that were not kept."""
-    cluster = await workplace(state, name, who)
+    cluster = await cluster_to_work_on(state, name, who)
     record = await _record(state, cluster, who, job_id)
     if record.user != who.user:
         raise NotAllowed(f"{who.person} may not clone job {job_id}: it belongs to {record.user}", hint="its owner may")
-    await must_own(state, cluster, who, record, f"clone job {job_id}")
+    await authorize_as_owner(state, cluster, who, record, f"clone job {job_id}")
     sent = without_dependency(_with_secrets(record, RetryIn(env=change.env)))
     prepared = again(sent, record.facts, cluster, record.user, new_mark(who), change)
     return await send(state, who, cluster, prepared, record.user, "rerun", parent=record.job_id)

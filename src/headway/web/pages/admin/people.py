@@ -7,7 +7,8 @@ from typing import Annotated
 from fastapi import Form, Request
 from starlette.responses import Response
 
-from headway.api.auth.dependencies import Admin, State, note_failure
+from headway.api.auth.dependencies import Admin, State
+from headway.api.http.failure_audit import audit_failure
 from headway.api.routers.access import people
 from headway.errors import HeadwayError, NotAllowed
 from headway.schemas.people import PersonIn, Role
@@ -66,7 +67,7 @@ async def remove(person: str, request: Request, state: State, who: Admin) -> Res
     except NotAllowed:
         raise
     except HeadwayError as error:
-        await note_failure(request, error)
+        await audit_failure(request, error)
         return see_other("/people", error.message, bad=True)
     return see_other("/people", f"{person} is removed: their tokens and sessions have ended")
 
@@ -77,6 +78,6 @@ async def _said(request: Request, state: State, who: Admin, person: str, ask: Pe
     except NotAllowed:
         raise
     except HeadwayError as error:
-        await note_failure(request, error)
+        await audit_failure(request, error)
         return see_other("/people", error.message, bad=True)
     return see_other("/people", told)

@@ -16,7 +16,7 @@ from fastapi import Form, Request
 from starlette.responses import RedirectResponse, Response
 
 from headway.api.auth import sessions
-from headway.api.auth.dependencies import State, own_page
+from headway.api.auth.dependencies import State, require_same_origin
 from headway.errors import HeadwayError, NotAllowed, NotSignedIn, TooManyTries
 from headway.web.page_routes import page_router
 from headway.web.rendering import HEADERS, render
@@ -35,7 +35,7 @@ async def page(request: Request, state: State, code: str = "") -> Response:
 
 @router.post("/signin/link")
 async def by_code(request: Request, state: State, code: Annotated[str, Form(max_length=200)] = "") -> Response:
-    own_page(request)
+    require_same_origin(request)
     return await _by_code(request, state, code)
 
 
@@ -57,7 +57,7 @@ async def by_token(
     token: Annotated[str, Form(max_length=200)] = "",
 ) -> Response:
     """Only from our own page: another site must not sign a browser in as somebody it isn't."""
-    own_page(request)
+    require_same_origin(request)
     try:
         known = await sessions.by_token(state, request, person.strip(), token.strip())
     except (NotSignedIn, NotAllowed, TooManyTries) as error:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from fastapi import Query
 from starlette.responses import HTMLResponse, Response
 
-from headway.api.auth.dependencies import MOST_NUMBER, Anyone, Principal, Right, State
+from headway.api.auth.dependencies import MAX_PATH_NUMBER, Anyone, State
 from headway.api.http.pagination import Cursor
 from headway.api.routers.billing import budgets, energy_capacity, goodput, invoices, usage
 from headway.api.routers.billing.usage import Which
@@ -22,6 +22,7 @@ from headway.schemas.billing import CauseOut, RunsOut, UsageRow
 from headway.services.billing import invoicing
 from headway.services.billing.invoicing import Look, Place, place_of
 from headway.services.context import AppState
+from headway.services.identity import Principal, Right
 from headway.store.billing.sums import NONE
 from headway.store.billing.usage import BY, listed
 from headway.web.page_routes import page_router
@@ -100,7 +101,7 @@ async def page(
     lossy: bool = False,
     waited: bool = False,
     cause: Annotated[str, Query(max_length=4000)] = "",
-    job: Annotated[int, Query(ge=0, le=MOST_NUMBER)] = 0,
+    job: Annotated[int, Query(ge=0, le=MAX_PATH_NUMBER)] = 0,
     cursor: Cursor = "",
 ) -> Response:
     place = await place_of(state, name)
@@ -157,7 +158,7 @@ async def note(name: str, state: State, who: Anyone) -> Response:
 
 
 def _sees_all(who: Principal) -> bool:
-    return who.may(Right.ADMIN) or who.may(Right.NODES)
+    return who.may(Right.ADMIN) or who.may(Right.OPERATE_NODES)
 
 
 async def _found(

@@ -10,11 +10,12 @@ from typing import Any
 
 from starlette.responses import RedirectResponse, Response
 
-from headway.api.auth.dependencies import Everywhere, Right, State
+from headway.api.auth.dependencies import AnyoneAllClusters, State
 from headway.domain.incident import Incident
 from headway.errors import HeadwayError
 from headway.schemas.clusters import ClusterOut, NodeOut
 from headway.services.context import AppState
+from headway.services.identity import Right
 from headway.services.mappers import cluster_out, incident_out, node_outs
 from headway.store import ClusterRow
 from headway.web.page_routes import page_router
@@ -39,8 +40,8 @@ class Card:
 
 
 @router.get("/")
-async def home(state: State, who: Everywhere) -> Response:
-    rows = [row for row in await state.store.clusters() if who.reaches(row.name)]
+async def home(state: State, who: AnyoneAllClusters) -> Response:
+    rows = [row for row in await state.store.clusters() if who.may_see_cluster(row.name)]
     cards: list[Card] = []
     faults: list[Incident] = []
     for row in rows:

@@ -10,11 +10,12 @@ from typing import Any
 from fastapi import Form
 from starlette.responses import Response
 
-from headway.api.auth.dependencies import Anyone, Everywhere, Number, Operator, Right, State
+from headway.api.auth.dependencies import Anyone, AnyoneAllClusters, Operator, PathNumber, State
 from headway.api.routers.cluster import incidents as api
 from headway.domain.incident import Incident, IncidentState
 from headway.schemas.incidents import IncidentOut, IncidentStepOut, ReturnIn
 from headway.services.context import AppState
+from headway.services.identity import Right
 from headway.services.mappers import incident_out
 from headway.web.page_context import see_other
 from headway.web.page_routes import page_router
@@ -43,9 +44,9 @@ class Shown:
 
 
 @router.get("/incidents")
-async def everywhere(state: State, who: Everywhere, show: str = "all") -> Response:
+async def everywhere(state: State, who: AnyoneAllClusters, show: str = "all") -> Response:
     """Of all clusters, the open ones first."""
-    names = [row.name for row in await state.store.clusters() if who.reaches(row.name)]
+    names = [row.name for row in await state.store.clusters() if who.may_see_cluster(row.name)]
     return render("incidents.html", viewer=who, here="incidents", **await _listed(state, names, show))
 
 
@@ -57,7 +58,7 @@ async def of_cluster(name: str, state: State, who: Anyone, show: str = "all") ->
 
 
 @router.get("/clusters/{name}/incidents/{number}")
-async def one(name: str, number: Number, state: State, who: Anyone) -> Response:
+async def one(name: str, number: PathNumber, state: State, who: Anyone) -> Response:
     found = await api.incident(name, number, state, who)
     cluster = (await state.cluster(name))[1]
     return render(
@@ -69,7 +70,7 @@ async def one(name: str, number: Number, state: State, who: Anyone) -> Response:
         kind=incident_kind(found.state),
         over=found.state in _OVER,
         steps=steps_of(found),
-        may=who.may(Right.NODES),
+        may=who.may(Right.OPERATE_NODES),
         testing=found.state == IncidentState.TESTING.value,
         simulated=cluster.simulated_gpus,
     )
@@ -77,7 +78,7 @@ async def one(name: str, number: Number, state: State, who: Anyone) -> Response:
 
 @router.post("/clusters/{name}/incidents/{number}/return")
 async def bring_back(
-    name: str, number: Number, state: State, who: Operator, false_alarm: bool = Form(False)
+    name: str, number: PathNumber, state: State, who: Operator, false_alarm: bool = Form(False)
 ) -> Response:
     done = await api.bring_back(name, number, ReturnIn(false_alarm=false_alarm), state, who)
     return see_other(f"/clusters/{name}/incidents/{number}", f"{done.node}: {done.steps[-1].text}")

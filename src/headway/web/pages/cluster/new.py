@@ -19,7 +19,8 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
-from headway.api.auth.dependencies import Admin, Planner, Principal, State, note_failure
+from headway.api.auth.dependencies import Admin, Planner, State
+from headway.api.http.failure_audit import audit_failure
 from headway.api.routers.cluster import clusters
 from headway.clusterfile import form as forms
 from headway.domain.cluster import Plan
@@ -27,6 +28,7 @@ from headway.errors import Fault, HeadwayError, InvalidSpec
 from headway.schemas.clusters import ApplyIn, Document
 from headway.services import planning
 from headway.services.context import AppState
+from headway.services.identity import Principal
 from headway.services.mappers import HIDDEN, price
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
@@ -143,7 +145,7 @@ async def apply(request: Request, state: State, who: Admin) -> Response:
         )
         operation = await clusters.apply(str(document.spec.get("name")), ask, state, who)
     except HeadwayError as error:
-        await note_failure(request, error)
+        await audit_failure(request, error)
         return await _with_changes(state, who, flow, error, deadline=_one(sent, "deadline"))
     return RedirectResponse(f"/operations/{operation.id}", status_code=303)
 

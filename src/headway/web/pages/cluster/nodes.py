@@ -8,12 +8,13 @@ from urllib.parse import quote
 from fastapi import Form
 from starlette.responses import Response
 
-from headway.api.auth.dependencies import Anyone, Operator, Right, State
+from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.api.routers.cluster import incidents as incidents_api
 from headway.api.routers.cluster import nodes as api
 from headway.errors import Refused
 from headway.schemas.jobs import JobOut
 from headway.schemas.nodes import DrainIn, NodeTestIn, RebootIn
+from headway.services.identity import Right
 from headway.services.mappers import job_out
 from headway.web.page_context import see_other
 from headway.web.page_routes import page_router
@@ -53,7 +54,7 @@ async def page(name: str, node: str, state: State, who: Anyone) -> Response:
         jobs=[(job, *_looks(job)) for job in jobs],
         names={job.id: job.name for job in jobs},
         charts_url=_charts(name, node, bool(told.node.gpus)),
-        may=who.may(Right.NODES),
+        may=who.may(Right.OPERATE_NODES),
         out=bool(states & _OUT),
         busy=bool(states & _BUSY),
         under_way=told.deed is not None and told.deed.ended_at is None,

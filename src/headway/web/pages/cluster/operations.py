@@ -16,10 +16,11 @@ from fastapi import Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
-from headway.api.auth.dependencies import Everywhere, Right, State
+from headway.api.auth.dependencies import AnyoneAllClusters, State
 from headway.api.http.revalidated_stream import while_allowed
 from headway.errors import NotFound
 from headway.services.context import AppState
+from headway.services.identity import Right
 from headway.services.mappers import operation_out
 from headway.services.read_model.snapshot import operation_topic
 from headway.web.event_stream import HEADERS, LEAVE, PULSE_S, in_turn
@@ -79,18 +80,18 @@ class _Looked:
 
 
 @router.get("/operations/{operation_id}")
-async def operation(operation_id: str, state: State, who: Everywhere) -> Response:
+async def operation(operation_id: str, state: State, who: AnyoneAllClusters) -> Response:
     progress = await _looked(state, operation_id).progress(state)
-    who.must_reach(progress.operation.cluster)
+    who.require_cluster(progress.operation.cluster)
     known = await state.store.operations(progress.operation.cluster, limit=OTHERS + 1)
-    others = [operation_out(one) for one in known if one.id != operation_id and who.reaches(one.cluster)]
+    others = [operation_out(one) for one in known if one.id != operation_id and who.may_see_cluster(one.cluster)]
     there = await state.store.cluster(progress.operation.cluster) is not None
     return render("operation.html", viewer=who, v=progress, others=others[:OTHERS], there=there)
 
 
 @router.get("/operations/{operation_id}/live")
-async def live(operation_id: str, request: Request, state: State, who: Everywhere) -> Response:
-    who.must_reach((await state.store.operation(operation_id)).cluster)
+async def live(operation_id: str, request: Request, state: State, who: AnyoneAllClusters) -> Response:
+    who.require_cluster((await state.store.operation(operation_id)).cluster)
     return EventSourceResponse(while_allowed(request, events(state, operation_id), Right.READ), headers=HEADERS)
 
 

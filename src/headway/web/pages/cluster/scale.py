@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
-from headway.api.auth.dependencies import Admin, Anyone, Planner, Principal, Right, State, note_failure
+from headway.api.auth.dependencies import Admin, Anyone, Planner, State
+from headway.api.http.failure_audit import audit_failure
 from headway.api.routers.cluster import clusters
 from headway.errors import HeadwayError, Refused
 from headway.schemas.clusters import ChangeSetOut, ScaleIn
 from headway.services.context import AppState
+from headway.services.identity import Principal, Right
 from headway.services.mappers import cluster_out
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
@@ -56,7 +58,7 @@ async def apply(name: str, request: Request, state: State, who: Admin) -> Respon
         )
         operation = await clusters.scale(name, ask, state, who)
     except HeadwayError as error:
-        await note_failure(request, error)
+        await audit_failure(request, error)
         return await _page(name, state, who, sent, error=error)
     return RedirectResponse(f"/operations/{operation.id}", status_code=303)
 
@@ -84,7 +86,7 @@ async def _page(
         changes=changes,
         groups=grouped(changes) if changes else [],
         error=error,
-        may_plan=who.may(Right.PLAN),
+        may_plan=who.may(Right.PLAN_CLUSTER),
         may=who.may(Right.ADMIN),
     )
 

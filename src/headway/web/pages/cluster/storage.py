@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from headway.api.auth.dependencies import Anyone, Right, State
+from headway.api.auth.dependencies import Anyone, State
 from headway.api.routers.cluster import datasets
 from headway.api.routers.cluster import storage as api
 from headway.domain.dataset import size
+from headway.services.identity import Right
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 
@@ -28,6 +29,6 @@ async def page(name: str, state: State, who: Anyone) -> Response:
         versions=versions,
         size=size,
         full=FULL,
-        may_measure=who.may(Right.NODES),
+        may_measure=who.may(Right.OPERATE_NODES),
         may_add=who.may(Right.ADMIN),
     )

@@ -7,7 +7,8 @@ import contextlib
 from fastapi import Request
 from starlette.responses import Response
 
-from headway.api.auth.dependencies import Anyone, Member, Number, Principal, State, may_touch, note_failure
+from headway.api.auth.dependencies import Anyone, Member, PathNumber, State
+from headway.api.http.failure_audit import audit_failure
 from headway.api.routers.jobs import job_actions, jobs
 from headway.api.routers.jobs.jobs import Task
 from headway.domain.cluster import Cluster
@@ -19,7 +20,9 @@ from headway.schemas.base import API_PREFIX
 from headway.schemas.jobs import JobRunOut, JobRunsOut, ScriptOut
 from headway.schemas.submissions import LineageOut
 from headway.services import job_clone
+from headway.services.authorization import authorize_action
 from headway.services.context import AppState
+from headway.services.identity import Principal
 from headway.services.read_model.pending_reasons import why_of
 from headway.web.event_stream import Parts, pulse_of, stream
 from headway.web.page_context import see_other
@@ -33,7 +36,7 @@ _SAID = {"cancel": "{} is cancelled", "requeue": "{} goes back to the queue", "h
 
 
 @router.get("/clusters/{name}/jobs/{job_id}", response_model=None)
-async def job(name: str, job_id: Number, state: State, who: Anyone) -> Response:
+async def job(name: str, job_id: PathNumber, state: State, who: Anyone) -> Response:
     _, cluster = await state.cluster(name)
     found = await state.job(cluster, job_id)
     runs = await _runs(state, cluster, found, who)
@@ -58,7 +61,7 @@ async def job(name: str, job_id: Number, state: State, who: Anyone) -> Response:
 
 
 @router.get("/clusters/{name}/jobs/{job_id}/live", response_model=None)
-async def live(name: str, job_id: Number, request: Request, state: State, who: Anyone) -> Response:  # noqa: ARG001
+async def live(name: str, job_id: PathNumber, request: Request, state: State, who: Anyone) -> Response:  # noqa: ARG001
     known: dict[tuple[object, ...], JobRunsOut] = {}
     cloned: dict[str, bool] = {}  # by whom; it does not change
 
@@ -81,7 +84,7 @@ async def live(name: str, job_id: Number, request: Request, state: State, who: A
 
 @router.post("/clusters/{name}/jobs/{job_id}/{verb}", response_model=None)
 async def act(
-    name: str, job_id: Number, verb: str, request: Request, state: State, who: Member, task: Task = ""
+    name: str, job_id: PathNumber, verb: str, request: Request, state: State, who: Member, task: Task = ""
 ) -> Response:
     """One of cancel, requeue, hold, release; back to the page, which says how it went."""
     deeds = {
@@ -98,7 +101,7 @@ async def act(
     except NotAllowed:
         raise
     except HeadwayError as error:
-        await note_failure(request, error)
+        await audit_failure(request, error)
         return see_other(page, error.message, bad=True)
     return see_other(page, _SAID[verb].format(f"Task {task}" if task else f"Job {job_id}"))
 
@@ -120,7 +123,7 @@ async def _parts(
 async def _mine(state: AppState, cluster: Cluster, who: Principal, job: JobState) -> bool:
     """Whether this person may act on it and read its log."""
     try:
-        await may_touch(state, cluster, who, job, "")
+        await authorize_action(state, cluster, who, job, "")
     except NotAllowed:
         return False
     return True
@@ -146,13 +149,13 @@ async def _tasks(state: AppState, cluster: Cluster, job: JobState) -> dict[str, 
     return {}
 
 
-async def _script(name: str, job_id: Number, state: AppState, who: Principal) -> ScriptOut | None:
+async def _script(name: str, job_id: PathNumber, state: AppState, who: Principal) -> ScriptOut | None:
     with contextlib.suppress(HeadwayError):
         return await job_actions.script(name, job_id, state, who)
     return None
 
 
-async def _lineage(name: str, job_id: Number, state: AppState, who: Principal) -> LineageOut | None:
+async def _lineage(name: str, job_id: PathNumber, state: AppState, who: Principal) -> LineageOut | None:
     from headway.api.routers.jobs.submissions import show_lineage
 
     if await state.store.job_record(name, job_id) is None:

@@ -15,11 +15,13 @@ from pydantic import ValidationError
 from starlette.datastructures import FormData
 from starlette.responses import RedirectResponse, Response
 
-from headway.api.auth.dependencies import Anyone, Member, Principal, Right, State, note_failure
+from headway.api.auth.dependencies import Anyone, Member, State
+from headway.api.http.failure_audit import audit_failure
 from headway.api.routers.jobs import notebooks
 from headway.errors import HeadwayError
 from headway.schemas.submissions import NotebookIn
 from headway.services.context import AppState
+from headway.services.identity import Principal, Right
 from headway.web import form_idempotency
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
@@ -50,7 +52,7 @@ async def _start(
         faults = {str(one["loc"][0]): one["msg"] for one in error.errors(include_url=False)}
         return await _page(name, state, who, sent, faults=faults, status=422)
     except HeadwayError as error:
-        await note_failure(request, error)
+        await audit_failure(request, error)
         return await _page(name, state, who, sent, error=error, status=error.http_status)
     return form_idempotency.Done(f"/clusters/{name}/notebooks")
 
@@ -84,7 +86,7 @@ async def _page(name: str, state: Any, who: Any, sent: dict[str, str], **more: A
         moving=any(one.state in ("waiting", "starting") for one in found),
         cluster=cluster,
         teams=mine if len(mine) > 1 else (),
-        may=who.may(Right.WORK),
+        may=who.may(Right.RUN_JOBS),
         sent=sent,
         deed=form_idempotency.new(),
         **values,

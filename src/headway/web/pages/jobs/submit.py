@@ -11,7 +11,8 @@ from functools import partial
 from fastapi import Request
 from starlette.responses import HTMLResponse, Response
 
-from headway.api.auth.dependencies import Member, Principal, State, note_failure, workplace
+from headway.api.auth.dependencies import Member, State
+from headway.api.http.failure_audit import audit_failure
 from headway.api.routers.billing import budgets
 from headway.api.routers.jobs import jobs, submissions
 from headway.errors import HeadwayError, NotAllowed, Unanswered, Unreachable
@@ -20,7 +21,9 @@ from headway.schemas.base import FaultOut
 from headway.schemas.billing import EstimateOut
 from headway.schemas.submissions import CheckJobIn, CheckJobOut
 from headway.services import job_clone
+from headway.services.authorization import cluster_to_work_on
 from headway.services.context import AppState
+from headway.services.identity import Principal
 from headway.store import StoreAway
 from headway.web import form_idempotency
 from headway.web.page_routes import page_router
@@ -69,7 +72,7 @@ async def _send(
     except NotAllowed:
         raise
     except HeadwayError as error:
-        await note_failure(request, error)
+        await audit_failure(request, error)
         if isinstance(error, Unanswered | StoreAway):  # it had gone out: sending it once more might make a second job
             again = str(
                 (await request.form()).get(form_idempotency.FIELD, "")
@@ -130,7 +133,7 @@ async def _page(
     again: str = "",
 ) -> Response:
     """`unsure`: why nobody knows whether it was submitted; `again`: the deed that the form was."""
-    cluster = await workplace(state, name, who)
+    cluster = await cluster_to_work_on(state, name, who)
     mine = [team.name for team in cluster.teams if who.user in team.users]
     return render(
         "submit.html",

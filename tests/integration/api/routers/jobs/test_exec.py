@@ -10,13 +10,13 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.api.auth.dependencies import MOST_AT_ONCE, MOST_FOLLOWED
 from headway.api.routers.jobs.submissions import BUNDLES_AT_ONCE, BUNDLES_OF_ONE
 from headway.domain.cluster import Cluster
 from headway.errors import Unreachable
 from headway.schemas.base import ErrorOut
 from headway.schemas.stream_frames import frames
 from headway.schemas.submissions import SubmitOut
+from headway.services.authorization import MAX_COMMANDS_PER_PERSON, MAX_OPEN_LOGS_PER_PERSON
 from headway.web.rendering import STATIC
 from tests.support import builders
 from tests.support.server_fakes import Server, reading
@@ -125,13 +125,13 @@ async def test_a_member_has_as_many_commands_at_once_as_with_exec(server: Server
     await server.apply()
     server.work.answers["converse"] = lambda *_: said(("code", b"0"))
     eve = await server.client("eve", "member")
-    server.state.commands["eve"] = MOST_AT_ONCE
+    server.state.commands["eve"] = MAX_COMMANDS_PER_PERSON
     ask = {"argv": ["id"], "user": "eve"}
     assert (await eve.post(PATH, json=ask)).status_code == 429
     server.state.commands["eve"] -= 1
     for _ in range(2):  # what has ended holds no place
         assert (await eve.post(PATH, json=ask)).status_code == 200
-    assert server.state.commands["eve"] == MOST_AT_ONCE - 1
+    assert server.state.commands["eve"] == MAX_COMMANDS_PER_PERSON - 1
 
 
 async def said(*pieces: Any) -> AsyncIterator[tuple[str, bytes]]:
@@ -155,7 +155,7 @@ async def test_whatever_reaches_the_cluster_takes_a_place(server: Server) -> Non
         "job": builders.job(7, user="eve"),
     }
     eve, lab = await server.client("eve", "member"), "/api/v1/clusters/lab"
-    server.state.commands["eve"], server.state.followed["eve"] = MOST_AT_ONCE, MOST_FOLLOWED
+    server.state.commands["eve"], server.state.followed["eve"] = MAX_COMMANDS_PER_PERSON, MAX_OPEN_LOGS_PER_PERSON
     calls = [
         eve.post(f"{lab}/run", json={"argv": ["true"]}),
         eve.post(f"{lab}/jobs", json={"script": "#!/bin/sh\n"}),
@@ -173,14 +173,17 @@ async def test_whatever_reaches_the_cluster_takes_a_place(server: Server) -> Non
         answer = await call
         assert (answer.status_code, "already" in answer.json()["detail"]) == (429, True), answer.text
         assert answer.json()["kind"] in PASSING, "else a page that follows a log gives up"
-    assert (server.state.commands["eve"], server.state.followed["eve"]) == (MOST_AT_ONCE, MOST_FOLLOWED)
+    assert (server.state.commands["eve"], server.state.followed["eve"]) == (
+        MAX_COMMANDS_PER_PERSON,
+        MAX_OPEN_LOGS_PER_PERSON,
+    )
 
 
 async def test_what_came_while_too_much_ran_may_be_sent_again_under_its_key(server: Server) -> None:
     await server.apply()
     server.work.answers |= {"submit": SubmitOut(job_id=7, cluster="lab", user="eve", workdir="~"), "read": reading()}
     eve, key = await server.client("eve", "member"), {"idempotency-key": "4f1c"}
-    server.state.commands["eve"] = MOST_AT_ONCE
+    server.state.commands["eve"] = MAX_COMMANDS_PER_PERSON
     assert (await eve.post("/api/v1/clusters/lab/jobs", json={}, headers=key)).status_code == 429
     server.state.commands["eve"] = 0
     assert (await eve.post("/api/v1/clusters/lab/jobs", json={}, headers=key)).json()["job_id"] == 7
@@ -224,5 +227,5 @@ async def test_archives_wait_for_those_on_their_way_before_they_are_read_into_me
     assert {(await one).json()["present"] for one in hanging} == {True}
     assert (await put(dan, 0)).json()["present"]
     assert not server.state.commands
-    server.state.commands["eve"] = MOST_AT_ONCE
+    server.state.commands["eve"] = MAX_COMMANDS_PER_PERSON
     assert (await put(eve, 0)).status_code == 429

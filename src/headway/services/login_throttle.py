@@ -8,12 +8,12 @@ from collections import OrderedDict
 
 from headway.errors import TooManyTries
 
-MOST = 20  # failures
+MAX_FAILURES = 20  # failures
 WINDOW_S = 300.0
-KEPT = 10_000  # addresses and accounts
+MAX_KEYS = 10_000  # addresses and accounts
 
 
-class Tries:
+class LoginThrottle:
     def __init__(self) -> None:
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()  # key -> (count, when the first was)
 
@@ -21,11 +21,11 @@ class Tries:
         """Raises TooManyTries where one of the keys has failed too often lately."""
         for key in keys:
             count, since = self._failures.get(key, (0, now))
-            if count >= MOST and now - since < WINDOW_S:
+            if count >= MAX_FAILURES and now - since < WINDOW_S:
                 wait = int(WINDOW_S - (now - since)) + 1
                 raise TooManyTries("too many attempts to sign in have failed", hint=f"try again in {wait} s")
 
-    def failed(self, now: float, *keys: str) -> bool:
+    def record_failure(self, now: float, *keys: str) -> bool:
         """Counts a failure; whether it is the first of a key for a while."""
         first = False
         for key in keys:
@@ -34,11 +34,11 @@ class Tries:
                 count, since = 0, now
             first = first or count == 0
             self._failures[key] = (count + 1, since)
-        while len(self._failures) > KEPT:
+        while len(self._failures) > MAX_KEYS:
             self._failures.popitem(last=False)
         return first
 
-    def worked(self, *keys: str) -> None:
+    def record_success(self, *keys: str) -> None:
         for key in keys:
             self._failures.pop(key, None)
 

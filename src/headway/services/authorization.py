@@ -1,0 +1,118 @@
+"""What a principal may do with a given job, cluster or team, and the audit line that every write leaves.
+
+Rights that depend on the role alone are in services.identity.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from headway.domain.cluster import Cluster
+from headway.errors import NotAllowed, TooManyAtOnce
+from headway.services.context import AppState
+from headway.services.identity import Principal, Right
+
+MAX_COMMANDS_PER_PERSON = 16  # running at once; admins have no limit
+MAX_OPEN_LOGS_PER_PERSON = 64  # followed at once; admins have no limit
+
+
+class Owned(Protocol):
+    """A job, a job record, or anything else that belongs to a Linux user. An `account` attribute, if any, names its team."""
+
+    @property
+    def user(self) -> str: ...
+
+
+async def authorize_action(state: AppState, cluster: Cluster, who: Principal, thing: Owned, what: str) -> bool:
+    """Checks that they may act on somebody's job; returns whether Headway's Slurm operator account must do it for them.
+
+    Allowed: the owner (False: Slurm lets them), a lead of the job's team, an admin. `what` names the action as in
+    "cancel job 7". Raises NotAllowed.
+    """
+    who.require(Right.RUN_JOBS, what)
+    if who.may(Right.ADMIN):
+        return thing.user != who.user
+    await require_still_listed(state, cluster, who)
+    if thing.user == who.user:
+        return False
+    if not _leads_team_of(cluster, who, thing):
+        raise NotAllowed(
+            f"{who.person} may not {what}: it belongs to {thing.user}",
+            hint="its owner may, a lead of its team and an admin",
+        )
+    return True
+
+
+async def authorize_as_owner(state: AppState, cluster: Cluster, who: Principal, thing: Owned, what: str) -> None:
+    """Checks that they may run something as the job's user again: its owner or an admin may, a lead of the team may not.
+    Raises NotAllowed."""
+    if thing.user != who.user and not who.may(Right.ADMIN):
+        who.require(Right.RUN_JOBS, what)
+        raise NotAllowed(f"{who.person} may not {what}: it belongs to {thing.user}", hint="its owner may, and an admin")
+    await authorize_action(state, cluster, who, thing, what)
+
+
+def _leads_team_of(cluster: Cluster, who: Principal, thing: Owned) -> bool:
+    """Whether they lead its team. A job without an account belongs to the only team its user is in."""
+    if not who.may(Right.LEAD_TEAM):
+        return False
+    account = getattr(thing, "account", "")
+    teams = (account,) if account else next((user.teams for user in cluster.users if user.name == thing.user), ())
+    led = {team.name for team in cluster.teams if who.user in team.leads}
+    return bool(teams) and led.issuperset(teams)
+
+
+def may_see_team_usage(cluster: Cluster, who: Principal, team: str) -> bool:
+    """Whether they may see a team's usage: admins and operators of every team, others of the teams they are in or lead."""
+    if who.may(Right.ADMIN) or who.may(Right.OPERATE_NODES):
+        return True
+    return any(one.name == team and who.user in (*one.users, *one.leads) for one in cluster.teams)
+
+
+async def cluster_to_work_on(state: AppState, name: str, who: Principal) -> Cluster:
+    """The cluster, for a request that runs something on it. Raises NotFound, and NotAllowed as `require_still_listed`."""
+    _, cluster = await state.cluster(name)
+    await require_still_listed(state, cluster, who)
+    return cluster
+
+
+async def require_still_listed(state: AppState, cluster: Cluster, who: Principal) -> None:
+    """Raises NotAllowed if the cluster's file once listed their user and no longer does. Admins always pass."""
+    if who.may(Right.ADMIN) or who.user in {user.name for user in cluster.users}:
+        return
+    if who.user in await state.store.users_of(cluster.name):
+        raise NotAllowed(f"{who.user} may not work on {cluster.name} any more", hint="ask an admin of the cluster")
+
+
+def command_slot(state: AppState, who: Principal) -> contextlib.AbstractContextManager[None]:
+    """Counts a running command while the context is open, so that no member uses up a cluster's connections.
+    Raises TooManyAtOnce."""
+    return _slot(
+        state.commands, who, MAX_COMMANDS_PER_PERSON, "commands", "are running already", "wait until one has ended"
+    )
+
+
+def log_slot(state: AppState, who: Principal) -> contextlib.AbstractContextManager[None]:
+    """Counts a followed log while the context is open. Raises TooManyAtOnce."""
+    return _slot(state.followed, who, MAX_OPEN_LOGS_PER_PERSON, "logs", "are open already", "close one of them")
+
+
+@contextlib.contextmanager
+def _slot(used: Counter[str], who: Principal, limit: int, what: str, how: str, hint: str) -> Iterator[None]:
+    if used[who.person] >= limit and not who.may(Right.ADMIN):
+        raise TooManyAtOnce(f"{limit} {what} of {who.person} {how}", hint=hint)
+    used[who.person] += 1
+    try:
+        yield
+    finally:
+        used[who.person] -= 1
+        if not used[who.person]:
+            del used[who.person]
+
+
+async def write_audit_line(state: AppState, who: Principal, action: str, target: str, **detail: Any) -> None:
+    """Writes the audit trail's line for a change that was made. `detail` must not contain secrets."""
+    await state.store.note(who.person, action, target, detail, address=who.address)

@@ -1,0 +1,133 @@
+"""Principals: who sends a request, their role, and the rights that a role and a token's scopes give.
+
+viewer    reads clusters, nodes and the queue
+member    and submits; cancels and reads their own jobs, always as the Linux user of their own name
+lead      and does so with the jobs of the teams whose `leads` name them in the cluster's file
+operator  a member who also acts on nodes and incidents, but not on other people's jobs and logs
+admin     everything: applies, takes down, acts as another user, people, settings, the audit trail
+
+Roles are not ranks: a lead may read a log that an operator may not. A role is a set of rights (`ROLE_RIGHTS`), and a token
+narrows that set to its scopes (`TOKEN_SCOPES`). Checks that depend on whose job it is are in services.authorization.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from headway.errors import NotAllowed, Refused
+from headway.store.db.rows import Person
+from headway.validation.syntax_rules import user_name_fault, user_name_from
+
+
+class Right(StrEnum):
+    """One thing a person may do; the value completes "NAME may not ..."."""
+
+    READ = "look at clusters, nodes and the queue"
+    OWN_TOKENS = "make tokens and sign-in links of their own"
+    RUN_JOBS = "run anything on a cluster"
+    PLAN_CLUSTER = "plan a cluster"
+    LEAD_TEAM = "act on the jobs of a team they lead"
+    OPERATE_NODES = "act on nodes and incidents"
+    ADMIN = "do this"  # apply, down, other people, settings, the audit trail, another Linux user, any job
+
+
+_VIEWER = frozenset({Right.READ, Right.OWN_TOKENS})
+_MEMBER = _VIEWER | {Right.RUN_JOBS, Right.PLAN_CLUSTER}
+ROLE_RIGHTS: dict[str, frozenset[Right]] = {
+    "viewer": _VIEWER,
+    "member": _MEMBER,
+    "lead": _MEMBER | {Right.LEAD_TEAM},
+    "operator": _MEMBER | {Right.OPERATE_NODES},
+    "admin": frozenset(Right),
+}
+
+# Only a token with the scope `all` can make further tokens.
+TOKEN_SCOPES: dict[str, frozenset[Right]] = {
+    "read": frozenset({Right.READ}),
+    "jobs": frozenset({Right.READ, Right.RUN_JOBS, Right.LEAD_TEAM}),
+    "nodes": frozenset({Right.READ, Right.OPERATE_NODES}),
+    "all": frozenset(Right),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """The person behind a request, and what their token or session lets them do."""
+
+    person: str
+    role: str
+    scopes: tuple[str, ...] = ("all",)
+    only_cluster: str = ""  # the one cluster that their token is for; "" = every cluster
+    address: str = ""  # IP address that the request came from
+    assigned_user: str | None = None  # Linux user set by an admin or the sign-in provider; "" = they have none
+    idempotency_key: str = (
+        ""  # names this request if it came with an Idempotency-Key header (a hash, see api/http/idempotency)
+    )
+    first_sent_at: float = 0.0  # unix seconds when a request with this key first came
+
+    @property
+    def user(self) -> str:
+        """The Linux user they are on clusters: their own name, except for names that no cluster may have (root)."""
+        return user_name_from(self.person) if self.assigned_user is None else self.assigned_user
+
+    def may(self, right: Right) -> bool:
+        """Whether both their role and one of the token's scopes include the right."""
+        return right in ROLE_RIGHTS[self.role] and any(right in TOKEN_SCOPES[scope] for scope in self.scopes)
+
+    def require(self, right: Right, what: str = "") -> None:
+        """Raises NotAllowed without the right. `what` completes "NAME may not ..." where the right's own text is too general."""
+        if self.may(right):
+            return
+        what = what or right.value
+        if right in ROLE_RIGHTS[self.role]:
+            raise NotAllowed(
+                f"this token of {self.person} is for {', '.join(self.scopes)}, it may not {what}",
+                hint="headway token create makes one for more",
+            )
+        others = [role for role in ROLE_RIGHTS if right in ROLE_RIGHTS[role]]
+        raise NotAllowed(
+            f"{self.person} is {_with_article(self.role)} and may not {what}", hint=f"ask {_with_article(others[0])}"
+        )
+
+    def may_see_cluster(self, cluster: str) -> bool:
+        """False for any cluster but the one that the token is for."""
+        return self.only_cluster in ("", cluster)
+
+    def require_cluster(self, cluster: str) -> None:
+        """Raises NotAllowed for any cluster but the one that the token is for."""
+        if not self.may_see_cluster(cluster):
+            raise NotAllowed(f"this token of {self.person} is for the cluster {self.only_cluster} alone")
+
+    def user_to_act_as(self, requested: str) -> str:
+        """The Linux user to run a job as: their own, or for admins any. Raises NotAllowed, and Refused for an invalid name."""
+        self.require(Right.RUN_JOBS)
+        if not requested or requested == self.user:
+            return self.user
+        if not self.may(Right.ADMIN):
+            raise NotAllowed(f"{self.person} may not act as {requested}", hint="only an admin may")
+        fault = "" if requested == "root" else user_name_fault(requested)
+        if fault:
+            raise Refused(f"the user name {requested!r} {fault}")
+        return requested
+
+    def command_user(self, requested: str) -> str:
+        """The Linux user to run a login-node command as: like `user_to_act_as`, but an admin's default is root."""
+        return self.user_to_act_as(requested or ("root" if self.may(Right.ADMIN) else ""))
+
+
+def principal_for(
+    person: Person, address: str = "", scopes: tuple[str, ...] = ("all",), only_cluster: str = ""
+) -> Principal:
+    """The principal of a stored person. A person without a Linux user (new from the sign-in provider) is a viewer."""
+    role = person.role if person.user != "" else "viewer"
+    return Principal(person.name, role, scopes, only_cluster, address, person.user)
+
+
+def linux_user_of(person: Person) -> str:
+    """The Linux user of a stored person on the clusters; "" if they have none."""
+    return user_name_from(person.name) if person.user is None else person.user
+
+
+def _with_article(role: str) -> str:
+    return f"an {role}" if role[0] in "ao" else f"a {role}"
