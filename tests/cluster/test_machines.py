@@ -19,6 +19,7 @@ import asyncssh
 import pytest
 from tests.support import builders
 
+from headway.catalog.providers import SSH
 from headway.domain.cluster import Cluster, Dataset, Host
 from headway.domain.machine import Machine, MachineRequest, MachineState
 from headway.errors import Refused, Unreachable
@@ -133,7 +134,7 @@ async def ground(hosts: tuple[Host, ...], tmp_path: Path) -> AsyncIterator[Groun
         return
     unused, _ = key_pair()
     async with Connections(unused) as ssh:
-        of = Ground(SshProvider(tmp_path / "state", hosts), small(provider="ssh", hosts=hosts), ssh, "")
+        of = Ground(SshProvider(tmp_path / "state", hosts), small(provider=SSH, hosts=hosts), ssh, "")
         yield of
         await of.remove()
 
@@ -219,10 +220,10 @@ async def test_reinstalled_machine_is_not_trusted_again_by_itself(tmp_path: Path
 
 async def test_an_inventory_that_is_too_short_is_a_gap(tmp_path: Path) -> None:
     provider = SshProvider(tmp_path, [Host("mt-head", "127.0.0.1")])
-    (gap,) = await provider.preflight(small(provider="ssh"))
+    (gap,) = await provider.preflight(small(provider=SSH))
     assert "mt-1-1" in gap.what
     with pytest.raises(Refused, match="mt-1-1"):
-        await provider.place(small(provider="ssh"))
+        await provider.place(small(provider=SSH))
 
 
 # ---- local machines --------------------------------------------------------------------------------------------------

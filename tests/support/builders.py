@@ -10,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from headway.catalog.providers import LOCAL
 from headway.domain.cluster import MAIN, Cluster, Group, Partition, Plan, Site, Slot, Storage, Switch, Team, User
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slurm.state import JobState, NodeState
@@ -76,7 +77,7 @@ def cluster(nodes: int = 4, spares: int = 1, leaf_size: int = 4, **others: Any) 
     names = tuple(slot.name for slot in slots)
     group = Group(MAIN, plan, nodes, nodes, spares, names, price_usd_per_node_hour=plan.price_usd_per_node_hour)
     fields: dict[str, Any] = {
-        "provider": "local",
+        "provider": LOCAL,
         "image": "debian13",
         "slurm_version": "24.11",
         "groups": (group,),

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from headway.catalog.providers import LOCAL
 from headway.cluster.context import Env
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident, IncidentState, Signal
@@ -32,9 +33,7 @@ FOR_GOOD = 10**9
 class World:
     """`order` is what was done to the machine and what Slurm was told, in order. As a provider, and as Connections."""
 
-    name = "local"
-    fences = True
-    makes = False
+    traits = replace(LOCAL, creates_machines=False)
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock

@@ -6,6 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from headway.catalog.providers import LOCAL, SSH
 from headway.domain.cluster import (
     MAIN,
     Cluster,
@@ -59,7 +60,7 @@ def gpu_cluster(leaves: int = 2, per_leaf: int = 2) -> Cluster:
     names = tuple(place.name for place in places)
     return Cluster(
         name="lab",
-        provider="local",
+        provider=LOCAL,
         image="debian13",
         slurm_version="24.11",
         groups=(group(H100, names, 1),),
@@ -108,7 +109,7 @@ def cpu_cluster() -> Cluster:
     names = tuple(place.name for place in places)
     return Cluster(
         name="old",
-        provider="ssh",
+        provider=SSH,
         image="debian12",
         slurm_version="22.05",
         groups=(group(CPU, names),),
@@ -148,7 +149,7 @@ def own_gpu_cluster() -> Cluster:
     made = gpu_cluster(1, 2)
     return replace(
         made,
-        provider="ssh",
+        provider=SSH,
         mail_relay="",
         groups=(group(H100, made.slot_names),),
         firewall=Firewall(("10.0.0.0/8", "192.0.2.7")),

@@ -133,7 +133,7 @@ def _all(goal: Goal, observed: Observed) -> Iterator[Change]:
 
 
 def _storage(cluster: Cluster, observed: Observed) -> Iterator[Change]:
-    if not observed.machines or cluster.provider != "local":
+    if not observed.machines or not cluster.provider.volumes_on_server:
         return
     wanted = {dataset.name for dataset in cluster.storage.datasets}
     for name in sorted(wanted - observed.datasets):

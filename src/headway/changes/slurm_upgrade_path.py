@@ -38,7 +38,7 @@ def hop_fault(written: str, after: Cluster, *, there: bool) -> Fault | None:
 
 def _unready(old: str, after: Cluster, *, there: bool) -> Fault | None:
     new = after.slurm_version
-    if after.provider != "local":
+    if not after.provider.creates_machines:
         return Fault(
             "image",
             f"the machines of {after.name} are your own, and Headway takes no Slurm away from them: they run {old}",

@@ -255,7 +255,7 @@ class Run:
         leaving = await self._leaving(self.observed.machines)
         leaving.beside = self.beside
         # Who comes first leaves these nodes alone: of machines one owns, and of slots that go with them, it could not.
-        leaving.yields = self.env.provider.makes and set(going) <= set(self.goal.cluster.slot_names)
+        leaving.yields = self.env.provider.traits.creates_machines and set(going) <= set(self.goal.cluster.slot_names)
         try:
             await leaving.leave(going)
         except SteppedAside:
@@ -338,7 +338,7 @@ class Run:
             try:
                 await self._start(name, again="machine.restart" in kinds)
             except (Unreachable, CommandFailed) as error:
-                if self.goal.cluster.provider != "local":
+                if not self.goal.cluster.provider.creates_machines:
                     raise
                 await self.say(name, f"{error.message}; it is made anew", level="warning")
                 fresh = True

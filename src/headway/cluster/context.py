@@ -8,7 +8,7 @@ from typing import Protocol
 
 from headway.domain.cluster import Cluster
 from headway.providers.base import Provider
-from headway.providers.registry import provider
+from headway.providers.registry import open_provider
 from headway.store import Store
 from headway.transport.ssh import Connections
 
@@ -36,7 +36,7 @@ async def open_env(cluster: Cluster, store: Store, state_dir: Path) -> Env:
     """Connections carry the cluster's bootstrap key when it has one already; apply gives it one."""
     secrets = await store.secrets(cluster.name)
     return Env(
-        provider=provider(cluster.provider, state_dir, cluster.hosts),
+        provider=open_provider(cluster.provider.name, state_dir, cluster.hosts),
         store=store,
         connections=Connections(secrets.get("bootstrap_key", "")),
         state_dir=state_dir,

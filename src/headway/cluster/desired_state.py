@@ -94,7 +94,7 @@ def make_goal(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:
     head_dirs = [(cluster.state, "slurm", 0o700), *prometheus.DIRS]
     if cluster.containers == "builtin":  # from the start: scratch is everybody's, and whoever is first has the name
         head_dirs.append((str(PurePosixPath(cluster.storage.scratch, SHARED_IMAGES)), "root", 0o755))
-    if cluster.provider == "ssh":  # for the versions of datasets
+    if not cluster.provider.volumes_on_server:  # for the versions of datasets
         head_dirs.append((str(PurePosixPath(cluster.storage.scratch, SHARED_FOLDER)), "root", 0o755))
         head_dirs += [(one.source, "root", 0o755) for one in cluster.storage.datasets if one.versioned]
     homes = []

@@ -75,7 +75,7 @@ async def _drained(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) 
 
 async def wants_roll(cluster: Cluster, env: Env) -> bool:
     """Whether the heads have the file's Slurm, and nodes that were drained for it (and for nothing else) another one."""
-    if not env.provider.makes:
+    if not env.provider.traits.creates_machines:
         return False
     with contextlib.suppress(HeadwayError):
         machines = await machines_of(env, cluster.name)
@@ -92,7 +92,7 @@ async def tag_for(cluster: Cluster, env: Env, name: str, tag: str) -> str:
     with another Slurm: it would not read what lies on the head's volume, or spoil it. No node is ahead of its head, which has
     yet to get that Slurm."""
     tag = tag or (await env.store.node_image(cluster.name)).pinned
-    if not env.provider.makes:
+    if not env.provider.traits.creates_machines:
         return tag
     if name in cluster.heads:
         return "" if tag and (await node_image.tagged(tag)).slurm_version != cluster.slurm_version else tag

@@ -53,7 +53,7 @@ async def observe(goal: Goal, env: Env) -> Observed:
                     partial(look_at, env, machine, goal.roles[role], with_texts=machine.name in cluster.heads)
                 )
             except HeadwayError as error:
-                if isinstance(error, CommandFailed) and error.code is not None and cluster.provider == "local":
+                if isinstance(error, CommandFailed) and error.code is not None and cluster.provider.creates_machines:
                     failed.append(error)
                 unreachable[machine.name] = error.message
                 return

@@ -57,7 +57,7 @@ async def down(cluster: Cluster, env: Env, say: Say, delete_data: bool) -> tuple
     kept = await env.provider.release(cluster.name, delete_data=delete_data)
     if kept and cluster.storage.state:
         kept = (*kept, str(PurePosixPath(cluster.state).parent))
-    if kept and any(one.versioned for one in cluster.storage.datasets) and cluster.provider == "ssh":
+    if kept and any(one.versioned for one in cluster.storage.datasets) and not cluster.provider.volumes_on_server:
         kept = (*kept, cluster.library)
     await say("cluster", f"{cluster.name} is down", done=True, seconds=time.monotonic() - began)
     return kept

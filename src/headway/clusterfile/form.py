@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from headway.catalog.providers import LOCAL, PROVIDERS
+
 MOST_ROWS = 60
 
 
@@ -32,7 +34,7 @@ class Form:
     """`kept` names what the file says beyond the form."""
 
     name: str = ""
-    provider: str = "local"
+    provider: str = LOCAL.name
     hosts: str = ""  # one address a line, the head first
     image: str = "debian13"
     plan: str = "h100-8"
@@ -44,6 +46,17 @@ class Form:
     teams: tuple[TeamRow, ...] = ()
     user_keys: str = ""  # one a line: the user's name, then a public key
     kept: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def providers(self) -> tuple[tuple[str, str], ...]:
+        """The choices for `provider`: name and summary."""
+        return tuple((traits.name, traits.summary) for traits in PROVIDERS.values())
+
+    @property
+    def lists_hosts(self) -> bool:
+        """Whether the chosen provider needs the addresses of the machines."""
+        traits = PROVIDERS.get(self.provider)
+        return traits is not None and not traits.creates_machines
 
 
 _SHOWN = {
@@ -74,7 +87,7 @@ def read(spec: Mapping[str, Any]) -> Form:
         kept.append("hosts")
     return Form(
         name=_text(spec.get("name")),
-        provider=_text(spec.get("provider")) or "local",
+        provider=_text(spec.get("provider")) or LOCAL.name,
         hosts="\n".join(hosts) if plain else "",
         image=_text(spec.get("image")) or "debian13",
         plan=_text(spec.get("plan")),

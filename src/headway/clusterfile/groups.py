@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from headway.clusterfile.model import ClusterFile, GroupPart
 from headway.domain.cluster import MAIN, Group, Plan
+from headway.domain.provider_traits import ProviderTraits
 from headway.validation.field_types import UNLIMITED
 
 Trouble = tuple[str, str, str]  # path, message, hint
@@ -91,7 +92,7 @@ def reserved_troubles(file: ClusterFile) -> Iterator[Trouble]:
             )
 
 
-def size_troubles(path: str, part: GroupPart, provider: str) -> Iterator[Trouble]:
+def size_troubles(path: str, part: GroupPart, provider: ProviderTraits) -> Iterator[Trouble]:
     """`path`: "" for the short form, else "groups.NAME."."""
     if part.idle is not None:
         if part.nodes is not None:
@@ -109,10 +110,10 @@ def size_troubles(path: str, part: GroupPart, provider: str) -> Iterator[Trouble
             yield f"{path}min", "belongs to a group that scales by itself", "say idle, or nodes instead"
     if part.max is not None and part.max < least(part):
         yield f"{path}max", f"is {part.max}, and the group has {least(part)} nodes", "make it larger"
-    if most(part) == 0 and part.nodes == 0 and provider == "ssh":
+    if most(part) == 0 and part.nodes == 0 and not provider.creates_machines:
         yield f"{path}nodes", "is 0", "say at least 1; headway down gives all machines of your own back"
     elif most(part) == 0 and part.nodes == 0:
         yield f"{path}nodes", "is 0, and nothing says how many there may be", "add max: the most it can be scaled to"
-    if provider == "ssh" and (part.idle is not None or most(part) > least(part)):
+    if not provider.creates_machines and (part.idle is not None or most(part) > least(part)):
         where = "idle" if part.idle is not None else "max"
         yield f"{path}{where}", "belongs to providers that make machines", "machines of your own are all in hosts"

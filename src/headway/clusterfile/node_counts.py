@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from headway.catalog.providers import LOCAL, PROVIDERS
 from headway.domain.cluster import MAIN, Cluster
 from headway.errors import Conflict, HeadwayError, NotFound, Refused
 
@@ -38,9 +39,10 @@ def scaled(spec: Mapping[str, Any], targets: Mapping[str, int]) -> dict[str, Any
     """The file's mapping with so many nodes in these groups. Slots stay: with fewer nodes `max` holds their places. Machines
     one owns have none to hold: `hosts` says which there are."""
     made = copy.deepcopy(dict(spec))
+    provider = PROVIDERS[made.get("provider") or LOCAL.name]
     for name, nodes in targets.items():
         part = made if name == MAIN else made["groups"][name]
-        if made.get("provider") == "ssh":
+        if not provider.creates_machines:
             part["nodes"] = nodes
             part.pop("max", None)
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
+from headway.catalog.providers import PROVIDERS
 from headway.catalog.slurm_keys import VERSIONS
 from headway.clusterfile import groups, preemption, topology
 from headway.clusterfile.model import (
@@ -56,7 +57,7 @@ def build(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) -> Clust
     teams = _teams(file, owner)
     return Cluster(
         name=file.name,
-        provider=file.provider,
+        provider=PROVIDERS[file.provider],
         image=file.image,
         slurm_version=VERSIONS[file.image],
         groups=tuple(

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.catalog import slurm_keys
+from headway.catalog.providers import PROVIDERS
 from headway.clusterfile import groups, preemption, topology
 from headway.clusterfile.model import ClusterFile, DatasetPart, PartitionPart
 from headway.clusterfile.state_folder import state_troubles
 from headway.domain.cluster import Plan
+from headway.domain.provider_traits import ProviderTraits
 from headway.errors import Fault
 from headway.validation import syntax_rules
 from headway.validation.field_types import UNLIMITED
@@ -23,7 +25,6 @@ from headway.validation.field_types import UNLIMITED
 DEFAULT_PARTITION = "train"
 LEAST_BACKUP_S, MOST_BACKUP_S = 600, 366 * 86400
 MOST_COMPARED = 20_000
-MOST_LOCAL_NODES = 200  # machines of the local provider, on one host
 _LEAVE_OUT = "leave nodes out of one partition: it has all of them then"
 
 
@@ -68,6 +69,10 @@ class Draft:
         return [str(name) for name in value] if isinstance(value, dict) else []
 
     @property
+    def provider(self) -> ProviderTraits:
+        return PROVIDERS[self.file.provider]
+
+    @property
     def total(self) -> int:
         """Slots of the cluster: nodes at most, and spares."""
         return groups.total(self.file)
@@ -101,7 +106,7 @@ def _groups(draft: Draft) -> None:
                 near or f"there are {syntax_rules.listed(draft.catalogue, 'and')}",
             )
         if draft.sure(path.rstrip(".") or "nodes", "max", "provider") and (file.groups or file.nodes is not None):
-            for where, message, hint in groups.size_troubles(path, part, file.provider):
+            for where, message, hint in groups.size_troubles(path, part, draft.provider):
                 draft.fault(where, message, hint)
     for where, message, hint in (*groups.idle_troubles(file), *groups.reserved_troubles(file)):
         draft.fault(where, message, hint)
@@ -134,11 +139,11 @@ def _owner(draft: Draft) -> None:
 def _provider(draft: Draft) -> None:
     hosts = draft.file.hosts
     if draft.sure("provider"):
-        if hosts and draft.file.provider == "local":
+        if hosts and draft.provider.creates_machines:
             draft.fault("hosts", "belongs to provider ssh", "say provider: ssh, or take hosts out")
         if draft.sized:
             _enough_machines(draft)
-        if draft.file.firewall.ssh_from and draft.file.provider == "local":
+        if draft.file.firewall.ssh_from and draft.provider.private_network:
             draft.fault(
                 "firewall", "belongs to provider ssh", "take it out: local machines have a network of their own"
             )
@@ -180,8 +185,7 @@ def _alerts(draft: Draft) -> None:
 def _containers(draft: Draft) -> None:
     if not draft.sure("provider", "containers"):
         return
-    backend, provider = draft.file.containers.backend, draft.file.provider
-    if backend == "enroot" and provider == "local":
+    if draft.file.containers.backend == "enroot" and draft.provider.boots_node_images:
         draft.fault(
             "containers.backend",
             "Headway's node images do not carry Enroot and Pyxis",
@@ -190,15 +194,15 @@ def _containers(draft: Draft) -> None:
 
 
 def _enough_machines(draft: Draft) -> None:
-    have, total = len(draft.file.hosts), draft.total
-    if draft.file.provider == "local" and total > MOST_LOCAL_NODES:
+    have, total, most = len(draft.file.hosts), draft.total, draft.provider.max_machines
+    if most is not None and total > most:
         draft.fault(
             "nodes",
-            f"nodes + spares is {total}, and local machines are at most {MOST_LOCAL_NODES}",
+            f"nodes + spares is {total}, and {draft.provider.name} machines are at most {most}",
             "use provider: ssh",
         )
     need = total + draft.file.controllers
-    if draft.file.provider == "ssh" and draft.sure("hosts", "controllers") and have < need:
+    if not draft.provider.creates_machines and draft.sure("hosts", "controllers") and have < need:
         heads = "the head" if draft.file.controllers == 1 else "two heads"
         draft.fault(
             "hosts",
@@ -258,7 +262,7 @@ def _datasets(draft: Draft) -> None:
 
 def _state(draft: Draft) -> None:
     if draft.sure("provider", "controllers", "storage"):
-        for where, message, hint in state_troubles(draft.file):
+        for where, message, hint in state_troubles(draft.file, draft.provider):
             draft.fault(where, message, hint)
 
 
@@ -274,7 +278,7 @@ def partitions_of(file: ClusterFile) -> Mapping[str, PartitionPart]:
 
 def _dataset_path(draft: Draft, part: DatasetPart, where: str) -> None:
     if part.path is None:
-        if draft.file.provider == "local" and draft.sure("provider", f"{where}.path"):
+        if draft.provider.volumes_on_server and draft.sure("provider", f"{where}.path"):
             draft.fault(f"{where}.path", "is missing", "say which folder of this machine it is")
         return
     problem = syntax_rules.path_fault(part.path) or ("can't be the root folder" if part.path == "/" else "")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from headway.clusterfile.groups import Trouble
 from headway.clusterfile.model import ClusterFile
+from headway.domain.provider_traits import ProviderTraits
 from headway.validation import syntax_rules
 
 FIELD = "storage.state"
@@ -14,17 +15,17 @@ _EXAMPLE = "for example /shared/headway"
 _PEOPLES = re.compile(r"/(home|scratch)(/[^.].*)?")
 
 
-def state_troubles(file: ClusterFile) -> Iterator[Trouble]:
+def state_troubles(file: ClusterFile, provider: ProviderTraits) -> Iterator[Trouble]:
     """What the file itself shows; whose disk it is, a look at the machines does (changes.shared_state_folder)."""
     state = file.storage.state
     if state is None:
-        if file.controllers > 1 and file.provider == "ssh":
+        if file.controllers > 1 and not provider.provides_head_state:
             yield (
                 FIELD,
                 "is missing: on the head's own disk, or on its own NFS export, Slurm's state would be gone with the head",
                 "name a folder on a file system that both heads mount from elsewhere: state: /shared/headway",
             )
-    elif file.provider == "local":
+    elif provider.provides_head_state:
         yield FIELD, "is for provider ssh", "take it out: the heads of local machines share a folder already"
     else:
         state = state.rstrip("/")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 
+from headway.domain.provider_traits import ProviderTraits
 from headway.domain.survey import Found
 
 MAIN = "main"  # the one group of a file without groups
@@ -280,7 +281,7 @@ class Cluster:
     """A resolved cluster file: everything that rendering and diffing need, apart from addresses and secrets."""
 
     name: str
-    provider: str  # "local" | "ssh"
+    provider: ProviderTraits
     image: str  # "debian13" | "debian14" | "debian12"
     slurm_version: str  # "24.11" | "26.05" | "22.05": what the image carries
     groups: tuple[Group, ...]  # in the file's order, one at least
@@ -374,7 +375,7 @@ class Cluster:
     @property
     def simulated_gpus(self) -> bool:
         """Local machines have no GPU device; every surface that shows one says SIMULATED."""
-        return self.provider == "local" and self.largest.gpus > 0
+        return self.provider.simulates_hardware and self.largest.gpus > 0
 
 
 @dataclass(frozen=True, slots=True)

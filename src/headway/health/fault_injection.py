@@ -25,7 +25,7 @@ _UNITS: Mapping[Daemon, str] = {
 async def inject(cluster: Cluster, env: Env, asked: FaultIn) -> str:
     """What was done, in words. Raises Refused for machines that are not there to be broken, NotFound for those that
     aren't there at all."""
-    if cluster.provider != "local" and not asked.force:
+    if not cluster.provider.simulates_hardware and not asked.force:
         raise Refused(
             f"{cluster.name} is no local cluster: its machines are not there to be broken",
             hint="--force does it all the same, to the work that runs there; try it on a cluster with provider: local",
@@ -57,7 +57,9 @@ def _gpus(count: int) -> str:
 async def _by_provider(env: Env, machine: Machine, asked: FaultIn) -> str:
     breaks, node = env.provider, machine.name
     if not isinstance(breaks, Breakable):
-        raise Refused(f"{node}: provider {env.provider.name} can't do that to a machine", hint="pull a plug yourself")
+        raise Refused(
+            f"{node}: provider {env.provider.traits.name} can't do that to a machine", hint="pull a plug yourself"
+        )
     if asked.kind is FaultKind.RECLAIM:
         if asked.heal:
             raise Refused(f"{node}: a machine that is taken back is not left again")
@@ -88,7 +90,7 @@ async def _inside(cluster: Cluster, env: Env, machine: Machine, asked: FaultIn) 
     ask = {"do": asked.kind, "heal": asked.heal, "code": asked.code, "gpu": asked.gpu, "text": asked.text}
     if asked.daemon is not None:
         ask["unit"] = _UNITS.get(asked.daemon, asked.daemon)
-    if cluster.provider != "local":
+    if not cluster.provider.simulates_hardware:
         ask["real"] = True
     argv = ["python3", "-I", "-S", "-c", program("inject_fault"), json.dumps(ask)]
     ran = await env.connections.remote(machine, argv, timeout_s=_TIMEOUT_S, check=False)

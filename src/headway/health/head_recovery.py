@@ -53,7 +53,7 @@ class Heads:
         self.tries, self.tried_at = self.tries + 1, self.clock()
         try:
             if running:
-                if not env.provider.fences:
+                if not env.provider.traits.powers_off_machines:
                     return [(first.name, f"does not answer; {second.name} leads. Switch it off, then start it again")]
                 await env.provider.fence(first)
             await env.connections.drop(first.name)

@@ -73,7 +73,9 @@ async def reboot(tools: Tools, node: str, person: str, *, busy: bool = False) ->
             if served:
                 await commands.return_own(connections, head, node, ours)
             return f"not rebooted: by now jobs {', '.join(map(str, jobs))} run there"
-        if not (tools.env.provider.fences or again):  # one that can't be told so now is not waited for
+        if not (
+            tools.env.provider.traits.powers_off_machines or again
+        ):  # one that can't be told so now is not waited for
             await connections.remote(await tools.machine(node), ["true"], timeout_s=10)
         await repair.restart(tools, node, began)
         fault = await repair.registered(tools, node, repair.BOOT_S)

@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from headway.domain.cluster import Cluster, Dataset, OwnSite
 from headway.domain.machine import Gap, Machine, MachineRequest
+from headway.domain.provider_traits import ProviderTraits
 from headway.domain.survey import Found
 
 
@@ -113,9 +114,7 @@ class Owned(Protocol):
 
 
 class Provider(Protocol):
-    name: str
-    fences: bool  # whether it can switch a machine off: after `fence` that does nothing any more
-    makes: bool  # whether it can give another machine for the same slot
+    traits: ProviderTraits
 
     async def preflight(self, cluster: Cluster) -> tuple[Gap, ...]:
         """Everything that is missing for this cluster, at once."""

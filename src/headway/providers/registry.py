@@ -1,25 +1,25 @@
-"""Finds a provider by the name a cluster file uses."""
+"""The code of each provider, by the name that a cluster file uses. `catalog.providers` says what each can do."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from headway.catalog.providers import LOCAL, SSH
 from headway.domain.cluster import Host
 from headway.errors import Refused
 from headway.providers.base import Provider
+from headway.providers.inventory.provider import SshProvider
+from headway.providers.local.provider import LocalProvider
 
-NAMES = ("local", "ssh")
+_OPEN: Mapping[str, Callable[[Path, Sequence[Host]], Provider]] = {
+    LOCAL.name: lambda state_dir, _hosts: LocalProvider(state_dir),
+    SSH.name: SshProvider,
+}
 
 
-def provider(name: str, state_dir: Path, hosts: Sequence[Host] = ()) -> Provider:
+def open_provider(name: str, state_dir: Path, hosts: Sequence[Host] = ()) -> Provider:
     """The provider of this name. Raises Refused for an unknown one."""
-    if name == "local":
-        from headway.providers.local.provider import LocalProvider
-
-        return LocalProvider(state_dir)
-    if name == "ssh":
-        from headway.providers.inventory.provider import SshProvider
-
-        return SshProvider(state_dir, hosts)
-    raise Refused(f"there is no provider {name!r}", hint=f"use one of: {', '.join(NAMES)}")
+    if name not in _OPEN:
+        raise Refused(f"there is no provider {name!r}", hint=f"use one of: {', '.join(_OPEN)}")
+    return _OPEN[name](state_dir, hosts)

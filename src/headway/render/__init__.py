@@ -53,8 +53,9 @@ def _common(cluster: Cluster, site: Site) -> dict[str, File]:
         **users.people(cluster, site),
         **firewall.files(cluster, site),
     }
-    if cluster.provider == "local":
+    if cluster.provider.boots_node_images:
         files["/etc/nsswitch.conf"] = File(users.nsswitch())
+    if cluster.provider.private_network:
         files["/etc/resolv.conf"] = File(hosts.resolv_conf())
     return files
 

@@ -374,7 +374,7 @@ def _ours(reason: str) -> bool:
 
 
 def _check(tools: Tools) -> None:
-    if not tools.env.provider.makes:
+    if not tools.env.provider.traits.creates_machines:
         raise Refused(
             f"the machines of {tools.cluster.name} are not made from an image: you own them",
             hint="what Headway sets up there comes by headway apply",

@@ -189,13 +189,13 @@ class AppState:
         (datasets.library_location)."""
         from headway.datasets.library import Library
 
-        if cluster.provider != "local":
+        if not cluster.provider.volumes_on_server:
             return Library(Path(cluster.library))
         return Library(volumes_dir(self.settings.data.resolve(), cluster.name) / "library")
 
     def slurm_written(self, cluster: Cluster, before: Cluster | None) -> str:
         """Which Slurm has written what a cluster has kept, "" = nothing. Of machines one owns what its file said before."""
-        if cluster.provider != "local":
+        if not cluster.provider.volumes_on_server:
             return before.slurm_version if before else ""
         volume = self._head_volume(cluster)
         try:
@@ -206,7 +206,7 @@ class AppState:
     def note_written(self, cluster: Cluster, slurm_version: str) -> None:
         """Of a local cluster whose head was set up before that was written down."""
         file = self._head_volume(cluster) / WRITTEN
-        if cluster.provider == "local" and not file.exists():
+        if cluster.provider.volumes_on_server and not file.exists():
             file.write_text(f"{slurm_version}\n")
 
     def _head_volume(self, cluster: Cluster) -> Path:

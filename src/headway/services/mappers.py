@@ -47,7 +47,7 @@ _MORE = tuple(JobOut.model_fields)[tuple(JobOut.model_fields).index("priority") 
 def summary_of(cluster: Cluster) -> dict[str, Any]:
     """What lists show of a cluster, kept in its row."""
     return {
-        "provider": cluster.provider,
+        "provider": cluster.provider.name,
         "image": cluster.image,
         "slurm_version": cluster.slurm_version,
         "plan": cluster.plan_words,

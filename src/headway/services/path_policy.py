@@ -46,7 +46,7 @@ async def place_faults(state: AppState, resolved: Resolved) -> list[Fault]:
 
 def moved_datasets(before: Cluster, cluster: Cluster) -> Iterator[Fault]:
     """Datasets of local machines that would be other folders: machines, and whatever has files open there, have the first."""
-    if (before.provider, cluster.provider) != ("local", "local"):
+    if not (before.provider.volumes_on_server and cluster.provider.volumes_on_server):
         return
     known = {one.name: one.source for one in before.storage.datasets if not one.versioned}
     for number, one in enumerate(cluster.storage.datasets):
@@ -126,7 +126,7 @@ def dataset_faults(state: AppState, resolved: Resolved) -> list[Fault]:
         elif roots and not inside:
             allowed = ", ".join(str(root) for root in roots)
             faults.append(Fault(path, f"{real} is not under a folder this server allows", f"allowed: {allowed}"))
-        elif resolved.cluster.provider == "local" and not os.path.isdir(real):  # noqa: PTH112 (never raises)
+        elif resolved.cluster.provider.volumes_on_server and not os.path.isdir(real):  # noqa: PTH112 (never raises)
             what = "is not a folder" if os.path.lexists(real) else "is not there"
             faults.append(Fault(path, f"{real} {what} on the server's machine", "name a folder that exists"))
     return faults

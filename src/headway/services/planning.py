@@ -145,11 +145,15 @@ async def accept(state: AppState, who: Principal, document: Document) -> tuple[D
 
 def _need_known_places(who: Principal, cluster: Cluster, known: Cluster | None) -> None:
     """Planning makes the server connect to machines and look at folders of its own: which ones is for admins to say."""
-    machines = (known.provider, known.hosts, known.munge_key) if known else ("local", (), None)
+    if known is None:
+        other = not cluster.provider.creates_machines or bool(cluster.hosts) or cluster.munge_key is not None
+    else:
+        machines = (known.provider, known.hosts, known.munge_key)
+        other = (cluster.provider, cluster.hosts, cluster.munge_key) != machines
     folders = {dataset.source for dataset in known.storage.datasets} if known else set()
     own = (dataset.source for dataset in cluster.storage.datasets if not dataset.versioned)
     new = {source for source in own if source} - folders
-    if (cluster.provider, cluster.hosts, cluster.munge_key) != machines or new:
+    if other or new:
         what = "other machines, datasets or keys" if known else "machines, datasets or keys of the server's"
         raise NotAllowed(f"{who.person} may not plan {cluster.name} with {what}", hint="ask an admin")
 

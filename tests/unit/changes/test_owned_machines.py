@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headway.catalog.providers import SSH
 from headway.changes.owned_machines import Judgement, Known, judge
 from headway.changes.uid_conflicts import agreed_uids
 from headway.domain.cluster import Host, Storage, Volume
@@ -15,7 +16,7 @@ from headway.render.slurm.auxiliary_conf import gres_conf
 from headway.render.slurm.node_hardware import gpu_type, hardware_of
 from tests.support import builders
 
-LAB = builders.cluster(nodes=2, spares=0, provider="ssh")
+LAB = builders.cluster(nodes=2, spares=0, provider=SSH)
 NAMES = (LAB.head, *LAB.slot_names)
 GPUS = tuple(FoundGpu("NVIDIA H100 80GB HBM3", 81559, f"0000:{n}b:00.0", (), n) for n in range(8))
 MACHINE = Found(128, 2, 64, 1, 2_040_000, 900_000, GPUS)

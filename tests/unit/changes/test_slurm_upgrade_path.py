@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from headway.catalog.providers import SSH
 from headway.changes.slurm_upgrade_path import RELEASES, backup_first, hop_fault
 from headway.domain.cluster import BackupRule, Cluster
 from tests.support import builders
@@ -49,7 +50,7 @@ def test_there_is_no_way_back() -> None:
 
 def test_a_hop_wants_a_backup_and_machines_that_headway_makes() -> None:
     assert "backup" in fault("24.11", "26.05", builders.cluster(2))
-    own = replace(builders.cluster(2), backup=BACKUP, provider="ssh")
+    own = replace(builders.cluster(2), backup=BACKUP, provider=SSH)
     assert "are your own" in fault("24.11", "26.05", own)
 
 

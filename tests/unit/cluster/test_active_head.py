@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headway.catalog.providers import LOCAL
 from headway.cluster.active_head import head_now, head_or_none, second_alone, the_head
 from headway.cluster.context import Env
 from headway.domain.machine import Machine, MachineState
@@ -27,7 +28,7 @@ PING = f"Slurmctld(primary) at {FIRST} is {{}}\nSlurmctld(backup) at {SECOND} is
 class Place:
     """Two heads, as a provider and as Connections. `silent` ones run and do not answer; `without` have no slurmrestd."""
 
-    fences = True
+    traits = LOCAL
 
     def __init__(self) -> None:
         self.machines = {name: builders.machine(name) for name in TWO.heads}

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from headway.catalog.providers import LOCAL
 from headway.changes.image_changes import REBUILD
 from headway.cluster import head_upgrade
 from headway.cluster.context import Env
@@ -142,7 +143,7 @@ def made(monkeypatch: pytest.MonkeyPatch, world: World) -> dict[str, str]:
     monkeypatch.setattr(head_upgrade.node_image, "list_images", list_images)
     monkeypatch.setattr(head_upgrade.node_image, "tagged", tagged)
     monkeypatch.setattr(World, "list", staticmethod(listed), raising=False)
-    monkeypatch.setattr(World, "makes", True, raising=False)
+    monkeypatch.setattr(World, "traits", LOCAL, raising=False)
     return of
 
 

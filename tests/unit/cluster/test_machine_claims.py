@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from headway.catalog.providers import SSH
 from headway.cluster import machine_claims
 from headway.cluster.context import Env
 from headway.domain.changeset import Change, ChangeSet
@@ -28,7 +29,7 @@ class World:
         self.places = {"lab-head": folder / "one", "lab-head2": folder / ("one" if same else "two")}
         self.state = "/shared/headway"
         self.squashed = False
-        self.cluster = replace(builders.cluster(provider="ssh"), controllers=2, storage=Storage(state=self.state))
+        self.cluster = replace(builders.cluster(provider=SSH), controllers=2, storage=Storage(state=self.state))
         self.asked: list[str] = []
         both: Any = self
         self.env = Env(both, both, both, folder)
@@ -78,7 +79,7 @@ async def test_a_volume_that_headway_has_yet_to_mount_is_not_asked_for(tmp_path:
 
 @pytest.mark.parametrize(("unit", "stays"), [("shared.mount", False), ("models.mount", True)])
 def test_the_volume_under_the_state_is_not_taken_off(unit: str, stays: bool) -> None:
-    two = replace(builders.cluster(provider="ssh"), controllers=2, storage=Storage(state="/shared/headway"))
+    two = replace(builders.cluster(provider=SSH), controllers=2, storage=Storage(state="/shared/headway"))
     gone = Change("file.remove", "lab-head2", f"/etc/systemd/system/{unit}", "is detached")
     if stays:
         machine_claims.check_state_stays(two, ChangeSet("lab", (gone,)))
@@ -88,7 +89,7 @@ def test_the_volume_under_the_state_is_not_taken_off(unit: str, stays: bool) -> 
 
 
 def test_what_down_deletes_with_the_data_is_the_clusters_own() -> None:
-    two = replace(builders.cluster(provider="ssh"), controllers=2, storage=Storage(state="/shared/headway"))
+    two = replace(builders.cluster(provider=SSH), controllers=2, storage=Storage(state="/shared/headway"))
     data = import_module("headway.cluster.teardown")._data  # its name in the package is the function
     assert data(two, "lab-head2") == ("/srv/headway-state", "/scratch/.headway/lab", "/shared/headway/lab")
     assert data(two, "lab-1-1") == ("/srv/headway-state",)

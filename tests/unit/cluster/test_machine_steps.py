@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from headway.catalog.providers import LOCAL, SSH
 from headway.catalog.slurm_features import version
 from headway.changes.machine_changes import Wanted, machine_changes
 from headway.cluster.desired_state import make_goal
@@ -15,6 +16,7 @@ from headway.cluster.machine_steps import DAEMONS, by_stage, patience_s
 from headway.domain.cluster import Dataset, OwnSite, Storage
 from headway.domain.managed_file import File
 from headway.domain.observed import NOT_SEEN, SeenFile, SeenMachine, SeenUnit
+from headway.domain.provider_traits import ProviderTraits
 from headway.domain.systemd_unit import Unit
 from headway.images import node_image
 from headway.render.ha import state_folder
@@ -61,7 +63,7 @@ def test_a_bare_one_is_kept_then_installed_then_made() -> None:
 def test_a_folder_that_a_mount_shows_is_made_before_the_mount_starts() -> None:
     shown, other = "/scratch/.headway/lab/datasets/versions/tiny", "/scratch/ann"
     storage = Storage(datasets=(Dataset("tiny", shown, "/datasets/tiny", versioned=True),))
-    cluster = replace(builders.cluster(2, provider="ssh"), storage=storage)
+    cluster = replace(builders.cluster(2, provider=SSH), storage=storage)
     site = replace(builders.site(cluster), own=OwnSite())
     goal = make_goal(cluster, site, {})
     assert (shown, "root", 0o755) in goal.roles["head"].dirs
@@ -147,8 +149,8 @@ def test_any_other_start_is_soon_over() -> None:
     assert patience_s("software", []) > 3600
 
 
-@pytest.mark.parametrize(("provider", "given"), [("ssh", True), ("local", False)])
-def test_systemd_gives_it_that_time(provider: str, given: bool) -> None:
+@pytest.mark.parametrize(("provider", "given"), [(SSH, True), (LOCAL, False)])
+def test_systemd_gives_it_that_time(provider: ProviderTraits, given: bool) -> None:
     cluster = builders.cluster(provider=provider)
     files = systemd_files.controller_units(cluster, version(cluster.slurm_version), cluster.head, around="")
     text = files[systemd_files.drop_in("slurmctld.service")].text

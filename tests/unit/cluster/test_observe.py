@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from headway.catalog.providers import LOCAL
 from headway.changes.cluster_changes import changeset
 from headway.cluster import observe as observing
 from headway.cluster.context import Env
@@ -23,7 +24,7 @@ BROKEN = CommandFailed(["python3"], 1, "no space left on device", where="lab-1-1
 
 
 class Provider:
-    makes = True
+    traits = LOCAL
 
     async def list(self, _: str) -> tuple[Any, ...]:
         return tuple(builders.machine(name) for name in LAB.machine_names)

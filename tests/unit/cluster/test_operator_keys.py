@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from headway.catalog.providers import SSH
 from headway.cluster import secrets
 from headway.cluster.desired_state import site_of
 from headway.domain.cluster import Cluster, Host, Site
@@ -18,7 +19,7 @@ from headway.render.system import sshd
 from headway.render.system.users import KEYS, people
 from tests.support import builders
 
-LAB = builders.cluster(nodes=2, spares=0, provider="ssh")
+LAB = builders.cluster(nodes=2, spares=0, provider=SSH)
 PERSON = LAB.users[0]
 
 

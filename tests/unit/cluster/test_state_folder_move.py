@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from headway.catalog.providers import SSH
 from headway.changes.cluster_changes import Goal
 from headway.changes.machine_changes import Wanted, machine_changes
 from headway.changes.slurm_accounts import desired
@@ -25,7 +26,7 @@ from headway.render.ha import state_folder
 from headway.transport.process import Ran
 from tests.support import builders
 
-TWO = replace(builders.cluster(provider="ssh"), controllers=2)
+TWO = replace(builders.cluster(provider=SSH), controllers=2)
 FIRST, SECOND = TWO.heads
 OLD, NEW = "now=/old\n", "now=/new\n"
 STOP = f"{SECOND} systemctl stop slurmctld.service"

@@ -59,7 +59,7 @@ def cluster(text: str, owner: str = "carol") -> Cluster:
 def test_smallest_file() -> None:
     got = resolve(SMALLEST, CATALOGUE, owner="ann")
     assert got.head == "lab-head"
-    assert (got.provider, got.image, got.slurm_version) == ("local", "debian13", "24.11")
+    assert (got.provider.name, got.image, got.slurm_version) == ("local", "debian13", "24.11")
     assert got.slot_names == ("lab-1-1", "lab-1-2", "lab-1-3", "lab-1-4")
     assert got.switches == ()
     (partition,) = got.partitions

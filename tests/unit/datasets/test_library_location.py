@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from headway.catalog.providers import SSH
 from headway.cluster.context import Env
 from headway.datasets.library import Progress, Stopped
 from headway.datasets.manifest import Folder, Item, Listing, Manifest
@@ -76,7 +77,7 @@ def scratch(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def shelf(head: Head, scratch: Path) -> Afar:
-    cluster = replace(builders.cluster(provider="ssh"), storage=Storage(scratch=str(scratch)))
+    cluster = replace(builders.cluster(provider=SSH), storage=Storage(scratch=str(scratch)))
     both: Any = head
     return Afar(cluster, Env(both, both, both, Path()))
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from headway.catalog.providers import SSH
 from headway.cluster.context import Env
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
@@ -113,7 +114,7 @@ async def test_a_fault_that_the_machine_refuses_is_refused() -> None:
 
 
 async def test_machines_of_others_are_broken_by_force_only() -> None:
-    host, owned = Host(), cluster(provider="ssh")
+    host, owned = Host(), cluster(provider=SSH)
     with pytest.raises(Refused, match="no local cluster"):
         await made(host, "mount-lost", of=owned)
     assert host.done == []

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headway.catalog.providers import LOCAL
 from headway.cluster import readiness
 from headway.cluster.context import Env
 from headway.domain.machine import Machine
@@ -27,7 +28,7 @@ OVERLAPS = "Error creating the reservation: Requested reservation overlaps"
 class Slurm:
     """No reservation is there, and none can be made. As provider and as Connections."""
 
-    name, fences, makes = "local", True, True
+    traits = LOCAL
 
     def __init__(self) -> None:
         self.did: list[str] = []

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from headway.catalog.providers import LOCAL, SSH
 from headway.changes.image_changes import Seen, earlier_note, rebuilds
 from headway.cluster import observe
 from headway.cluster.context import Env
@@ -46,7 +47,7 @@ def info(tag: str) -> ImageInfo:
 class Fleet:
     """Machines of an image each, a controller, jobs on nodes. As provider and as Connections."""
 
-    makes = True
+    traits = LOCAL
 
     def __init__(self) -> None:
         self.machines = {name: replace(builders.machine(name), image="id-old") for name in (LAB.head, *NODES)}
@@ -402,7 +403,7 @@ async def test_a_plan_names_nodes_and_why_and_touches_nothing(fleet: Fleet, stor
     assert fleet.did == []
     with pytest.raises(Refused, match="no image to go back to"):
         await plan(tools(fleet, store), back=True, head=False, by=False)
-    fleet.makes = False
+    fleet.traits = SSH
     with pytest.raises(Refused, match="you own them"):
         await plan(tools(fleet, store), back=False, head=False, by=False)
 

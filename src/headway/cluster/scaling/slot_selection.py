@@ -34,7 +34,7 @@ async def still_leaving(
     """Those of the others that leave already, by the word of an operation that waits for the jobs on them. None where the
     controller does not answer: whoever would give machines back then is refused by who asks it what runs there."""
     over = [name for name in cluster.slot_names if name in machines and name not in chosen]
-    head = await head_now(cluster, env, machines) if over and env.provider.makes else None
+    head = await head_now(cluster, env, machines) if over and env.provider.traits.creates_machines else None
     if head is None:
         return frozenset()
     with contextlib.suppress(HeadwayError):

@@ -49,7 +49,7 @@ class Unheard:
         return said
 
     async def _without_answer(self, tools: Tools, beats: Beats, now: float) -> Said:
-        late_s = SILENT_S if tools.env.provider.fences else LEASE_OVER_S
+        late_s = SILENT_S if tools.env.provider.traits.powers_off_machines else LEASE_OVER_S
         due = [n for n, s in beats.silent.items() if s >= late_s and now - self.asked.get(n, 0.0) >= ASK_AGAIN_S]
         if not due:
             return []
@@ -71,7 +71,11 @@ class Unheard:
             if hold:
                 return [*said, ("nodes", hold)]
             silent_s = beats.silent[node]
-            fence = "" if tools.env.provider.fences else "its agent has ended its jobs for want of contact"
+            fence = (
+                ""
+                if tools.env.provider.traits.powers_off_machines
+                else "its agent has ended its jobs for want of contact"
+            )
             said += await self.dead(
                 node, "no heartbeat, and SSH does not answer", at=now - silent_s, silent_s=silent_s, fence=fence
             )

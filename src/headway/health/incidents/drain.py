@@ -54,7 +54,7 @@ async def _lives_again(tools: Tools, incident: Incident) -> bool:
     if machine is None or machine.state is not MachineState.RUNNING:
         return False
     stopped = bool(incident.found("fence") or incident.found("fenced")) and not incident.found("runs_again")
-    return machine.started_at > incident.current[0].at or (stopped and tools.env.provider.fences)
+    return machine.started_at > incident.current[0].at or (stopped and tools.env.provider.traits.powers_off_machines)
 
 
 async def _jobs_of_before(tools: Tools, incident: Incident) -> Incident:

@@ -112,7 +112,7 @@ async def nobody_misses(tools: Tools, node: str) -> bool:
 async def end(tools: Tools, incident: Incident) -> Incident:
     """Nobody misses its machine. The next one in its slot is another, and nothing speaks against it."""
     await free(tools, incident.node)
-    if tools.env.provider.makes:
+    if tools.env.provider.traits.creates_machines:
         await tools.env.store.forgive(tools.cluster.name, incident.node)
     return await _over(tools, incident, NOT_MISSED)
 

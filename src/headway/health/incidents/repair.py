@@ -40,7 +40,9 @@ async def begin(tools: Tools, incident: Incident) -> Incident:
         return await orphaned.end(tools, incident)
     history = await tools.env.store.incidents(tools.cluster.name, node=incident.node)
     why = repair_ladder.lemon(history, tools.cluster.health, tools.clock())
-    repair = repair_ladder.next_repair(incident, tools.cluster.health, makes_machines=tools.env.provider.makes)
+    repair = repair_ladder.next_repair(
+        incident, tools.cluster.health, makes_machines=tools.env.provider.traits.creates_machines
+    )
     if repair is not None and not why and await _jobs_are_on_their_way(tools, incident):
         return incident
     if repair is Repair.REBOOT and incident.found("runs_again"):
@@ -112,7 +114,7 @@ async def restart(tools: Tools, node: str, began: float, *, silent_since: float 
         raise Unreachable(f"{node} has no machine")
     if machine.state is MachineState.RUNNING and machine.started_at >= began > 0:
         return
-    if provider.fences:
+    if provider.traits.powers_off_machines:
         if machine.state is MachineState.RUNNING:
             await provider.stop(machine)
         await provider.start(machine)
@@ -165,7 +167,7 @@ async def _started_at(tools: Tools, machine: Machine) -> float:
 async def switch_on(tools: Tools, node: str) -> None:
     """Starts a machine that does not run, where the provider can: fencing may have stopped it."""
     machine = (await tools.machines()).get(node)
-    if machine is None or machine.state is MachineState.RUNNING or not tools.env.provider.fences:
+    if machine is None or machine.state is MachineState.RUNNING or not tools.env.provider.traits.powers_off_machines:
         return
     await tools.env.provider.start(machine)
     await tools.env.connections.drop(machine.name)

@@ -53,7 +53,7 @@ def hint(said: str, cluster: Cluster, user: str) -> str:
 
 
 def _node(cluster: Cluster) -> str:
-    if cluster.provider == "ssh":  # a machine may be another than its plan says
+    if not cluster.provider.creates_machines:  # a machine may be another than its plan says
         return f"sinfo -N -o '%N %c %m %G' on the login says what each node of {cluster.name} has"
     kinds = []
     for group in cluster.groups:

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from headway.catalog.providers import SSH
 from headway.domain.cluster import Cluster, Dataset, Host, JumpHost, OwnSite
 from headway.domain.machine import Gap, Jump, Machine, MachineRequest, MachineState
 from headway.domain.survey import Found
@@ -26,9 +27,7 @@ from headway.transport.connect import Dialer, HostKeyChanged, fingerprint, publi
 class SshProvider:
     """Provider `ssh`."""
 
-    name = "ssh"
-    fences = False
-    makes = False
+    traits = SSH
 
     def __init__(self, state_dir: Path, hosts: Sequence[Host]) -> None:
         self._hosts = tuple(hosts)

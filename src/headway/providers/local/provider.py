@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from headway.catalog.providers import LOCAL
 from headway.domain.cluster import Cluster, Dataset
 from headway.domain.machine import Gap, Machine, MachineRequest, MachineState
 from headway.errors import CommandFailed, HeadwayError
@@ -46,9 +47,7 @@ _RUNNING = {
 class LocalProvider:
     """Provider `local`. `state_dir` is the server's state folder; machines, data and locks of it live there."""
 
-    name = "local"
-    fences = True
-    makes = True
+    traits = LOCAL
 
     def __init__(self, state_dir: Path) -> None:
         self.state_dir = state_dir.absolute()

@@ -17,7 +17,7 @@ START_S = 1800  # so long a start of slurmctld may take, with a queue of many th
 
 def files(cluster: Cluster, *, first: bool) -> dict[str, File]:
     """`first`: of the head that leads whenever it can, the only one that ever moves the state."""
-    if cluster.provider != "ssh":
+    if cluster.provider.provides_head_state:
         return {}
     return {PROGRAM: File(_program(path(cluster.state, "storage.state"), first=first), mode=0o755)}
 

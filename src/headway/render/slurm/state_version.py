@@ -11,6 +11,6 @@ PATH = f"{STATE.rpartition('/')[0]}/{WRITTEN}"
 
 def files(cluster: Cluster, *, first: bool) -> dict[str, File]:
     """`first`: of the head that has the database."""
-    if cluster.provider != "local" or not first:
+    if not (cluster.provider.volumes_on_server and first):
         return {}
     return {PATH: File(f"{cluster.slurm_version}\n")}

@@ -28,7 +28,7 @@ def files(cluster: Cluster, site: Site) -> dict[str, File]:
 
 def tmpfiles(cluster: Cluster) -> list[str]:
     """ssh looks for a machine's keys in one place only, and those of local machines lie in another."""
-    if cluster.provider != "local":
+    if not cluster.provider.boots_node_images:
         return []
     boot = f"/etc/headway/boot/{_KEY}"
     return [

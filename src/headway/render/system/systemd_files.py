@@ -50,7 +50,7 @@ def controller_units(cluster: Cluster, known: Version, name: str, *, around: str
     """Drop-ins of a head's other daemons. `around`: what runs before and after each start of slurmctld."""
     first = name == cluster.head
     beside = "Wants=slurmdbd.service\nAfter=slurmdbd.service\n" if first else ""
-    own = cluster.provider == "ssh"
+    own = not cluster.provider.provides_head_state
     programs = [state_folder.PROGRAM] if own else []
     programs += [failback.PROGRAM] if first and cluster.controllers > 1 else []
     before = "".join(f"ExecStartPre=+{program}\n" for program in programs)
@@ -124,7 +124,7 @@ def node_units(cluster: Cluster, known: Version, group: Group) -> dict[str, File
     """slurmd fetches its configuration from the heads (configless)."""
     head = ",".join(word(name, "name") for name in cluster.heads)
     start = f"ExecStart=/usr/sbin/slurmd {known.daemon_arguments} --conf-server {head}"
-    if cluster.provider == "local" and group.idle_s is not None:
+    if cluster.provider.shares_one_host and group.idle_s is not None:
         start = _BOOTED.format(arguments=known.daemon_arguments, head=head)
     slurmd = f"""\
 # {MARK}

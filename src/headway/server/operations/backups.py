@@ -90,7 +90,7 @@ class Keep:
         count = await keep.remember(name, state.store, path, key, kept)
         await self._say("records", f"{count} of Headway's own records are back", done=True)
         cluster = (await state.resolve(document)).cluster  # with the datasets of those records
-        if cluster.provider == "local":
+        if cluster.provider.volumes_on_server:
             await self._datasets(cluster)
         owner = str(kept.about.get("owner") or "")
         await state.store.save_cluster(

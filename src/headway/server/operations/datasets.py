@@ -50,7 +50,7 @@ class Datasets:
 
     async def _shelf_of(self) -> Shelf:
         _, cluster = await self._state.cluster(self._cluster)
-        if cluster.provider != "local":
+        if not cluster.provider.volumes_on_server:
             return await self._state.work.shelf(cluster)
         return Near(self._state.library(cluster))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.catalog.providers import LOCAL
 from headway.domain.incident import IncidentState, Signal, XidClass
 from headway.domain.machine import Machine, MachineState
 from headway.health.detection.event_stream import Beats, Deed
@@ -178,7 +179,7 @@ async def test_a_machine_that_an_apply_made_meanwhile_is_tested_and_not_started_
 
 
 async def test_a_machine_that_an_apply_made_after_a_repair_failed_is_not_replaced(lab: Ward) -> None:
-    lab.world.makes = True  # type: ignore[misc]
+    lab.world.traits = LOCAL
     assert lab.world.machine
     there, lab.world.machine = lab.world.machine, None
     lab.world.jobs = {7: "RUNNING"}
@@ -250,7 +251,7 @@ async def test_what_a_person_switched_off_is_theirs(lab: Ward) -> None:
 
 
 async def test_where_nobody_can_fence_the_lease_has_ended_the_jobs_first(lab: Ward) -> None:
-    lab.world.fences = False  # type: ignore[misc]
+    lab.world.traits = replace(lab.world.traits, powers_off_machines=False)
     assert await lab.responder.hear_beats(Beats(4, {NODE: LEASE_OVER_S - 1}), 1000.0) == []
     assert lab.world.order == []
     await lab.responder.hear_beats(Beats(4, {NODE: LEASE_OVER_S}), 1001.0)
@@ -332,7 +333,7 @@ async def test_a_machine_that_runs_again_already_is_tested_and_not_started_again
 
 async def test_a_machine_that_is_gone_can_only_be_replaced(lab: Ward) -> None:
     lab.world.machine = None
-    lab.world.makes = True
+    lab.world.traits = LOCAL
     await lab.store.save_cluster("lab", {"spec": ""}, summary={}, owner="ann")
     await lab.responder.dead(NODE, "its machine is gone", fence="its machine is gone")
     while not await lab.store.operations("lab"):

@@ -91,7 +91,7 @@ async def test_a_node_that_dies_while_jobs_are_still_to_leave_it(lab: Ward, warn
 
 
 async def test_where_nobody_can_fence_its_repair_knows_since_when_it_was_silent(lab: Ward) -> None:
-    lab.world.fences = False
+    lab.world.traits = replace(lab.world.traits, powers_off_machines=False)
     lab.world.jobs, lab.world.fixed = {7: "RUNNING"}, {7}
     await lab.responder.take(signal(48), [])
     lab.clock.now = 1050.0

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headway.catalog.providers import SSH
 from headway.domain.incident import IncidentState
 from headway.domain.machine import Machine
 from headway.health import manual_actions
@@ -22,7 +23,7 @@ def own(lab: Ward) -> World:
     """The node is a machine of one's own: its provider neither switches it off nor knows since when it runs."""
     world = lab.world
     assert world.machine is not None
-    world.fences, world.name, world.machine = False, "ssh", replace(world.machine, started_at=0.0)
+    world.traits, world.machine = SSH, replace(world.machine, started_at=0.0)
     return world
 
 

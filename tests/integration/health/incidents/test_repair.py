@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headway.catalog.providers import LOCAL
 from headway.domain.cluster import Health, Storage, Volume
 from headway.domain.incident import Incident, IncidentState, XidClass
 from headway.health.detection.event_stream import Beats
@@ -128,7 +129,7 @@ async def test_a_cluster_may_want_fewer_tries(tmp_path: Path) -> None:
 async def test_the_last_try_is_another_machine_where_the_provider_makes_them(
     lab: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab.world.gpus, lab.world.makes = 7, True
+    lab.world.gpus, lab.world.traits = 7, LOCAL
     await lab.responder.take(signal(79), [])
     while "delete" not in lab.world.order:
         assert lab.responder.beside

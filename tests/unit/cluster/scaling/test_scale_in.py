@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from headway.catalog.providers import LOCAL
 from headway.changes.cluster_changes import Goal, changeset
 from headway.changes.slurm_accounts import desired
 from headway.cluster.apply import Run
@@ -84,7 +85,7 @@ class World:
     async def say(self, *_: Any, **__: Any) -> None: ...
 
     def leaving(self, deadline: float | None = None) -> Leaving:
-        env: Any = Env(SimpleNamespace(delete=self.delete, makes=True), None, self, Path())  # type: ignore[arg-type]
+        env: Any = Env(SimpleNamespace(delete=self.delete, traits=LOCAL), None, self, Path())  # type: ignore[arg-type]
         head = MACHINES[LAB.head]
         until = None if deadline is None else Deadline(deadline)
         return Leaving(LAB, env, self.say, head, MACHINES, until, clock=lambda: self.now, sleep=self.sleep)

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from headway.catalog.providers import LOCAL
 from headway.cluster.context import Env
 from headway.cluster.scaling.slot_selection import members, still_leaving
 from headway.providers.base import Notice
@@ -46,7 +47,7 @@ class Slurm:
 
 
 async def test_nodes_that_another_operation_waits_for_are_let_be_until_their_jobs_have_ended() -> None:
-    env: Any = Env(SimpleNamespace(makes=True), None, Slurm(), Path())  # type: ignore[arg-type]
+    env: Any = Env(SimpleNamespace(traits=LOCAL), None, Slurm(), Path())  # type: ignore[arg-type]
     there = {name: builders.machine(name) for name in WHOLE.machine_names}
     assert await still_leaving(WHOLE, env, there, ["lab-1-1"]) == {"lab-1-2"}
     assert await still_leaving(WHOLE, env, there, WHOLE.slot_names) == frozenset(), "they stay after all"
@@ -54,7 +55,7 @@ async def test_nodes_that_another_operation_waits_for_are_let_be_until_their_job
 
 async def test_the_second_head_says_what_runs_where_the_first_one_has_no_machine() -> None:
     two = replace(WHOLE, controllers=2, groups=(replace(WHOLE.groups[0], nodes=2, most=4),))
-    env: Any = Env(SimpleNamespace(makes=True), None, Slurm(), Path())  # type: ignore[arg-type]
+    env: Any = Env(SimpleNamespace(traits=LOCAL), None, Slurm(), Path())  # type: ignore[arg-type]
     there = {name: builders.machine(name) for name in two.machine_names if name != two.head}
     assert two.heads[1] in there
     assert await still_leaving(two, env, there, ["lab-1-1"]) == {"lab-1-2"}

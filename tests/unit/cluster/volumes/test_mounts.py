@@ -16,6 +16,7 @@ import pytest
 
 from agent import config
 from agent.checks import node_checks, runner
+from headway.catalog.providers import SSH
 from headway.changes.machine_changes import Wanted, machine_changes
 from headway.cluster.machine_steps import by_stage
 from headway.domain.changeset import Disturbs
@@ -101,7 +102,7 @@ def test_a_volume_whose_server_is_away_keeps_no_head_and_no_node_from_working() 
     ],
 )
 def test_a_volume_below_what_the_head_exports_waits_for_that(volume: Volume) -> None:
-    cluster = replace(builders.cluster(2, provider="ssh"), storage=Storage(volumes=(MODELS_2, volume)))
+    cluster = replace(builders.cluster(2, provider=SSH), storage=Storage(volumes=(MODELS_2, volume)))
     site = replace(builders.site(cluster), own=OwnSite(nfs=("/scratch",)))
     unit = f"{systemd_files.escape(volume.path)}.mount"
     wanted = Wanted.make({}, {}, units(cluster, site)["node"])
@@ -214,7 +215,7 @@ def test_what_a_killed_bench_left_goes_with_the_next_and_a_running_one_stays(tmp
 
 def test_what_the_head_exports_is_of_another_machine(tmp_path: Path) -> None:
     """Its restart is no fault of the nodes': their jobs wait for it, and go on."""
-    cluster = builders.cluster(provider="ssh")
+    cluster = builders.cluster(provider=SSH)
     site = replace(builders.site(cluster), own=OwnSite(nfs=("/home", "/scratch")))
     told = config.load(str(_written(tmp_path, agent_config.config(cluster, site, cluster.groups[0]))))
     assert [(one.path, one.outside) for one in told.mounts] == [("/home", True), ("/scratch", True)]

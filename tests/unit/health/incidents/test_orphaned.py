@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headway.catalog.providers import LOCAL
 from headway.domain.cluster import Health
 from headway.domain.incident import Incident, IncidentState, XidClass
 from headway.health.incidents.verification import return_again
@@ -41,7 +42,7 @@ async def test_a_machine_of_a_group_that_scales_by_itself_is_gone_and_slurm_may_
     tmp_path: Path,
 ) -> None:
     async with ward(tmp_path, IDLE) as made:
-        made.world.makes = True
+        made.world.traits = LOCAL
         await made.store.save_cluster("lab", {"spec": "name: lab"}, summary={}, owner="ann")
         made.world.jobs = {7: "RUNNING"}
         await lost(made)
@@ -101,7 +102,7 @@ async def test_the_same_machine_that_somebody_returned_past_us_stays_an_open_fau
 
 async def test_a_replacement_in_another_slot_ends_it_and_nothing_waits_for_the_old_one(tmp_path: Path) -> None:
     async with ward(tmp_path, ROOMY) as made:
-        made.world.makes, made.world.missing = True, {"lab-1-1"}
+        made.world.traits, made.world.missing = LOCAL, {"lab-1-1"}
         made.world.gpus, made.world.gpus_after_reset = 7, None
         await made.store.save_cluster("lab", {"spec": "name: lab"}, summary={}, owner="ann")
         await made.responder.take(signal(79), [])

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from headway.catalog.providers import SSH
 from headway.changes.cluster_changes import SLURM_CONF, Goal, changeset
 from headway.changes.machine_changes import Wanted
 from headway.changes.slurm_accounts import desired
@@ -31,7 +32,7 @@ from headway.transport.process import Ran
 from tests.support import builders
 from tests.support.server_fakes import document
 
-LAB = builders.cluster(2, 0, provider="ssh")
+LAB = builders.cluster(2, 0, provider=SSH)
 HOSTS = tuple(Host(name, f"127.0.0.{n}") for n, name in enumerate(LAB.machine_names, 1))
 KEY = "ssh-ed25519 AAAA"
 FOUND = Found(8, 1, 8, 1, 32_000)
@@ -134,7 +135,7 @@ async def test_one_whose_name_nobody_knows_leaves_the_others_reachable(tmp_path:
         await made.place(LAB)
     fewer = provider(tmp_path, hosts[:2])
     assert {one.name for one in await fewer.list("lab")} == set(listed)
-    assert set((await fewer.place(builders.cluster(1, 0, provider="ssh"))).addresses) == {LAB.head, "lab-1-1"}
+    assert set((await fewer.place(builders.cluster(1, 0, provider=SSH))).addresses) == {LAB.head, "lab-1-1"}
 
 
 async def test_one_has_the_address_of_the_last_apply_while_its_name_is_not_known(

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from headway.catalog.providers import SSH
 from headway.domain.cluster import STATE, Storage
 from headway.render.ha import state_folder
 from tests.support import builders
 
-OWN = builders.cluster(provider="ssh")
+OWN = builders.cluster(provider=SSH)
 
 
 class Place:

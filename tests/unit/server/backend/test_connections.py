@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from headway.catalog.providers import SSH
 from headway.domain.cluster import Cluster, Host
 from headway.server.backend.connections import Holding
 from tests.support import builders
 
-OWN = builders.cluster(provider="ssh", hosts=(Host("lab-head", "10.0.0.1"),))
+OWN = builders.cluster(provider=SSH, hosts=(Host("lab-head", "10.0.0.1"),))
 MORE = replace(OWN, hosts=(*OWN.hosts, Host("lab-head2", "10.0.0.2")))
 
 

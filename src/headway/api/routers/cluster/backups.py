@@ -120,7 +120,7 @@ async def rotate(name: str, ask: RotateIn, state: State, who: Admin) -> Operatio
             f"the MUNGE key of {name} comes from {cluster.munge_key.words}, as its file says",
             hint="change it there, then headway apply",
         )
-    if ask.what == "ssh" and cluster.provider != "local":
+    if ask.what == "ssh" and not cluster.provider.creates_machines:
         raise Refused(
             f"{name} is signed in to with keys of your own inventory", hint="change them on the machines and in hosts"
         )

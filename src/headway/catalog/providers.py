@@ -1,0 +1,34 @@
+"""The providers that there are and what each can do. `providers.registry` has the code of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headway.domain.provider_traits import ProviderTraits
+
+LOCAL = ProviderTraits(
+    name="local",
+    summary="On the server's computer; GPUs are simulated",
+    creates_machines=True,
+    powers_off_machines=True,
+    boots_node_images=True,
+    simulates_hardware=True,
+    shares_one_host=True,
+    private_network=True,
+    volumes_on_server=True,
+    provides_head_state=True,
+    max_machines=200,
+)
+SSH = ProviderTraits(
+    name="ssh",
+    summary="Machines you own, by SSH",
+    creates_machines=False,
+    powers_off_machines=False,
+    boots_node_images=False,
+    simulates_hardware=False,
+    shares_one_host=False,
+    private_network=False,
+    volumes_on_server=False,
+    provides_head_state=False,
+)
+PROVIDERS: Mapping[str, ProviderTraits] = {traits.name: traits for traits in (LOCAL, SSH)}

@@ -1,0 +1,22 @@
+"""What a provider of machines can do, as facts that other packages decide by instead of by its name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderTraits:
+    """The declared capabilities of one provider; `catalog.providers` has a row for each."""
+
+    name: str  # as a cluster file names it
+    summary: str  # where the machines are, for a person who chooses a provider
+    creates_machines: bool  # it creates and deletes machines; otherwise the cluster file lists them under `hosts`
+    powers_off_machines: bool  # it can switch a machine off for certain, so that nothing runs there any more (fencing)
+    boots_node_images: bool  # machines start from Headway's node image, with their identity in /etc/headway/boot
+    simulates_hardware: bool  # GPUs and the kernel log are simulated, and faults may be injected
+    shares_one_host: bool  # all machines run on one kernel: they share its boot time and its power meter
+    private_network: bool  # machines have a network of their own, without name servers and not reachable from outside
+    volumes_on_server: bool  # home, scratch, datasets and Slurm's state are folders of the server's machine
+    provides_head_state: bool  # all heads mount a folder for Slurm's state without `storage.state` in the cluster file
+    max_machines: int | None = None  # nodes and spares of one cluster, at most; None: no limit
