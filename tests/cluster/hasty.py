@@ -3,16 +3,16 @@ minutes. Any later wait is as long as ever, however busy the host is."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from headway import paths
+from headway.cluster import apply
 from headway.server.main import serve
 
 HASTY_S = 12
 
 if __name__ == "__main__":
-    work: Any = import_module("headway.cluster.apply")
+    work: Any = apply
     usual_s, wait = work.BOOT_S, work.Run._wait
 
     async def hasty_wait(run: Any, machine: Any) -> None:

@@ -18,7 +18,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
 from headway.domain.slurm.hostlist import compress
 from headway.errors import HeadwayError, Unreachable
-from headway.health.incidents.tools import fault_of
+from headway.health.context import fault_of
 from headway.render.slurm.power_saving import MAKE_S
 from headway.slurm import commands
 from headway.store import StoreAway
@@ -53,7 +53,7 @@ class Waker:
 
     async def step(self, *, at_once: bool = False) -> Said:
         """One look; what was done, for people to read."""
-        if not any(planner.scales(group) for group in self.cluster.groups) or self.resting:
+        if not any(group.autoscaled for group in self.cluster.groups) or self.resting:
             return []
         if at_once or self.clock() - self.looked >= LOOK_S:
             self.looked = self.clock()

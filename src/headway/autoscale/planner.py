@@ -62,11 +62,6 @@ class Reset:
 Deed = Make | GiveBack | Close | Open | Reset
 
 
-def scales(group: Group) -> bool:
-    """Whether its machines come and go without a person's word."""
-    return group.idle_s is not None or group.spot
-
-
 def decide(
     cluster: Cluster,
     states: Mapping[str, State],

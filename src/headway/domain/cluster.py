@@ -63,6 +63,11 @@ class Group:
         """Machines that there should be at least."""
         return self.nodes + self.spares
 
+    @property
+    def autoscaled(self) -> bool:
+        """Whether Headway itself creates and deletes its machines: on Slurm's demand, or to replace reclaimed spot machines."""
+        return self.idle_s is not None or self.spot
+
 
 @dataclass(frozen=True, slots=True)
 class Switch:

@@ -8,8 +8,8 @@ import contextlib
 from headway.domain.incident import OUT_BEFORE, OWN_REASON, REBOOTS, Incident, IncidentState, XidClass
 from headway.domain.slurm.state import OUT
 from headway.errors import Conflict, HeadwayError
+from headway.health.context import Tools, fault_of
 from headway.health.incidents import repair, verification
-from headway.health.incidents.tools import Tools, fault_of
 from headway.slurm import commands
 
 ALREADY = "Slurm has it as"

@@ -16,14 +16,14 @@ from headway.domain.machine import Machine
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.state import OUT, JobState, NodeState
 from headway.errors import CommandFailed
+from headway.health.context import fault_of
 from headway.health.gpu_hour_caps import refill
 from headway.health.head_recovery import Heads
+from headway.health.incidents import flaky_nodes
 from headway.health.incidents.engine import Responder
-from headway.health.incidents.tools import fault_of
 from headway.health.incidents.verification import return_again
 from headway.health.jobs.short_run_requeue import CutShort
 from headway.health.jobs.stall_watchdog import Tender
-from headway.health.policy import flaky_nodes
 from headway.health.policy.reconcile_rules import Dead, Reserve, StartNow, decide
 from headway.slurm import commands
 

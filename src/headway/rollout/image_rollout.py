@@ -27,8 +27,8 @@ from headway.domain.slots import ROLLS, choose
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.state import OUT
 from headway.errors import HeadwayError, Refused
+from headway.health.context import Tools, fault_of
 from headway.health.incidents.repair import BOOT_S, registered
-from headway.health.incidents.tools import Tools, fault_of
 from headway.health.incidents.verification import prove
 from headway.images import build, node_image
 from headway.images.node_image import ImageInfo

@@ -5,14 +5,13 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.cluster import machine_claims
+from headway.cluster import machine_claims, teardown
 from headway.cluster.context import Env
 from headway.domain.changeset import Change, ChangeSet
 from headway.domain.cluster import Storage, Volume
@@ -90,6 +89,6 @@ def test_the_volume_under_the_state_is_not_taken_off(unit: str, stays: bool) -> 
 
 def test_what_down_deletes_with_the_data_is_the_clusters_own() -> None:
     two = replace(builders.cluster(provider=SSH), controllers=2, storage=Storage(state="/shared/headway"))
-    data = import_module("headway.cluster.teardown")._data  # its name in the package is the function
+    data = teardown._data
     assert data(two, "lab-head2") == ("/srv/headway-state", "/scratch/.headway/lab", "/shared/headway/lab")
     assert data(two, "lab-1-1") == ("/srv/headway-state",)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from headway.changes.cluster_changes import Goal, changeset
 from headway.changes.slurm_accounts import desired
+from headway.cluster import apply as applying
 from headway.cluster import machine_claims
 from headway.cluster.apply import Run
 from headway.cluster.context import Env
@@ -24,7 +24,6 @@ from headway.errors import Refused
 from headway.transport.process import Ran
 from tests.support import builders
 
-applying = import_module("headway.cluster.apply")  # its name in the package is the function
 LAB = builders.cluster(2, 0)
 OLD = {name: builders.machine(name) for name in (LAB.head, *LAB.slot_names)}
 NEW = replace(OLD["lab-1-2"], address="10.9.0.77", host_key="ssh-ed25519 BBBB")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headway.cluster import down
 from headway.cluster.context import Env
+from headway.cluster.teardown import down
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed
 from tests.support import builders

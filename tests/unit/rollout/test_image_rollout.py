@@ -18,7 +18,7 @@ from headway.cluster.context import Env
 from headway.domain.changeset import Disturbs
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, Refused
-from headway.health.incidents.tools import Tools
+from headway.health.context import Tools
 from headway.health.incidents.verification import Report, Result
 from headway.images.node_image import ImageInfo
 from headway.rollout import image_rollout as module

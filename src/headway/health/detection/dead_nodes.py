@@ -9,10 +9,10 @@ from headway.domain.incident import own
 from headway.domain.machine import MachineState
 from headway.domain.slurm.state import OUT
 from headway.errors import HeadwayError
+from headway.health.context import Tools
 from headway.health.detection.event_stream import Beats
 from headway.health.detection.probe import ages, answers
 from headway.health.detection.silence_rules import ASK_AGAIN_S, LEASE_OVER_S, LOOK_AGAIN_S, QUIET_S, SILENT_S, suspects
-from headway.health.incidents.tools import Tools
 
 Said = list[tuple[str, str]]  # (node or job, words) for people to read
 

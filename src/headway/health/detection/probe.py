@@ -6,7 +6,7 @@ import contextlib
 import json
 
 from headway.errors import HeadwayError
-from headway.health.incidents.tools import Tools
+from headway.health.context import Tools
 
 ASK_S = 5.0  # how long an answer may take
 TIMES = 2

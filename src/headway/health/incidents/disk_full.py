@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.domain.incident import Incident, XidClass
 from headway.errors import HeadwayError
-from headway.health.incidents.tools import Tools, fault_of
+from headway.health.context import Tools, fault_of
 from headway.render.system.agent_config import UNFIT
 
 ROOM_S = 7 * 86400.0  # then a person has to see to it

@@ -6,8 +6,8 @@ from headway.domain.incident import DRAINS, OUT_BEFORE, Incident, IncidentState,
 from headway.domain.machine import MachineState
 from headway.domain.slots import LEAVES, out_before
 from headway.domain.slurm.state import OUT
+from headway.health.context import Tools
 from headway.health.incidents.requeue import ENDED_BADLY, died, given_up, hold, numbers, requeue, told, victims
-from headway.health.incidents.tools import Tools
 from headway.slurm import commands
 
 

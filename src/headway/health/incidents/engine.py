@@ -25,7 +25,6 @@ from typing import Any
 
 import structlog
 
-from headway.autoscale import spot_reclaim
 from headway.cluster.context import Env
 from headway.cluster.scaling.slot_selection import leaving
 from headway.domain.cluster import Cluster
@@ -33,12 +32,12 @@ from headway.domain.incident import DRAINS, ORPHAN, Incident, IncidentState, Inc
 from headway.domain.slots import LEAVES, NO_MACHINE, ROLLS
 from headway.domain.slurm.state import OUT, JobState
 from headway.errors import Conflict, HeadwayError, NotFound
+from headway.health.context import MOUNTING, Tools, fault_of
 from headway.health.detection.dead_nodes import Said, Unheard
 from headway.health.detection.event_stream import DEED, Beats, Deed
-from headway.health.incidents import orphaned, repair, verification
+from headway.health.incidents import orphaned, repair, spot_reclaim, verification
 from headway.health.incidents.drain import isolate
 from headway.health.incidents.requeue import ENDED_BADLY, move_jobs, once_more
-from headway.health.incidents.tools import MOUNTING, Tools, fault_of
 from headway.health.policy import repair_ladder
 from headway.health.policy.signal_policy import DAY_S, Verdict, evidence_of, fold, heavier, holder, judge
 from headway.render.slurm.prolog_epilog import XID_MARK

@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from headway.autoscale.planner import scales
 from headway.cluster.scaling.slot_selection import leaving
 from headway.domain.cluster import Group
 from headway.domain.incident import INCIDENT_REASON, Incident, IncidentState, XidClass, own
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import NO_MACHINE
 from headway.domain.slurm.state import OUT
-from headway.health.incidents.tools import Tools
+from headway.health.context import Tools
 from headway.slurm import commands
 
 NOT_MISSED = "its machine is gone, and none is wanted in its place"
@@ -74,7 +73,7 @@ async def _moved(
         return await end(tools, incident)
     if incident.state is not IncidentState.OUT or incident.found("gone"):
         return None
-    if scales(group):
+    if group.autoscaled:
         await free(tools, incident.node)
     words = "its machine is gone: " + ("another is to come" if group.spot else "headway apply makes another")
     return await tools.go(incident, IncidentState.OUT, words, evidence={"gone": True})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headway.domain.slurm.state import JobState
-from headway.health.incidents.tools import Tools
+from headway.health.context import Tools
 from headway.jobs.view.progress import LAST_S
 
 FOLLOW_S = 6 * 3600.0  # one that has not run again by then is followed no longer

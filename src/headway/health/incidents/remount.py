@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from headway.errors import HeadwayError
-from headway.health.incidents.tools import Tools, fault_of
+from headway.health.context import Tools, fault_of
 from headway.providers.base import Owned
 from headway.render.system.systemd_files import escape, volume_units
 from headway.transport.remote_program import program

@@ -5,10 +5,10 @@ from __future__ import annotations
 from headway.domain.incident import Incident, IncidentState, Repair
 from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError, Refused, Unreachable
+from headway.health.context import Tools, fault_of
 from headway.health.incidents import orphaned
 from headway.health.incidents.disk_full import roomy, waits_for_room
 from headway.health.incidents.remount import mounted
-from headway.health.incidents.tools import Tools, fault_of
 from headway.health.policy import repair_ladder
 from headway.store import StoreAway
 from headway.transport.connect import HostKeyChanged, SudoRefused

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from headway.domain.incident import Incident, IncidentState, Signal, XidClass
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, HeadwayError
-from headway.health.incidents.tools import Tools
+from headway.health.context import Tools
 from headway.render.slurm.prolog_epilog import HOLD
 from headway.slurm import commands
 from headway.slurm.signal_request import warning_asked

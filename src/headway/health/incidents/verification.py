@@ -12,8 +12,8 @@ from headway.domain.incident import Incident, IncidentState, XidClass, own
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import LEAVES
 from headway.errors import CommandFailed, HeadwayError
-from headway.health.incidents.tools import Tools, fault_of
-from headway.health.policy import flaky_nodes
+from headway.health.context import Tools, fault_of
+from headway.health.incidents import flaky_nodes
 from headway.render.system.agent_config import PROGRAM
 from headway.slurm import commands
 

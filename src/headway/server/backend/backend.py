@@ -56,7 +56,7 @@ class RealWork(Acting):
     # --- the cluster
 
     async def plan(self, cluster: Cluster) -> ChangeSet:
-        from headway.cluster import plan
+        from headway.cluster.apply import plan
 
         async with self._to_look(cluster) as env:
             return await plan(cluster, env)
@@ -64,7 +64,7 @@ class RealWork(Acting):
     async def apply(
         self, cluster: Cluster, say: Say, deadline: Deadline | None = None, waiting: Waiting | None = None
     ) -> bool:
-        from headway.cluster import apply
+        from headway.cluster.apply import apply
         from headway.cluster.scaling.scale_in import SteppedAside
 
         async with self._alone(cluster) as held:
@@ -76,7 +76,7 @@ class RealWork(Acting):
         return False
 
     async def down(self, cluster: Cluster, say: Say, delete_data: bool) -> tuple[str, ...]:
-        from headway.cluster import down
+        from headway.cluster.teardown import down
 
         async with self._alone(cluster) as held:
             return await down(cluster, held.env, say, delete_data)
@@ -168,7 +168,7 @@ class RealWork(Acting):
         return await rooms(cluster, await self._env(cluster))
 
     async def checks(self, cluster: Cluster) -> tuple[Check, ...]:
-        from headway.cluster import checks
+        from headway.cluster.readiness import checks
 
         return await checks(cluster, await self._env(cluster))
 

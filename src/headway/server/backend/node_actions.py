@@ -20,10 +20,10 @@ from headway.server.backend.connections import Holding, Open
 
 if TYPE_CHECKING:
     from headway.domain.incident import Incident, Signal
+    from headway.health.context import Tools
     from headway.health.detection.dead_nodes import Said
     from headway.health.detection.event_stream import Beats, Deed
     from headway.health.incidents.engine import Responder
-    from headway.health.incidents.tools import Tools
 
 _LOOK_S = 0.5
 _LAST_WORD_S = 0.3  # the answer goes out before a server kills itself
@@ -42,7 +42,7 @@ class Acting(Holding):
         self, cluster: Cluster, nodes: Iterable[NodeState], jobs: Iterable[JobState]
     ) -> list[tuple[str, str]]:
         """One look of the cluster's watch, which acts on faults."""
-        from headway.health.incidents.tools import fault_of
+        from headway.health.context import fault_of
         from headway.health.jobs.stall_watchdog import Tender
         from headway.health.reconciler import Watch
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from headway.cluster import remote_steps, secrets
+from headway.cluster import apply, remote_steps, secrets
 from headway.cluster.apply import Run
 from headway.cluster.context import Env
 from headway.cluster.desired_state import make_goal
+from headway.cluster.scaling import provision_slot
 from headway.cluster.scaling.provision_slot import bring
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
@@ -73,12 +73,11 @@ class World:
         async def none(*_: Any, **__: Any) -> Any:
             return {}
 
-        module = importlib.import_module("headway.cluster.scaling.provision_slot")
-        monkeypatch.setattr(module, "_goal", goal)
+        monkeypatch.setattr(provision_slot, "_goal", goal)
         monkeypatch.setattr(secrets, "ensure", none)
         monkeypatch.setattr(Run, "_make", make)
         monkeypatch.setattr(remote_steps, "perform", none)
-        monkeypatch.setattr(importlib.import_module("headway.cluster.apply"), "by_stage", lambda *_, **__: {"node": []})
+        monkeypatch.setattr(apply, "by_stage", lambda *_, **__: {"node": []})
         both: Any = self
         await bring(self.cluster, Env(both, both, both, Path()), NODE, none)
 

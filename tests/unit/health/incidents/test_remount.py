@@ -13,8 +13,8 @@ from headway.cluster.context import Env
 from headway.domain.cluster import Storage, Volume
 from headway.domain.machine import Machine
 from headway.errors import Unreachable
+from headway.health.context import MOUNTING, Tools
 from headway.health.incidents.remount import FIRST_S, LAST_S, MOUNT_S, mounted
-from headway.health.incidents.tools import MOUNTING, Tools
 from headway.transport.process import Ran
 from tests.support import builders
 

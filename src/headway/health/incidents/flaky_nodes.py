@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.domain.slurm.state import LEMONS
-from headway.health.incidents.tools import Tools
+from headway.health.context import Tools
 from headway.health.policy import repair_ladder
 from headway.slurm import commands
 

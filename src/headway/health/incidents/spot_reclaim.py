@@ -11,9 +11,9 @@ from headway.cluster.scaling.slot_selection import leaving
 from headway.domain.incident import INCIDENT_REASON, Incident, IncidentState, own
 from headway.domain.machine import MachineState
 from headway.domain.slurm.state import OUT
+from headway.health.context import Tools
 from headway.health.incidents import orphaned
 from headway.health.incidents.requeue import ENDED_BADLY, move_jobs
-from headway.health.incidents.tools import Tools
 from headway.slurm import commands
 
 ENDS_S = 15.0  # before the machine goes: until then a job that was warned may go on
