@@ -156,7 +156,7 @@ def evidence(run: Run, name: str, rows: list[Row]) -> None:
 
 def stories(run: Run) -> list[dict[str, Any]]:
     return [
-        run.ask(lambda api, number=one["number"]: api.incident("bench", number)).model_dump(mode="json")  # type: ignore[misc]
+        run.ask(lambda api, number=one["number"]: api.incidents.get("bench", number)).model_dump(mode="json")  # type: ignore[misc]
         for one in run.incidents()
     ]
 

@@ -134,7 +134,7 @@ def command(*argv: str, user: str = "bench") -> Callable[[Client], tuple[int, st
     """One of a user on the head: (exit code, what it printed)."""
 
     def run(api: Client) -> tuple[int, str]:
-        told = api.exec("bench", ExecIn(argv=list(argv), user=user), timeout_s=120)
+        told = api.commands.exec("bench", ExecIn(argv=list(argv), user=user), timeout_s=120)
         return told.code, base64.b64decode(told.stdout_b64).decode(errors="replace")
 
     return run
@@ -228,7 +228,7 @@ class Run:
         return None
 
     def incidents(self) -> list[dict[str, Any]]:
-        return [one.model_dump(mode="json") for one in self.ask(lambda api: api.incidents("bench"))]
+        return [one.model_dump(mode="json") for one in self.ask(lambda api: api.incidents.list("bench"))]
 
     def whole(self) -> list[str]:
         """Nodes that take jobs and have nothing, those with jobs first."""

@@ -72,7 +72,7 @@ class Bench:
         return self._client
 
     def head(self, *argv: str, user: str = "root") -> str:
-        told = self.client.exec("bench", ExecIn(argv=list(argv), user=user, stdin_b64=""))
+        told = self.client.commands.exec("bench", ExecIn(argv=list(argv), user=user, stdin_b64=""))
         return base64.b64decode(told.stdout_b64).decode(errors="replace")
 
     def submit(self) -> None:

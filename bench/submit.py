@@ -63,7 +63,7 @@ def through(at: Place) -> Once:
     known = json.loads((at.state / "client.json").read_text())
     client = Client(known["url"], known["token"])
     request = SubmitIn(script=SCRIPT, script_name="held.sbatch")
-    return lambda: asyncio.to_thread(client.sbatch, "bench", request)
+    return lambda: asyncio.to_thread(client.jobs.sbatch, "bench", request)
 
 
 async def head(at: Place) -> tuple[Machine, str]:

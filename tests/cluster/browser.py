@@ -57,10 +57,10 @@ class Dashboard:
 
     def _link(self, person: str, role: str) -> str:
         if not person:
-            return self.lab.client.sign_in_link().url
-        made = self.lab.client.create_token(TokenIn.model_validate({"person": person, "role": role}))
+            return self.lab.client.tokens.sign_in_link().url
+        made = self.lab.client.tokens.create(TokenIn.model_validate({"person": person, "role": role}))
         with Client(self.url, made.token or "") as theirs:
-            return theirs.sign_in_link().url
+            return theirs.tokens.sign_in_link().url
 
     @property
     def url(self) -> str:

@@ -121,7 +121,7 @@ class Lab:
         ends = time.monotonic() + PATIENCE_S
         while True:
             try:
-                return self.client.exec(self.name, request)
+                return self.client.commands.exec(self.name, request)
             except Unreachable as error:
                 if "does not answer SSH" not in error.message or time.monotonic() > ends:
                     raise
@@ -136,7 +136,9 @@ class Lab:
 
     def submit(self, script: str, *args: str, user: str = "", chdir: str = "") -> int:
         """`headway submit` by way of the API."""
-        return self.client.sbatch(self.name, SubmitIn(args=list(args), script=script, user=user, chdir=chdir)).job_id
+        return self.client.jobs.sbatch(
+            self.name, SubmitIn(args=list(args), script=script, user=user, chdir=chdir)
+        ).job_id
 
     def field(self, job: int | str, name: str) -> str:
         """One field of scontrol's view of a job ("JobState", "NodeList", "Reason", "Restarts", ...)."""
@@ -214,10 +216,12 @@ class Lab:
     def story(self) -> str:
         """What happened on this cluster, for whoever reads of a failed test."""
         lines = []
-        for one in self.client.incidents(self.name):
-            steps = self.client.incident(self.name, one.number).steps
+        for one in self.client.incidents.list(self.name):
+            steps = self.client.incidents.get(self.name, one.number).steps
             lines += [f"incident {one.number} {one.node}", *(f"  {s.at:.2f} {s.state}: {s.text}" for s in steps)]
-        lines += [f"{op.kind} {op.state} {op.started_at}..{op.finished_at}" for op in self.client.operations(self.name)]
+        lines += [
+            f"{op.kind} {op.state} {op.started_at}..{op.finished_at}" for op in self.client.operations.list(self.name)
+        ]
         return "\n".join([*lines, self.cli("server", "logs", "-n", "60", check=False).out])
 
     def down(self) -> None:

@@ -62,7 +62,7 @@ def test_a_full_disk_leaves_nothing_half_made(lab: Lab, tmp_path: Path) -> None:
         assert list(small.iterdir()) == []
     finally:
         subprocess.run(["umount", str(small)], check=True)
-    lab.wait(lambda: lab.client.cluster("keep").state == "ready", "the cluster to be ready")
+    lab.wait(lambda: lab.client.clusters.get("keep").state == "ready", "the cluster to be ready")
 
 
 def test_a_destroyed_head_comes_back_with_all_that_it_knew(lab: Lab, folder: Path) -> None:
@@ -118,7 +118,7 @@ def test_what_is_no_backup_of_this_cluster_touches_nothing(lab: Lab, folder: Pat
     done = lab.cli("restore", "keep", "--from", str(damaged), "--yes", check=False, **PHRASE)
     assert "is damaged" in done.err
     assert pid(lab, "keep-head", "slurmctld") == before
-    lab.wait(lambda: lab.client.cluster("keep").state == "ready", "the cluster to be ready")
+    lab.wait(lambda: lab.client.clusters.get("keep").state == "ready", "the cluster to be ready")
     listed = lab.cli("backups", "--in", str(folder), "--verify", kept.name, **PHRASE).out
     assert "yes" in listed
     assert lab.cli("backups", "--in", str(folder), "--verify", damaged.name, check=False, **PHRASE).code != 0
@@ -153,7 +153,8 @@ def test_keys_change_under_a_running_job(lab: Lab) -> None:
     go(lab, "signed")
     assert lab.wait_job(job) == "COMPLETED"
     lab.wait(
-        lambda: lab.client.job("keep", job).state == "COMPLETED", "the server, with its new token, to know that too"
+        lambda: lab.client.jobs.get("keep", job).state == "COMPLETED",
+        "the server, with its new token, to know that too",
     )
 
 
@@ -192,7 +193,7 @@ def test_a_volume_comes_is_lost_returns_and_goes_while_a_job_runs(lab: Lab) -> N
     for node in ("keep-head", *NODES):
         on_node(lab, node, "sh", "-c", "! mountpoint -q /models")
     assert [pid(lab, "keep-head", "slurmctld"), *(pid(lab, node, "slurmd") for node in NODES)] == daemons
-    assert all(one.state == "returned" for one in lab.client.incidents("keep"))
+    assert all(one.state == "returned" for one in lab.client.incidents.list("keep"))
     go(lab, "volume")
     assert lab.wait_job(job) == "COMPLETED"
 

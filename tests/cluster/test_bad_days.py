@@ -77,7 +77,7 @@ def test_a_power_cut_of_all_machines_costs_a_job_one_restart(lab: Lab) -> None:
     lab.wait(lambda: str(job) in lab.cli("queue", check=False).out, "the server to have figures that can get old")
     machines = [lab.container(name) for name in ("bad-head", "bad-1-1", "bad-1-2")]
     lab.podman("kill", *machines)
-    lab.wait(lambda: lab.client.cluster("bad").stale, "the server to notice")
+    lab.wait(lambda: lab.client.clusters.get("bad").stale, "the server to notice")
     status = lab.cli("status", check=False)
     assert status.code == 1
     assert "bad is degraded" in status.out

@@ -114,7 +114,7 @@ def test_two_applies_at_once_do_not_interleave(lab: Lab) -> None:
     ]
     for client in both:
         client.communicate(timeout=240)
-    rows = [op for op in lab.client.operations("change") if op.kind == "apply" and op.state in ("done", "failed")]
+    rows = [op for op in lab.client.operations.list("change") if op.kind == "apply" and op.state in ("done", "failed")]
     spans = sorted((op.started_at or 0.0, op.finished_at or 0.0) for op in rows)
     assert all(earlier[1] <= later[0] for earlier, later in itertools.pairwise(spans))
     said = lab.head("scontrol", "show", "config").out

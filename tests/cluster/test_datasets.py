@@ -60,7 +60,7 @@ def test_a_version_comes_is_read_proved_and_goes_while_jobs_run(lab: Lab, source
     assert refused.code == 6
     assert f"lineage of job {job}" in refused.err
 
-    staged = lab.client.sbatch("lab", SubmitIn(script=STAGED, user=USER, stage_in=["words"])).job_id
+    staged = lab.client.jobs.sbatch("lab", SubmitIn(script=STAGED, user=USER, stage_in=["words"])).job_id
     lab.wait(
         lambda: lab.head("test", "-e", f"/home/{USER}/staged", check=False).code == 0, "the second job to have read"
     )
@@ -89,7 +89,7 @@ def test_a_version_comes_is_read_proved_and_goes_while_jobs_run(lab: Lab, source
     lab.wait_job(earlier, "COMPLETED")
     lab.wait_job(job)
     assert "No such file" in lab.output(f"/home/{USER}/gone")
-    (row,) = [one for one in lab.client.lineage("lab", job).datasets if one["name"] == "words"]
+    (row,) = [one for one in lab.client.jobs.lineage("lab", job).datasets if one["name"] == "words"]
     assert row["version"] == "1"
     assert "by force" in row["removed"]
     assert [lab.podman("exec", lab.container(node), *slurmd) for node in ("lab-1-1", "lab-1-2")] == before

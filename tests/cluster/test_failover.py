@@ -80,7 +80,9 @@ def test_the_second_head_takes_over_and_the_first_one_comes_back(lab: Lab) -> No
         lambda: "Running as primary" in on(lab, "pair-head2", "journalctl", "-u", "slurmctld"), "the second to lead"
     )
     lab.head("touch", "/scratch/go")
-    lab.wait(lambda: lab.client.cluster("pair").state == "ready" and beat(lab)[1] == 0, "the first head to lead again")
+    lab.wait(
+        lambda: lab.client.clusters.get("pair").state == "ready" and beat(lab)[1] == 0, "the first head to lead again"
+    )
     lab.wait(lambda: lab.head("sacctmgr", "-nP", "show", "cluster", check=False).code == 0, "slurmdbd")
     lab.wait(lambda: "is there again" in agent_says(lab), "the second head to ask the first one as before")
     assert "is gone: what is asked of its controller and its accounting fails at once" in agent_says(lab)

@@ -49,10 +49,10 @@ def test_a_scripted_training_s_productive_seconds_are_measured_within_1_percent(
 
     def settled() -> bool:
         """Both runs have ended, and what was done again is known by the training's reports: not its whole first run."""
-        runs = lab.client.usage_runs(lab.name, job=job).runs
+        runs = lab.client.billing.usage_runs(lab.name, job=job).runs
         return len(runs) == 2 and all(one.end for one in runs) and 0 < runs[0].lost_s < runs[0].elapsed_s / 2
 
     lab.wait(settled, "the ledger to know both runs, and what was done again", patience_s=240)
-    told = lab.client.goodput_of_job(lab.name, job).total
+    told = lab.client.billing.job_goodput(lab.name, job).total
     assert told.productive_gpu_hours * 3600 == pytest.approx(productive_s, rel=0.01), told
     assert told.lost_gpu_hours * 3600 == pytest.approx(again_s, abs=2)

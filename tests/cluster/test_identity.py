@@ -117,7 +117,7 @@ def test_a_member_acts_only_as_themselves(lab: Lab) -> None:
 
 
 def as_member(lab: Lab, person: str) -> Client:
-    made = lab.client.create_token(TokenIn(person=person, role="member"))
+    made = lab.client.tokens.create(TokenIn(person=person, role="member"))
     return Client(lab.client.url, made.token or "")
 
 
@@ -128,7 +128,9 @@ def test_slurm_shows_people_what_headway_shows_them(lab: Lab) -> None:
     with as_member(lab, "vito") as vito:
         squeue = lab.head("squeue", "-h", "-o", "%i %u %j", user="vito").out.splitlines()
         assert f"{job} sara of-sara" in squeue
-        api = lab.wait(lambda: next((one for one in vito.jobs("lab") if one.id == job), None), "the job in the queue")
+        api = lab.wait(
+            lambda: next((one for one in vito.jobs.list("lab") if one.id == job), None), "the job in the queue"
+        )
         assert (api.user, api.name) == ("sara", "of-sara")
         written = lab.head("scontrol", "write", "batch_script", str(job), "-", user="vito", check=False)
         assert "Invalid user id" in written.err  # its exit code is 0 all the same

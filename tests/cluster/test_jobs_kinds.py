@@ -26,13 +26,13 @@ case $SLURM_ARRAY_TASK_ID in 1|2|4) [ -e /scratch/$USER/mended ] || exit 3 ;; es
 
 
 def wait_array(lab: Lab, job: int) -> None:
-    lab.wait(lambda: not (t := lab.client.tasks("lab", job)).running and not t.pending, f"array {job} to end")
+    lab.wait(lambda: not (t := lab.client.jobs.tasks("lab", job)).running and not t.pending, f"array {job} to end")
 
 
 def test_a_thousand_shards_are_one_submission(lab: Lab) -> None:
     words = ("submit", "lab", "--parsable", "--hold", str(EXAMPLES / "batch_embed.sbatch"))
     job = int(lab.cli(*words).out)
-    told = lab.client.tasks("lab", job)
+    told = lab.client.jobs.tasks("lab", job)
     assert (told.total, told.pending) == (1000, 1000)
     assert "0 of 1000 done" in lab.cli("job", "show", "lab", str(job)).out
     lab.cli("cancel", "lab", str(job))
@@ -50,9 +50,9 @@ def test_just_the_failed_shards_run_again(lab: Lab, tmp_path: Path) -> None:
     lab.head("touch", "/scratch/admin/mended", user="admin")
     again = json.loads(lab.cli("job", "retry", "lab", str(job), "--failed", "-o", "json").out)["job_id"]
     wait_array(lab, again)
-    told = lab.client.tasks("lab", again)
+    told = lab.client.jobs.tasks("lab", again)
     assert (told.total, told.done) == (3, 3)
-    assert lab.client.lineage("lab", again).parent == job
+    assert lab.client.jobs.lineage("lab", again).parent == job
     assert "has no failed tasks" in lab.cli("job", "retry", "lab", str(again), check=False).err
 
 
@@ -69,7 +69,8 @@ def test_a_pipeline_follows_its_needs_and_goes_on_from_a_failed_step(lab: Lab, t
     assert f"afterok:{jobs['train']}" in lab.field(jobs["report"], "Dependency")  # Slurm's own: no server is needed
     lab.wait_job(jobs["train"], "FAILED")
     shown = lab.wait(
-        lambda: (p := lab.client.pipeline("lab", made["id"])).state == "failed" and p, "the pipeline to have failed"
+        lambda: (p := lab.client.pipelines.get("lab", made["id"])).state == "failed" and p,
+        "the pipeline to have failed",
     )
     assert shown
     assert shown.steps[1].why
@@ -79,7 +80,7 @@ def test_a_pipeline_follows_its_needs_and_goes_on_from_a_failed_step(lab: Lab, t
     report = again["steps"][2]["job_id"]
     assert lab.wait_job(report) == "COMPLETED"
     assert "prepared" in lab.cli("logs", "lab", str(report)).out
-    lab.wait(lambda: lab.client.pipeline("lab", made["id"]).state == "done", "the pipeline to be done")
+    lab.wait(lambda: lab.client.pipelines.get("lab", made["id"]).state == "done", "the pipeline to be done")
     lab.wait(lambda: lab.state_of(jobs["report"]) == "CANCELLED", "the first report to be cancelled")
 
 
@@ -98,7 +99,7 @@ def test_lineage_says_where_a_job_comes_from_and_repeats_it(lab: Lab, tmp_path: 
     words = ("--folder", str(tmp_path), "--env", "GREETING=hello", "--env", "HF_TOKEN", "-o", "json")
     job = json.loads(lab.cli("run", "lab", *words, "--", "sh", "say.sh", "you", HF_TOKEN="s3cret").out)["job_id"]
     assert lab.wait_job(job) == "COMPLETED"
-    found = lab.client.lineage("lab", job)
+    found = lab.client.jobs.lineage("lab", job)
     head = subprocess.run(["git", "-C", str(tmp_path), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
     assert found.git
     assert (found.git.commit, found.git.dirty) == (head.stdout.strip(), True)
@@ -113,15 +114,15 @@ def test_lineage_says_where_a_job_comes_from_and_repeats_it(lab: Lab, tmp_path: 
     (tmp_path / "say.sh").write_text("echo changed\n")
     refused = lab.cli("job", "rerun", "lab", str(job), check=False)
     assert "--env HF_TOKEN" in refused.err
-    again = lab.client.rerun("lab", job, RetryIn(env={"HF_TOKEN": "s3cret"})).job_id
+    again = lab.client.jobs.rerun("lab", job, RetryIn(env={"HF_TOKEN": "s3cret"})).job_id
     assert lab.wait_job(again) == "COMPLETED"
     assert "hello s3cret you" in lab.cli("logs", "lab", str(again)).out
-    assert lab.client.job("lab", again).workdir != lab.client.job("lab", job).workdir
+    assert lab.client.jobs.get("lab", again).workdir != lab.client.jobs.get("lab", job).workdir
 
 
 def test_a_log_is_live_and_a_waiting_job_says_why(lab: Lab) -> None:
     wrap = 'for n in {1..12}; do date +"at %s.%N"; sleep 1; done'
-    job = lab.client.make_run("lab", RunIn(argv=["bash", "-c", wrap], sbatch=["--hold"])).job_id
+    job = lab.client.jobs.create_run("lab", RunIn(argv=["bash", "-c", wrap], sbatch=["--hold"])).job_id
     follow = subprocess.Popen(
         [sys.executable, "-m", "headway", "logs", "lab", "-f", str(job)], stdout=subprocess.PIPE, env=lab.env, text=True
     )
@@ -139,7 +140,7 @@ def test_a_log_is_live_and_a_waiting_job_says_why(lab: Lab) -> None:
 
 def test_restarts_are_told_apart_in_a_finished_log(lab: Lab) -> None:
     wrap = "[ ${SLURM_RESTART_COUNT:-0} = 1 ] || sleep 300"
-    job = lab.client.make_run("lab", RunIn(argv=["bash", "-c", wrap])).job_id
+    job = lab.client.jobs.create_run("lab", RunIn(argv=["bash", "-c", wrap])).job_id
     lab.wait(lambda: "restart 0" in lab.cli("logs", "lab", str(job), check=False).out, "the first run to begin")
     lab.head("scontrol", "requeue", str(job), user="admin")
     assert lab.wait_job(job) == "COMPLETED"

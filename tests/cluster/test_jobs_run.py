@@ -39,7 +39,7 @@ def test_torchrun_trains_over_nodes_in_a_copy_of_the_folder(lab: Lab, folder: Pa
     job = run(lab, folder, "--nodes", "2", "--gpus", "8", "--", "torchrun", "train_ddp.py", "--steps", "4")
     said = finished(lab, job)
     assert "2 ranks" in said
-    work = lab.client.job("lab", job).workdir
+    work = lab.client.jobs.get("lab", job).workdir
     there = lab.head("ls", "-A", work, user="admin").out.split()
     assert "train_ddp.py" in there
     assert "checkpoints" in there

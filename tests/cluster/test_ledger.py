@@ -15,7 +15,7 @@ COLUMNS = ("productive_usd", "lost_usd", "held_idle_usd", "idle_usd", "spare_usd
 
 
 def runs_of(lab: Lab, job: int) -> list[Any]:
-    return lab.client.usage_runs(lab.name, job=job).runs
+    return lab.client.billing.usage_runs(lab.name, job=job).runs
 
 
 def test_a_requeued_job_is_two_runs_each_once_and_chargeback_sums_to_the_invoice(lab: Lab) -> None:
@@ -42,10 +42,10 @@ def test_a_requeued_job_is_two_runs_each_once_and_chargeback_sums_to_the_invoice
     used = lab.cli("usage", lab.name, "--by", "user", "--to", "2100-01-01", "-o", "json").json()
     by_user = {row["by"]["user"]: row for row in used["rows"]}
     for user in ("sonia", "stan"):
-        assert by_user[user]["runs"] == len(lab.client.usage_runs(lab.name, user=user, end="2100-01-01").runs)
+        assert by_user[user]["runs"] == len(lab.client.billing.usage_runs(lab.name, user=user, end="2100-01-01").runs)
     assert by_user["sonia"]["gpu_hours"] * 3600 >= 2 * 2 - 0.5
     assert used["simulated"] is True
-    lab.client.rebuild_ledger(lab.name)
+    lab.client.billing.rebuild_ledger(lab.name)
     assert [(one.start, one.state) for one in runs_of(lab, requeued)] == [
         (first.start, "REQUEUED"), (again.start, "COMPLETED"),
     ]  # fmt: skip

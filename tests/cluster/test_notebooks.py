@@ -86,7 +86,7 @@ def _read_frame(stream: Any) -> bytes:
 
 def test_a_notebook_is_opened_once_sees_its_gpu_and_nothing_of_ours(lab: Lab) -> None:
     link = lab.cli("notebook", "lab", "--gpus", "1").out.strip()
-    notebook = next(one for one in lab.client.notebooks("lab") if one.mine)
+    notebook = next(one for one in lab.client.notebooks.list("lab") if one.mine)
     try:
         assert (notebook.state, notebook.simulated_gpus) == ("running", True)
         browser = Browser(link)
@@ -107,7 +107,7 @@ def test_a_notebook_is_opened_once_sees_its_gpu_and_nothing_of_ours(lab: Lab) ->
         secret = lab.head("cat", f"{Path(notebook.log).parent}/secret", user=notebook.user).out
         assert "jupyter-lab" in words
         assert secret not in words
-        assert notebook.id not in words + lab.client.job("lab", notebook.job_id).model_dump_json()
+        assert notebook.id not in words + lab.client.jobs.get("lab", notebook.job_id).model_dump_json()
         assert notebook.id not in lab.head("scontrol", "show", "job", str(notebook.job_id)).out
 
         # The API takes nothing from the notebook's page, with whatever cookie it is sent.
@@ -120,12 +120,12 @@ def test_a_notebook_is_opened_once_sees_its_gpu_and_nothing_of_ours(lab: Lab) ->
         assert "access-control-allow-origin" not in read.headers
         assert lab.state_of(notebook.job_id) == "RUNNING"
     finally:
-        lab.client.stop_notebook("lab", notebook.id)
+        lab.client.notebooks.stop("lab", notebook.id)
     assert lab.wait_job(notebook.job_id, "CANCELLED", "COMPLETED")
     assert browser.ask("GET", "api/status").status_code in (401, 410, 503)
 
 
 def _session(lab: Lab) -> str:
     """The cookie of a browser that is signed in to the dashboard."""
-    link = lab.client.sign_in_link().url
+    link = lab.client.tokens.sign_in_link().url
     return httpx.get(link, follow_redirects=False).headers["set-cookie"].partition(";")[0]

@@ -92,7 +92,7 @@ def test_an_image_that_breaks_nodes_stops_at_one_and_the_next_goes_everywhere(la
     assert lab.state_of(job) == "RUNNING"
     lab.head("touch", "/home/ann/go", user="ann")
     assert lab.wait_job(job) == "COMPLETED"
-    lab.wait(lambda: lab.client.operations("roll")[0].state == "done", "the roll to end")
+    lab.wait(lambda: lab.client.operations.list("roll")[0].state == "done", "the roll to end")
     roll.communicate(timeout=240)
     assert images(lab) == [own.tags[1]] * 2
     assert lab.field(job, "Restarts") == "0"

@@ -19,10 +19,9 @@ import pytest
 from headway import paths
 from headway.errors import Conflict, NotFound, NotSignedIn, Unreachable
 from headway.schemas.people import TokenIn
-from headway.sdk.client import Client
-from headway.sdk.discover import discover
+from headway.sdk.client import Client, connect
 from headway.sdk.local_server import Running, log_file, running, start_server, stop_server
-from headway.sdk.process_identity import alive
+from headway.sdk.process_liveness import alive
 from headway.server.main import DEFAULT_PORT, bind
 from tests.support.server_fakes import document
 
@@ -67,8 +66,8 @@ def start(state_dir: Path) -> Iterator[Start]:
 
 def test_operation_survives_kill_9_of_the_server(start: Start, state_dir: Path) -> None:
     first = start()
-    with discover(state_dir) as client:
-        operation = client.apply(document())
+    with connect(state_dir) as client:
+        operation = client.clusters.apply(document())
         texts = []
 
         def server_is_gone() -> None:
@@ -76,23 +75,25 @@ def test_operation_survives_kill_9_of_the_server(start: Start, state_dir: Path) 
             assert second.pid != first.pid
             (state_dir / "go").touch()
 
-        for event in client.events(operation.id, on_lost=server_is_gone):
+        for event in client.operations.events(operation.id, on_lost=server_is_gone):
             texts.append(event.text)
             if event.text == "are made" and len(texts) == 1:
                 os.kill(first.pid, signal.SIGKILL)
         assert texts == ["are made", "the server was started again; going on", "are made", "are up"]
-        final = client.operation(operation.id)
+        final = client.operations.get(operation.id)
         assert (final.state, final.error) == ("done", None)
-        assert client.only_cluster() == "lab"
-        assert client.cluster("lab").state == "ready"
-        assert client.document("lab").spec == document().spec
+        assert client.clusters.only_name() == "lab"
+        assert client.clusters.get("lab").state == "ready"
+        assert client.clusters.document("lab").spec == document().spec
 
 
 def test_sigterm_gives_the_work_to_the_next_server(start: Start, state_dir: Path) -> None:
     first = start()
-    with discover(state_dir) as client:
-        operation = client.apply(document())
-        events = client.events(operation.id, patience_s=0.5, on_lost=lambda: pytest.fail("it was stopped on purpose"))
+    with connect(state_dir) as client:
+        operation = client.clusters.apply(document())
+        events = client.operations.events(
+            operation.id, patience_s=0.5, on_lost=lambda: pytest.fail("it was stopped on purpose")
+        )
         assert next(events).text == "are made"
         assert stop_server(state_dir)
         with pytest.raises(Unreachable, match="stopped"):
@@ -100,11 +101,11 @@ def test_sigterm_gives_the_work_to_the_next_server(start: Start, state_dir: Path
     assert not alive(first.pid, first.started)
     assert not (state_dir / paths.SERVER_FILE).exists()
     with pytest.raises(Unreachable, match="no server"):
-        discover(state_dir)
+        connect(state_dir)
     (state_dir / "go").touch()
     start()
-    with discover(state_dir) as client:
-        assert client.wait(operation.id).state == "done"
+    with connect(state_dir) as client:
+        assert client.operations.wait(operation.id).state == "done"
     assert stop_server(state_dir)
     assert not stop_server(state_dir)
 
@@ -124,20 +125,20 @@ def test_one_server_per_folder_and_private_files(start: Start, state_dir: Path) 
         me = client.me()
         assert me.role == "admin"
         assert client.server().pid == server.pid
-        made = client.create_token(TokenIn(label="x"))
+        made = client.tokens.create(TokenIn(label="x"))
         with pytest.raises(NotFound):
-            client.cluster("none")
+            client.clusters.get("none")
         with pytest.raises(NotSignedIn):
             Client(server.url, "hw_wrong").me()
-        client.sign_in_link()
+        client.tokens.sign_in_link()
     assert token not in log_file(state_dir).read_text()
     assert str(made.token) not in log_file(state_dir).read_text()
 
 
 def test_page_signs_in_by_link(start: Start, state_dir: Path) -> None:
     start()
-    with discover(state_dir) as client:
-        link = client.sign_in_link().url
+    with connect(state_dir) as client:
+        link = client.tokens.sign_in_link().url
         with httpx.Client(follow_redirects=True, trust_env=False, timeout=60) as browser:
             assert browser.get(client.url).status_code == 401
             page = browser.get(link)
@@ -147,14 +148,14 @@ def test_page_signs_in_by_link(start: Start, state_dir: Path) -> None:
 
 def test_sdk_raises_what_the_server_raised(start: Start, state_dir: Path) -> None:
     start()
-    with discover(state_dir) as client, pytest.raises(Conflict):
-        client.apply(document(), digest="old", confirmed=True)
+    with connect(state_dir) as client, pytest.raises(Conflict):
+        client.clusters.apply(document(), digest="old", confirmed=True)
 
 
 def test_idle_server_is_small(start: Start, state_dir: Path) -> None:
     server = start()
-    with discover(state_dir) as client:
-        client.clusters()
+    with connect(state_dir) as client:
+        client.clusters.list()
     status = Path(f"/proc/{server.pid}/status").read_text()
     resident_kib = int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
     assert resident_kib < 120 * 1024

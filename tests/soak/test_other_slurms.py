@@ -82,12 +82,12 @@ def test_a_gpu_error_costs_one_restart_and_the_node_is_tested_and_returned(lab: 
     after = lab.sbatch("ann", f"--dependency=afterok:{job}", wrap="true")
     lab.wait_job(job, "RUNNING")
     node = lab.field(job, "NodeList")
-    before = len(lab.client.incidents("old"))
+    before = len(lab.client.incidents.list("old"))
     lab.cli("fault", "xid", "79", node, "--gpu", "2")
     assert lab.wait_job(after) == "COMPLETED", "the fault was no failure of the job"
 
     def over() -> bool:
-        found = lab.client.incidents("old")
+        found = lab.client.incidents.list("old")
         return len(found) == before + 1 and found[0].state == "returned"
 
     lab.wait(over, "the incident to be over", patience_s=240)

@@ -44,16 +44,16 @@ def _whole_again(lab: Lab) -> Iterator[None]:
 
 
 def node_of(lab: Lab, name: str) -> dict[str, Any]:
-    return next(node.model_dump() for node in lab.client.status("rep").nodes if node.name == name)
+    return next(node.model_dump() for node in lab.client.clusters.status("rep").nodes if node.name == name)
 
 
 def ended(lab: Lab, node: str, count: int, patience_s: float = 300) -> dict[str, Any]:
     """The newest incident of the node, once it has so many and that one is over."""
 
     def there() -> dict[str, Any]:
-        found = [one for one in lab.client.incidents("rep") if one.node == node]
+        found = [one for one in lab.client.incidents.list("rep") if one.node == node]
         over = len(found) == count and found[0].state in {"returned", "out of service"}
-        return lab.client.incident("rep", found[0].number).model_dump() if over else {}
+        return lab.client.incidents.get("rep", found[0].number).model_dump() if over else {}
 
     return lab.wait(there, f"incident {count} of {node} to be over", patience_s=patience_s)
 
@@ -108,7 +108,7 @@ def test_every_daemon_of_the_head_that_is_killed_runs_again(lab: Lab) -> None:
 
 def test_a_machine_that_neither_reset_nor_reboot_mends_is_replaced_by_the_provider(lab: Lab) -> None:
     node = NODES[1]
-    count = sum(one.node == node for one in lab.client.incidents("rep"))
+    count = sum(one.node == node for one in lab.client.incidents.list("rep"))
     there = lab.container(node)
     old = lab.podman("inspect", "--format", "{{.Id}}", there)
     # The machine's own disk has forgotten one of its GPUs: a reboot brings back seven.
@@ -126,7 +126,7 @@ def test_a_machine_that_neither_reset_nor_reboot_mends_is_replaced_by_the_provid
 
 def test_a_node_that_fails_too_often_is_for_spare_work_only(lab: Lab) -> None:
     node = NODES[0]
-    count = sum(one.node == node for one in lab.client.incidents("rep"))
+    count = sum(one.node == node for one in lab.client.incidents.list("rep"))
     lab.cli("fault", "xid", "79", node, "--gpu", "0")
     found = ended(lab, node, count + 1)
     assert found["steps"][-1]["text"].startswith("tests passed; back in service for spare work only")
@@ -148,7 +148,7 @@ def test_a_node_that_fails_too_often_is_for_spare_work_only(lab: Lab) -> None:
 
 def test_a_lost_mount_drains_is_repaired_and_healing_it_by_hand_is_harmless(lab: Lab) -> None:
     node = NODES[1]
-    count = sum(one.node == node for one in lab.client.incidents("rep"))
+    count = sum(one.node == node for one in lab.client.incidents.list("rep"))
     lab.cli("fault", "mount-lost", node)
     assert ended(lab, node, count + 1)["state"] == "returned"
     lab.cli("fault", "mount-lost", node)

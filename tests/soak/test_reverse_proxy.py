@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headway.sdk.discover import discover
+from headway.sdk.client import connect
 from tests.process.test_server_front import Start, certificate, start, trail
 
 __all__ = ["start"]  # a fixture
@@ -83,8 +83,8 @@ def test_the_documented_proxy_leads_people_in(front: tuple[int, ssl.SSLContext],
         guess = {"authorization": "Bearer hw_guess", "x-forwarded-for": "203.0.113.9"}
         assert browser.get("/api/v1/me", headers=guess).status_code == 401
         assert trail(tmp_path / "state") == ["127.0.0.1"]  # where nginx saw it come from, not what it said of itself
-        with discover() as client:
-            link = client.sign_in_link().url
+        with connect() as client:
+            link = client.tokens.sign_in_link().url
         assert link.startswith(f"{url}/signin?code=")
         answer = browser.get(link)
         assert (answer.status_code, answer.headers["set-cookie"][:7]) == (303, "__Host-")

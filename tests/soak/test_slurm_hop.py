@@ -92,7 +92,7 @@ def test_jobs_run_and_wait_through_it_and_the_server_is_killed_in_the_middle(hop
     os.kill(lab.cli("server", "status", "-o", "json").json()["pid"], signal.SIGKILL)
     lab.forget_client()
     lab.cli("server", "start")
-    lab.wait(lambda: lab.client.operations("hop")[0].kind == "roll", "the nodes to follow", patience_s=600)
+    lab.wait(lambda: lab.client.operations.list("hop")[0].kind == "roll", "the nodes to follow", patience_s=600)
     assert "26.05" in lab.head("sinfo", "--version").out
     # From the head, with its new srun: nothing starts on a node of before.
     assert lab.head("srun", "-t1", "hostname", user="ann").out.strip() == "hop-1-3"
@@ -105,7 +105,7 @@ def test_jobs_run_and_wait_through_it_and_the_server_is_killed_in_the_middle(hop
     assert "26.05" in lab.output(f"/home/ann/{waits}.txt")
     assert hop.versions() == ["26.05"] * 3
     assert lab.head("salloc", "-N3", "srun", "hostname", user="ann").out.count("hop-1-") == 3
-    lab.wait(lambda: lab.client.operations("hop")[0].state == "done", "the roll to end")
+    lab.wait(lambda: lab.client.operations.list("hop")[0].state == "done", "the roll to end")
     apply.communicate(timeout=300)
     assert "already are as the file says" in lab.cli("plan", str(hop.after)).out
     states = lab.head("sacct", "-X", "-n", "-P", "-o", "State", "-u", "ann").out.split()

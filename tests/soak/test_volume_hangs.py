@@ -70,4 +70,4 @@ def test_a_volume_that_hangs_drains_its_node_and_returns_with_it(lab: Lab) -> No
     lab.head("touch", "/scratch/go")
     for number in (job, waits):
         assert lab.wait_job(number) == "COMPLETED"
-    assert [one.state for one in lab.client.incidents("vol")] == ["returned"]
+    assert [one.state for one in lab.client.incidents.list("vol")] == ["returned"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -13,11 +14,23 @@ from headway.cli import session
 from headway.cli.main import main
 from headway.schemas.clusters import ChangeOut, ClusterOut, EventOut, GpuOut, NodeOut, OperationOut
 from headway.schemas.jobs import JobOut
+from headway.sdk.client import Client
+from headway.sdk.connection import Resource
 from tests.support import builders
 
 
+def _client_calls() -> frozenset[str]:
+    """Every call of the client: "me", "jobs.list", ..."""
+    parts = {name: kind for name, kind in get_type_hints(Client).items() if issubclass(kind, Resource)}
+    own = {name for name, member in vars(Client).items() if inspect.isfunction(member)}
+    return frozenset(own | {f"{name}.{call}" for name, kind in parts.items() for call in dir(kind)})
+
+
+CLIENT_CALLS = _client_calls()
+
+
 class FakeApi:
-    """Implements `headway.cli.session.Api`. A call that was not registered fails the test; every call is kept."""
+    """Stands for `headway.sdk.client.Client`. A call that was not registered fails the test; every call is recorded."""
 
     url = "http://127.0.0.1:1"
 
@@ -26,8 +39,8 @@ class FakeApi:
         self._answers: dict[str, Callable[..., Any]] = {}
 
     def on(self, name: str, answer: Any) -> FakeApi:
-        """`answer`: what the call returns, an exception to raise, or a function of the call's arguments."""
-        assert hasattr(session.Api, name), f"{name} is no call of the client"
+        """Registers a call such as "jobs.list"; `answer`: its result, an exception to raise, or a function of its arguments."""
+        assert name in CLIENT_CALLS, f"{name} is no call of the client"
         if callable(answer) and not isinstance(answer, type):
             self._answers[name] = answer
         elif isinstance(answer, BaseException):
@@ -36,7 +49,13 @@ class FakeApi:
             self._answers[name] = lambda *_, **__: answer
         return self
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Any:
+        if name in CLIENT_CALLS:
+            return self.registered(name)
+        return _FakePart(self, name)
+
+    def registered(self, name: str) -> Callable[..., Any]:
+        """Returns the registered call, which records its arguments."""
         if name not in self._answers:
             raise AssertionError(f"unregistered call: {name}")
 
@@ -48,6 +67,17 @@ class FakeApi:
 
     def named(self, name: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
         return [(args, kwargs) for called, args, kwargs in self.calls if called == name]
+
+
+class _FakePart:
+    """`api.jobs`, whose calls are registered as "jobs.NAME"."""
+
+    def __init__(self, api: FakeApi, name: str) -> None:
+        self._api = api
+        self._name = name
+
+    def __getattr__(self, call: str) -> Any:
+        return self._api.registered(f"{self._name}.{call}")
 
 
 def _raise(error: BaseException) -> None:

@@ -107,7 +107,7 @@ def test_programs_see_that_it_broke_off_and_ours_goes_on(demo: Site, monkeypatch
         pieces = raw.iter_raw()
         assert next(pieces) == b"step 1\n"
         with Client(demo.url, token) as client:
-            ours = client.log("demo", 104, follow=True)
+            ours = client.jobs.log("demo", 104, follow=True)
             assert next(ours) == b"step 1\n"
             stopping(demo, now=True)
             with pytest.raises(httpx.RemoteProtocolError):

@@ -13,15 +13,15 @@ from headway.errors import HeadwayError, Refused
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headway.cli.session import Api
     from headway.schemas.clusters import EventOut, OperationOut
+    from headway.sdk.client import Client
 
 STEP_WIDTH = 14
 STEPS_ASIDE = ("apply", "scale", "roll")  # what others keep are no operations
 
 
 def follow(
-    api: Api, operation: OperationOut, *, quiet: bool = False, on_lost: Callable[[], None] | None = None
+    api: Client, operation: OperationOut, *, quiet: bool = False, on_lost: Callable[[], None] | None = None
 ) -> OperationOut:
     """Shows the operation's steps until it ends; its final state. Raises the error it failed with. ^C leaves it running
     on the server, says how to follow it again and exits with 130."""
@@ -35,7 +35,7 @@ def follow(
         view = _Plain(operation.created_at)
     try:
         with view:
-            for event in api.events(operation.id, on_lost=on_lost):
+            for event in api.operations.events(operation.id, on_lost=on_lost):
                 view.event(event)
     except KeyboardInterrupt:
         name = operation.cluster
@@ -46,21 +46,21 @@ def follow(
         if operation.kind == "apply":
             session.note(f"  take back what it makes: headway down {name}; let it rest: headway server stop")
         raise typer.Exit(130) from None
-    final = api.operation(operation.id)
+    final = api.operations.get(operation.id)
     if final.state == "failed":
         raise _error(final)
     return final
 
 
 def to_the_end(
-    api: Api, operation: OperationOut, *, quiet: bool, on_lost: Callable[[], None] | None = None
+    api: Client, operation: OperationOut, *, quiet: bool, on_lost: Callable[[], None] | None = None
 ) -> OperationOut:
     """As `follow`; what stepped aside for something else goes on as another operation."""
     final = follow(api, operation, quiet=quiet, on_lost=on_lost)
     while final.kept and final.kind in STEPS_ASIDE:
         if not quiet:
             session.note(f"it goes on after that as {final.kept[0]}")
-        final = follow(api, api.operation(final.kept[0]), quiet=quiet, on_lost=on_lost)
+        final = follow(api, api.operations.get(final.kept[0]), quiet=quiet, on_lost=on_lost)
     return final
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -127,6 +128,26 @@ class RunIn(Ask):
     stage_in: list[StageIn] = Field(default=[], max_length=50)  # datasets copied to each node before the command begins
     user: str = ""  # admins only
     dry_run: bool = False
+
+
+class RunOptions(TypedDict, total=False):
+    """The keywords of `Client.run`: RunIn's fields but those that `run` fills itself (a test compares the two)."""
+
+    launcher: Launcher | None
+    nodes: int
+    gpus: int
+    tasks: int
+    name: str
+    time: str
+    partition: str
+    team: str
+    after: Sequence[str]
+    warn: bool
+    container: ContainerIn | None
+    env: Mapping[str, str]
+    sbatch: Sequence[str]
+    stage_in: Sequence[str]
+    user: str
 
 
 class CheckJobIn(Ask):

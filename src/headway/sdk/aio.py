@@ -1,38 +1,46 @@
-"""The same client for asyncio: every call runs in a thread, so that the loop goes on. Arguments, answers and errors are
-those of `Client` and `Job`, whose signatures these methods carry."""
+"""The client for asyncio: every call of `Client`, its parts and `Job` runs in a thread, with the same arguments, answers and
+errors. The methods carry the signatures of their blocking counterparts."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from headway.errors import Unreachable
 from headway.schemas.jobs import JobOut
 from headway.sdk.client import Client
-from headway.sdk.jobs import POLL_S, Job
-from headway.sdk.reconnect import Away
+from headway.sdk.connection import Resource
+from headway.sdk.reconnect import ServerOutage
+from headway.sdk.resources.access import Commands, People, Tokens
+from headway.sdk.resources.billing import Billing
+from headway.sdk.resources.clusters import Clusters, Operations
+from headway.sdk.resources.data import Backups, Datasets, Storage
+from headway.sdk.resources.jobs import POLL_S, Job, Jobs
+from headway.sdk.resources.nodes import Incidents, Nodes
+from headway.sdk.resources.workloads import Bundles, Notebooks, Pipelines
 
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
+R = TypeVar("R", bound=Resource)
 
 
-class _Beside(Protocol[S_co]):
-    """What has a blocking twin."""
+class _HasSync(Protocol[S_co]):
+    """An object with a blocking counterpart."""
 
     @property
     def sync(self) -> S_co: ...
 
 
-def _threaded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[_Beside[S], P], Coroutine[Any, Any, T]]:
-    """The method of the twin, awaited."""
+def _threaded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[_HasSync[S], P], Coroutine[Any, Any, T]]:
+    """Returns the blocking method as a coroutine function that runs it in a thread."""
 
     @functools.wraps(method)
-    async def call(self: _Beside[S], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def call(self: _HasSync[S], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await asyncio.to_thread(method, self.sync, *args, **kwargs)
 
     return call
@@ -40,22 +48,227 @@ def _threaded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[_B
 
 def _starting(
     method: Callable[Concatenate[S, P], Job],
-) -> Callable[Concatenate[_Beside[S], P], Coroutine[Any, Any, AsyncJob]]:
-    """The same of one that gives a job."""
+) -> Callable[Concatenate[_HasSync[S], P], Coroutine[Any, Any, AsyncJob]]:
+    """As `_threaded`, for a method that returns a Job: returns an AsyncJob."""
     threaded = _threaded(method)
 
     @functools.wraps(method)
-    async def call(self: _Beside[S], /, *args: P.args, **kwargs: P.kwargs) -> AsyncJob:
+    async def call(self: _HasSync[S], /, *args: P.args, **kwargs: P.kwargs) -> AsyncJob:
         return AsyncJob(await threaded(self, *args, **kwargs))
 
     return call
+
+
+def _streamed(
+    method: Callable[Concatenate[S, P], Iterator[T]],
+) -> Callable[Concatenate[_HasSync[S], P], AsyncIterator[T]]:
+    """Returns a method that yields asynchronously what the blocking method yields; each step runs in a thread."""
+
+    @functools.wraps(method)
+    async def call(self: _HasSync[S], /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+        items = method(self.sync, *args, **kwargs)
+        while True:
+            item = await asyncio.to_thread(next, items, _END)
+            if item is _END:
+                return
+            yield item
+
+    return call
+
+
+_END: Any = object()
+
+
+class AsyncResource(Generic[R]):
+    """One part of the API for asyncio."""
+
+    def __init__(self, sync: R) -> None:
+        self.sync = sync
+
+
+class AsyncClusters(AsyncResource[Clusters]):
+    """`Clusters` for asyncio."""
+
+    plan = _threaded(Clusters.plan)
+    apply = _threaded(Clusters.apply)
+    plan_scale = _threaded(Clusters.plan_scale)
+    scale = _threaded(Clusters.scale)
+    plan_roll = _threaded(Clusters.plan_roll)
+    roll = _threaded(Clusters.roll)
+    down = _threaded(Clusters.down)
+    rotate_secret = _threaded(Clusters.rotate_secret)
+    list = _threaded(Clusters.list)
+    get = _threaded(Clusters.get)
+    status = _threaded(Clusters.status)
+    document = _threaded(Clusters.document)
+    ssh_access = _threaded(Clusters.ssh_access)
+    only_name = _threaded(Clusters.only_name)
+
+
+class AsyncOperations(AsyncResource[Operations]):
+    """`Operations` for asyncio."""
+
+    get = _threaded(Operations.get)
+    list = _threaded(Operations.list)
+    events = _streamed(Operations.events)
+    wait = _threaded(Operations.wait)
+
+
+class AsyncJobs(AsyncResource[Jobs]):
+    """`Jobs` for asyncio."""
+
+    sbatch = _threaded(Jobs.sbatch)
+    create_run = _threaded(Jobs.create_run)
+    tasks = _threaded(Jobs.tasks)
+    lineage = _threaded(Jobs.lineage)
+    retry = _threaded(Jobs.retry)
+    rerun = _threaded(Jobs.rerun)
+    page = _threaded(Jobs.page)
+    get = _threaded(Jobs.get)
+    cancel = _threaded(Jobs.cancel)
+    log = _streamed(Jobs.log)
+    list = _threaded(Jobs.list)
+    run = _starting(Jobs.run)
+    submit = _starting(Jobs.submit)
+    attach = _starting(Jobs.attach)
+
+
+class AsyncNotebooks(AsyncResource[Notebooks]):
+    """`Notebooks` for asyncio."""
+
+    list = _threaded(Notebooks.list)
+    start = _threaded(Notebooks.start)
+    get = _threaded(Notebooks.get)
+    link = _threaded(Notebooks.link)
+    stop = _threaded(Notebooks.stop)
+
+
+class AsyncPipelines(AsyncResource[Pipelines]):
+    """`Pipelines` for asyncio."""
+
+    start = _threaded(Pipelines.start)
+    list = _threaded(Pipelines.list)
+    get = _threaded(Pipelines.get)
+    retry = _threaded(Pipelines.retry)
+
+
+class AsyncBundles(AsyncResource[Bundles]):
+    """`Bundles` for asyncio."""
+
+    exists = _threaded(Bundles.exists)
+    upload = _threaded(Bundles.upload)
+
+
+class AsyncCommands(AsyncResource[Commands]):
+    """`Commands` for asyncio."""
+
+    exec = _threaded(Commands.exec)
+    stream = _streamed(Commands.stream)
+
+
+class AsyncIncidents(AsyncResource[Incidents]):
+    """`Incidents` for asyncio."""
+
+    list = _threaded(Incidents.list)
+    get = _threaded(Incidents.get)
+    return_node = _threaded(Incidents.return_node)
+
+
+class AsyncNodes(AsyncResource[Nodes]):
+    """`Nodes` for asyncio."""
+
+    history = _threaded(Nodes.history)
+    get = _threaded(Nodes.get)
+    drain = _threaded(Nodes.drain)
+    return_to_service = _threaded(Nodes.return_to_service)
+    reboot = _threaded(Nodes.reboot)
+    test = _threaded(Nodes.test)
+    inject_fault = _threaded(Nodes.inject_fault)
+
+
+class AsyncBackups(AsyncResource[Backups]):
+    """`Backups` for asyncio."""
+
+    create = _threaded(Backups.create)
+    list = _threaded(Backups.list)
+    verify = _threaded(Backups.verify)
+    restore = _threaded(Backups.restore)
+
+
+class AsyncStorage(AsyncResource[Storage]):
+    """`Storage` for asyncio."""
+
+    get = _threaded(Storage.get)
+    benchmark = _threaded(Storage.benchmark)
+
+
+class AsyncDatasets(AsyncResource[Datasets]):
+    """`Datasets` for asyncio."""
+
+    list = _threaded(Datasets.list)
+    add = _threaded(Datasets.add)
+    verify = _threaded(Datasets.verify)
+    remove = _threaded(Datasets.remove)
+
+
+class AsyncBilling(AsyncResource[Billing]):
+    """`Billing` for asyncio."""
+
+    usage = _threaded(Billing.usage)
+    usage_runs = _threaded(Billing.usage_runs)
+    node_states = _threaded(Billing.node_states)
+    invoice = _threaded(Billing.invoice)
+    invoices = _threaded(Billing.invoices)
+    close_invoice = _threaded(Billing.close_invoice)
+    chargeback = _threaded(Billing.chargeback)
+    goodput = _threaded(Billing.goodput)
+    job_goodput = _threaded(Billing.job_goodput)
+    budgets = _threaded(Billing.budgets)
+    energy = _threaded(Billing.energy)
+    capacity = _threaded(Billing.capacity)
+    estimate = _threaded(Billing.estimate)
+    rebuild_ledger = _threaded(Billing.rebuild_ledger)
+
+
+class AsyncPeople(AsyncResource[People]):
+    """`People` for asyncio."""
+
+    list = _threaded(People.list)
+    put = _threaded(People.put)
+    delete = _threaded(People.delete)
+    audit_trail = _streamed(People.audit_trail)
+
+
+class AsyncTokens(AsyncResource[Tokens]):
+    """`Tokens` for asyncio."""
+
+    sign_in_link = _threaded(Tokens.sign_in_link)
+    list = _threaded(Tokens.list)
+    create = _threaded(Tokens.create)
+    revoke = _threaded(Tokens.revoke)
 
 
 class AsyncClient:
     """`async with AsyncClient() as client: job = await client.run(...)`."""
 
     def __init__(self, url: str = "", token: str = "") -> None:
-        self.sync = Client(url, token)
+        sync = Client(url, token)
+        self.sync = sync
+        self.clusters = AsyncClusters(sync.clusters)
+        self.operations = AsyncOperations(sync.operations)
+        self.jobs = AsyncJobs(sync.jobs)
+        self.notebooks = AsyncNotebooks(sync.notebooks)
+        self.pipelines = AsyncPipelines(sync.pipelines)
+        self.bundles = AsyncBundles(sync.bundles)
+        self.commands = AsyncCommands(sync.commands)
+        self.incidents = AsyncIncidents(sync.incidents)
+        self.nodes = AsyncNodes(sync.nodes)
+        self.backups = AsyncBackups(sync.backups)
+        self.storage = AsyncStorage(sync.storage)
+        self.datasets = AsyncDatasets(sync.datasets)
+        self.billing = AsyncBilling(sync.billing)
+        self.people = AsyncPeople(sync.people)
+        self.tokens = AsyncTokens(sync.tokens)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -63,31 +276,10 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         self.sync.close()
 
-    clusters = _threaded(Client.clusters)
-    jobs = _threaded(Client.jobs)
-    jobs_page = _threaded(Client.jobs_page)
     run = _starting(Client.run)
     submit = _starting(Client.submit)
-    attach = _starting(Client.attach)
-    usage = _threaded(Client.usage)
-    usage_runs = _threaded(Client.usage_runs)
-    node_states = _threaded(Client.node_states)
-    invoice = _threaded(Client.invoice)
-    invoices = _threaded(Client.invoices)
-    close_invoice = _threaded(Client.close_invoice)
-    chargeback = _threaded(Client.chargeback)
-    goodput = _threaded(Client.goodput)
-    goodput_of_job = _threaded(Client.goodput_of_job)
-    budgets = _threaded(Client.budgets)
-    energy = _threaded(Client.energy)
-    capacity = _threaded(Client.capacity)
-    estimate = _threaded(Client.estimate)
-    datasets = _threaded(Client.datasets)
-    add_dataset = _threaded(Client.add_dataset)
-    verify_dataset = _threaded(Client.verify_dataset)
-    remove_dataset = _threaded(Client.remove_dataset)
-    operation = _threaded(Client.operation)
-    rebuild_ledger = _threaded(Client.rebuild_ledger)
+    me = _threaded(Client.me)
+    server = _threaded(Client.server)
 
 
 @dataclass(frozen=True)
@@ -110,6 +302,7 @@ class AsyncJob:
     cancel = _threaded(Job.cancel)
     retry = _starting(Job.retry)
     rerun = _starting(Job.rerun)
+    logs = _streamed(Job.logs)
 
     async def wait(
         self,
@@ -118,18 +311,11 @@ class AsyncJob:
         poll_s: float = POLL_S,
         on_lost: Callable[[Unreachable], None] | None = None,
     ) -> JobOut:
-        """How it ended. Raises TimeoutError when that takes longer; a server that does not answer is waited for, as
-        `Job.wait` does. `on_lost` is called in a thread."""
-        away = Away(on_lost)
+        """Waits until the job has ended and returns it, as `Job.wait`. `on_lost` is called in a thread."""
+        outage = ServerOutage(on_lost)
         async with asyncio.timeout(timeout_s):
             while True:
-                found = await asyncio.to_thread(self.sync.polled, away)
+                found = await asyncio.to_thread(self.sync.poll, outage)
                 if found is not None and found[1]:
                     return found[0]
                 await asyncio.sleep(poll_s)
-
-    async def logs(self, *, follow: bool = False, err: bool = False, task: int | None = None) -> AsyncIterator[str]:
-        """Lines of its output."""
-        lines = self.sync.logs(follow=follow, err=err, task=task)
-        while (line := await asyncio.to_thread(next, lines, None)) is not None:
-            yield line

@@ -67,7 +67,7 @@ class Bundle:
         return data
 
 
-def bundle(folder: Path) -> Bundle:
+def bundle_folder(folder: Path) -> Bundle:
     """Raises NotFound for no folder, Refused for too much in it (with the largest files named) and for what can't be read."""
     if not folder.is_dir():
         raise NotFound(f"{folder}: no such folder")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headway import paths
 from headway.errors import Refused, Unreachable
-from headway.sdk.process_identity import alive
+from headway.sdk.process_liveness import alive
 
 START_S = 60.0
 STOP_S = 15.0

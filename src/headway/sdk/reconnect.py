@@ -1,4 +1,4 @@
-"""What goes on over the loss of its server: how far a followed log has come, and how long to try again."""
+"""Reading on after a lost connection: the position in a followed log, and how long to reconnect."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
     import httpx
 
 RETRY_S = 0.5
-# Of who waits for a job's end without a time limit. A machine that is mended by the next day's work is lived through; a server
-# that is gone for good, or another cluster's address, holds nobody's script for ever.
-MOST_AWAY_S = 2 * 86400.0
+# Limit of `Job.wait` without a timeout: long enough for a machine to be repaired on the next working day, but a server that is
+# gone for good does not block a script for ever.
+MAX_OUTAGE_S = 2 * 86400.0
 
 
 @dataclass
 class LogReading:
-    """What the frames of a log (schemas.stream_frames) have said, over all answers that it came in."""
+    """The state of a log that arrives as frames (schemas.stream_frames) in one or more answers."""
 
-    at: int | None = None  # the byte of its file that comes next; None where it is of many files
+    at: int | None = None  # the next byte of its file; None for a log of several files
     ended: bool = False
     failed: ErrorOut | None = None
-    _given: bool = False
-    _said: bytes = b""
+    _has_output: bool = False
+    _last_message: bytes = b""
 
     @property
-    def can_go_on(self) -> bool:
-        """Whether another answer goes on where this one broke off."""
-        return self.at is not None or not self._given
+    def can_resume(self) -> bool:
+        """Whether another request can continue where this answer broke off."""
+        return self.at is not None or not self._has_output
 
-    def take(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """The log's bytes. Raises Refused for what are no frames."""
+    def read_frames(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yields the log's bytes. Raises Refused for an answer that is not made of frames."""
         try:
             for kind, data in frames(pieces):
                 if kind == "at":
@@ -47,87 +47,89 @@ class LogReading:
                     self.failed = ErrorOut.model_validate_json(data)
                 elif kind == "end":
                     self.ended = True
-                elif kind == "out" or self.at is None or data != self._said:
-                    # Why it waits is said again to who comes again.
-                    self._given = True
+                elif kind == "out" or self.at is None or data != self._last_message:
+                    # The server repeats the reason for waiting after each reconnect.
+                    self._has_output = True
                     if kind == "out":
                         self.at = (self.at or 0) + len(data)
                     else:
-                        self._said = data
+                        self._last_message = data
                     yield data
         except ValueError:
             raise Refused(
-                "the server answers in a way that this headway does not understand",
-                hint="headway version shows both; install the server's version here, or start the server again",
+                "this version of headway can't read the server's answer",
+                hint="compare versions with headway version; install the server's version here, or restart the server",
             ) from None
 
 
-class Patience:
-    """With a server that goes away: so many seconds after each loss."""
+class ReconnectDeadline:
+    """Limits how long to reconnect: `seconds` after each loss."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._until: float | None = None
-        self._heard = False
+        self._answered = False
 
-    def heard(self) -> None:
-        """It answers."""
-        self._heard, self._until = True, None
+    def clear(self) -> None:
+        """Records that the server answers."""
+        self._answered, self._until = True, None
 
-    def lost(self, error: Unreachable, *, for_good: bool) -> None:
-        """Waits a moment; raises the error when it was never there, or has been away for too long."""
+    def record(self, error: Unreachable, *, final: bool) -> None:
+        """Sleeps before the next attempt; raises the error when `final`, before the first answer, or after the deadline."""
         now = time.monotonic()
         if self._until is None:
             self._until = now + self._seconds
-        if for_good or not self._heard or now >= self._until:
+        if final or not self._answered or now >= self._until:
             raise error
         time.sleep(RETRY_S)
 
 
-class Away:
-    """A server that does not answer who waits for a job's end: the job runs on, so this is no end. `on_lost` is called once
-    a loss."""
+class ServerOutage:
+    """An outage of the server while `Job.wait` polls: the job continues, so polling does too. `on_lost` is called once for each
+    outage."""
 
     def __init__(self, on_lost: Callable[[Unreachable], None] | None) -> None:
         self._on_lost = on_lost
         self._since = 0.0
-        self.why: Unreachable | None = None  # while it does not answer
+        self.error: Unreachable | None = None  # None while the server answers
 
-    def heard(self) -> None:
-        self.why = None
+    def clear(self) -> None:
+        """Records that the server answers."""
+        self.error = None
 
-    def lost(self, error: Unreachable) -> None:
-        """Raises the error after MOST_AWAY_S without any answer."""
+    def record(self, error: Unreachable) -> None:
+        """Raises the error after MAX_OUTAGE_S without any answer."""
         now = time.monotonic()
-        if self.why is None:
+        if self.error is None:
             self._since = now
             if self._on_lost is not None:
                 self._on_lost(error)
-        elif now - self._since > MOST_AWAY_S:
+        elif now - self._since > MAX_OUTAGE_S:
             raise error
-        self.why = error
+        self.error = error
 
 
-def followed(
-    ask: Callable[[dict[str, str]], AbstractContextManager[httpx.Response]],
+def follow_log(
+    open_log: Callable[[dict[str, str]], AbstractContextManager[httpx.Response]],
     reconnect: Callable[[], object],
     patience_s: float,
 ) -> Iterator[bytes]:
-    """The log's bytes until its end. `ask`: for its answer from a place on. Raises Unreachable when no server comes for
-    `patience_s` seconds, or the place is not known, and what the server says."""
-    reading, patience = LogReading(), Patience(patience_s)
+    """Yields the log's bytes until its end; `open_log` requests it with these query parameters.
+
+    Raises Unreachable when no server answers for `patience_s` seconds or the position is unknown, and the server's errors."""
+    reading, deadline = LogReading(), ReconnectDeadline(patience_s)
     while True:
         try:
-            with ask({"start": str(reading.at)} if reading.at else {}) as answer:
-                patience.heard()
-                yield from reading.take(answer.iter_raw())
+            with open_log({"start": str(reading.at)} if reading.at else {}) as answer:
+                deadline.clear()
+                yield from reading.read_frames(answer.iter_raw())
         except Unreachable as caught:
             error = caught
         else:
-            error = Unreachable("the server ended before the log did", hint="headway server status")
+            error = Unreachable("the server stopped before the log ended", hint="headway server status")
         if reading.failed is not None:
             raise to_error(reading.failed)
         if reading.ended:
             return
-        patience.lost(error, for_good=not reading.can_go_on)
+        deadline.record(error, final=not reading.can_resume)
         reconnect()

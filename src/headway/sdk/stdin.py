@@ -1,4 +1,4 @@
-"""Standard input of a command that runs elsewhere, read while its output comes."""
+"""Forwarding of standard input to a command that runs on the cluster."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import threading
 from collections.abc import Callable
 
 
-def stdin_thread(put: Callable[[bytes], bool], read: Callable[[], bytes]) -> None:
-    """Passes pieces on until the input has ended (an empty piece, passed on too) or nobody takes them any more. Nobody
-    waits for the thread: it may hang in `read` of a terminal when the command has ended."""
+def forward_stdin(send: Callable[[bytes], bool], read: Callable[[], bytes]) -> None:
+    """Starts a thread that sends pieces until the input has ended (the last one is empty) or `send` returns False.
 
-    def work() -> None:
-        while put(piece := read()) and piece:
+    The thread is not joined: it may block in `read` of a terminal after the command has ended."""
+
+    def forward() -> None:
+        while send(piece := read()) and piece:
             pass
 
-    threading.Thread(target=work, daemon=True).start()
+    threading.Thread(target=forward, daemon=True).start()

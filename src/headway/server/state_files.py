@@ -13,7 +13,7 @@ from typing import IO, Any
 from headway import __version__, paths
 from headway.errors import Refused
 from headway.sdk.local_server import running
-from headway.sdk.process_identity import start_time
+from headway.sdk.process_liveness import start_time
 
 LEAST_MIB = 16  # free on the state folder's disk when the server starts
 

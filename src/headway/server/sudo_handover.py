@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from headway import paths
-from headway.sdk.process_identity import alive, start_time
+from headway.sdk.process_liveness import alive, start_time
 from headway.server.state_files import write_private
 from headway.store import Store
 from headway.system_user import acting_as, behind

@@ -26,7 +26,7 @@ health: {{lemon: {{score: {lemon}}}}}
 
 
 def nodes(lab: Lab) -> list[dict[str, Any]]:
-    return [node.model_dump() for node in lab.client.status("flt").nodes]
+    return [node.model_dump() for node in lab.client.clusters.status("flt").nodes]
 
 
 def train(lab: Lab) -> int:

@@ -31,11 +31,11 @@ def node_of(lab: Lab, name: str) -> dict[str, Any]:
 
 
 def incidents(lab: Lab) -> list[dict[str, Any]]:
-    return [one.model_dump() for one in lab.client.incidents("flt")]
+    return [one.model_dump() for one in lab.client.incidents.list("flt")]
 
 
 def incident(lab: Lab, number: int) -> dict[str, Any]:
-    return lab.client.incident("flt", number).model_dump()
+    return lab.client.incidents.get("flt", number).model_dump()
 
 
 def ended(lab: Lab, count: int, state: str = "returned") -> dict[str, Any]:
@@ -69,7 +69,7 @@ def test_a_gpu_falls_off_the_bus_under_a_training(lab: Lab, whole: dict[int, set
     lab.wait(lambda: max(losses(log(lab, job)), default=0) >= 8, "step 8", patience_s=240)
     victim = runs_on(lab, job)[-1]
     for code in (79, 45):  # the second is a consequence of the first: the same incident, and no other
-        lab.client.fault("flt", FaultIn(kind=FaultKind.XID, node=victim, code=code, gpu=3))
+        lab.client.nodes.inject_fault("flt", FaultIn(kind=FaultKind.XID, node=victim, code=code, gpu=3))
     found = ended(lab, before + 1)
     assert states(found) == ["seen", "draining", "jobs moved", "repairing", "testing", "returned"]
     assert found["node"] == victim

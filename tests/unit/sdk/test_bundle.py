@@ -13,7 +13,7 @@ import pytest
 
 from headway.errors import Refused
 from headway.sdk import bundle as module
-from headway.sdk.bundle import bundle, git_state
+from headway.sdk.bundle import bundle_folder, git_state
 from user_helper import bundles as node
 
 
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_git_s_rules_decide_the_innermost_first(folder: Path) -> None:
-    assert bundle(folder).files == (
+    assert bundle_folder(folder).files == (
         ".gitignore", "link", "linked", "pkg/.gitignore", "pkg/keep.log", "pkg/model.py", "run.sh", "train.py",
         "with space/ü.txt",
     )  # fmt: skip
@@ -66,24 +66,24 @@ def test_rules_above_the_folder_hold_up_to_the_repository_s_root(tmp_path: Path)
             "out/1", "b/1", "src/y.tmp",
         )},
     })  # fmt: skip
-    made = bundle(root / "projects/a")
+    made = bundle_folder(root / "projects/a")
     assert made.files == (".gitignore", "README.md", "b/1", "best.ckpt", "src/data/2", "train.py")
     assert list(made.files) == kept_by_git(root / "projects/a")
     (tmp_path / "link").symlink_to(root / "projects/a")
-    assert bundle(tmp_path / "link").files == made.files
+    assert bundle_folder(tmp_path / "link").files == made.files
     in_git(root / "projects/a")  # a repository of its own: what lies around it is another's
-    assert bundle(root / "projects/a").files == tuple(kept_by_git(root / "projects/a"))
-    assert ".env" in bundle(root / "projects/a").files
+    assert bundle_folder(root / "projects/a").files == tuple(kept_by_git(root / "projects/a"))
+    assert ".env" in bundle_folder(root / "projects/a").files
 
 
 @pytest.mark.parametrize("rule", ["out/", "/out", "*", "out/*\n!out/run"])
 def test_a_folder_that_git_ignores_as_a_whole_goes_where_it_is_named(tmp_path: Path, rule: str) -> None:
     names = ("model.pt", "sub/a.py", ".env", "sub/.env")
     root = in_git(tmp_path / "repo", **{".gitignore": f"{rule}\n", **{f"out/run/{name}": "x" for name in names}})
-    assert bundle(root / "out/run").files == tuple(sorted(names))
+    assert bundle_folder(root / "out/run").files == tuple(sorted(names))
     with (root / ".gitignore").open("a") as rules:
         rules.write(".env\n")
-    assert bundle(root / "out/run").files == ("model.pt", "sub/a.py")  # what has a rule of its own stays out
+    assert bundle_folder(root / "out/run").files == ("model.pt", "sub/a.py")  # what has a rule of its own stays out
 
 
 @pytest.mark.parametrize("rule", ["exp/*", "**/exp/*", "/exp/*\n!.gitkeep", "/exp/*\n!/exp/.gitignore", "/exp/[!.]*"])
@@ -92,39 +92,41 @@ def test_so_does_one_in_which_git_ignores_everything(tmp_path: Path, rule: str) 
     files = {f"exp/{name}": "x" for name in (*names, "sub/.env", ".gitkeep", ".gitignore", "later.bin")}
     root = in_git(tmp_path / "repo", **files, **{".gitignore": f"{rule}\n.env\n"})
     (root / "exp/.gitignore").write_text("*.bin\n")
-    assert set(bundle(root / "exp").files).issuperset(names)
-    assert not {"sub/.env", "later.bin"}.intersection(bundle(root / "exp").files), "these have rules of their own"
+    assert set(bundle_folder(root / "exp").files).issuperset(names)
+    assert not {"sub/.env", "later.bin"}.intersection(bundle_folder(root / "exp").files), (
+        "these have rules of their own"
+    )
 
 
 def test_where_something_is_kept_the_rest_of_what_a_rule_ignores_stays_out(tmp_path: Path) -> None:
     files = {".gitignore": "exp/*\n!exp/*.py\n", "exp/a.py": "x", "exp/secret.txt": "x"}
     root = in_git(tmp_path / "repo", **files)
-    assert bundle(root / "exp").files == ("a.py",)
+    assert bundle_folder(root / "exp").files == ("a.py",)
 
 
 def test_a_folder_of_which_nothing_would_go_is_refused(tmp_path: Path) -> None:
     for rules in ("*\n", "*\n!.gitignore\n"):
         with pytest.raises(Refused, match=r"work: \.gitignore files leave out all that is in it"):
-            bundle(tree(tmp_path / "work", **{".gitignore": rules, "a.py": "x"}))
+            bundle_folder(tree(tmp_path / "work", **{".gitignore": rules, "a.py": "x"}))
     empty = tree(tmp_path / "empty", **{"__pycache__/x.pyc": "x"})
-    assert bundle(empty).files == ()
+    assert bundle_folder(empty).files == ()
 
 
 def test_the_digest_is_of_content_not_of_time_or_place(folder: Path, tmp_path: Path) -> None:
-    first = bundle(folder)
+    first = bundle_folder(folder)
     os.utime(folder / "train.py", (1, 1))
-    assert bundle(folder.rename(tmp_path / "elsewhere")).digest == first.digest
+    assert bundle_folder(folder.rename(tmp_path / "elsewhere")).digest == first.digest
     folder = tmp_path / "elsewhere"
-    assert bundle(folder).archive() == bundle(folder).archive()
+    assert bundle_folder(folder).archive() == bundle_folder(folder).archive()
     (folder / "train.py").chmod(0o755)
-    changed = bundle(folder).digest
+    changed = bundle_folder(folder).digest
     assert changed != first.digest
     (folder / "train.py").write_text("print(2)\n")
-    assert bundle(folder).digest not in (first.digest, changed)
+    assert bundle_folder(folder).digest not in (first.digest, changed)
 
 
 def test_the_node_keeps_what_it_counted_and_nothing_can_be_written_there(folder: Path, tmp_path: Path) -> None:
-    made = bundle(folder)
+    made = bundle_folder(folder)
     root = str(tmp_path / "root")
     assert node.keep_bundle(root, made.digest, b"") is False
     assert node.keep_bundle(root, made.digest, made.archive()) is True
@@ -143,7 +145,7 @@ def test_names_that_are_no_utf_8_arrive_as_they_are(tmp_path: Path) -> None:
     latin, inner = os.fsdecode(b"caf\xe9.txt"), os.fsdecode(b"d\xe9/caf\xe9.txt")
     tree(work, **{latin: "1", inner: "2"})
     (work / "link").symlink_to(latin)
-    made = bundle(work)
+    made = bundle_folder(work)
     root, job = str(tmp_path / "root"), tmp_path / "job"
     assert node.keep_bundle(root, made.digest, made.archive()) is True
     node.stage({"root": root, "bundle": made.digest, "work": str(job), "files": {}})
@@ -155,14 +157,14 @@ def test_a_file_of_several_names_arrives_under_each(tmp_path: Path) -> None:
     """uv and conda make hard links, and so does `cp -l`."""
     work = tree(tmp_path / "work", **{"a.py": "1"})
     (work / "b.py").hardlink_to(work / "a.py")
-    made = bundle(work)
+    made = bundle_folder(work)
     assert node.keep_bundle(str(tmp_path / "root"), made.digest, made.archive()) is True
 
 
 @pytest.mark.parametrize("now", ["more", "gone", "a program"])
 def test_a_file_that_changes_while_it_is_read_is_named(tmp_path: Path, now: str) -> None:
     work = tree(tmp_path / "work", **{"train.py": "1", "train.log": "step 1"})
-    made = bundle(work)
+    made = bundle_folder(work)
     log = work / "train.log"
     if now == "gone":
         log.unlink()
@@ -182,20 +184,20 @@ def test_what_can_t_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     work = tree(tmp_path / "work", **{"key.pem": "x"})
     monkeypatch.setattr(Path, "read_bytes", denied)
     with pytest.raises(Refused, match=r"key\.pem can't be read: Permission denied") as caught:
-        bundle(work)
+        bundle_folder(work)
     assert ".gitignore" in caught.value.hint
 
 
 def test_a_name_that_is_no_utf_8_can_be_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_FILES", 0)
     with pytest.raises(Refused) as caught:
-        bundle(tree(tmp_path / "work", **{os.fsdecode(b"caf\xe9"): "1"}))
+        bundle_folder(tree(tmp_path / "work", **{os.fsdecode(b"caf\xe9"): "1"}))
     assert "caf\ufffd (0.0 MiB)" in caught.value.hint
     str(caught.value).encode()  # as a terminal is given it
 
 
 def test_a_job_s_copy_can_be_written_to_and_the_bundle_stays(folder: Path, tmp_path: Path) -> None:
-    made = bundle(folder)
+    made = bundle_folder(folder)
     root, work, helper = str(tmp_path / "root"), tmp_path / "runs/train-1", str(tmp_path / "root/launch-1.py")
     node.keep_bundle(root, made.digest, made.archive())
     node.stage({"root": root, "bundle": made.digest, "work": str(work), "files": {helper: "text"}})
@@ -217,7 +219,7 @@ def test_a_folder_that_is_there_outlives_its_bundle_and_a_new_one_takes_it(
         raise Refused(sentence)
 
     monkeypatch.setattr(node.identity, "refuse", refuse)
-    made = bundle(folder)
+    made = bundle_folder(folder)
     root, work = tmp_path / "root", tmp_path / "runs/chain-1"
     node.keep_bundle(str(root), made.digest, made.archive())
     ask = {"root": str(root), "bundle": made.digest, "work": str(work), "files": {}}
@@ -236,7 +238,7 @@ def test_bundles_that_nobody_used_for_long_go_and_the_used_ones_stay(tmp_path: P
     root, kept = tmp_path / "root", tmp_path / "root" / "bundles"
     digests = []
     for name in ("old", "used", "asked", "new"):
-        made = bundle(tree(tmp_path / name, **{"pkg/a.py": name}))
+        made = bundle_folder(tree(tmp_path / name, **{"pkg/a.py": name}))
         node.keep_bundle(str(root), made.digest, made.archive())
         digests.append(made.digest)
     (kept / f"{digests[0]}.77").mkdir()  # of a transfer that was cut off
@@ -245,7 +247,7 @@ def test_bundles_that_nobody_used_for_long_go_and_the_used_ones_stay(tmp_path: P
     _, used, asked, new = digests
     node.stage({"files": {}, "work": str(tmp_path / "runs" / "x"), "bundle": used, "root": str(root)})
     node.keep_bundle(str(root), asked, b"")
-    again = bundle(tree(tmp_path / "another", b="x"))
+    again = bundle_folder(tree(tmp_path / "another", b="x"))
     os.utime(kept / new)
     node.keep_bundle(str(root), again.digest, again.archive())
     assert {one.name for one in kept.iterdir()} == {used, asked, new, again.digest}
@@ -253,8 +255,8 @@ def test_bundles_that_nobody_used_for_long_go_and_the_used_ones_stay(tmp_path: P
 
 @pytest.mark.parametrize("damage", ["cut", "other"])
 def test_a_damaged_archive_never_gets_the_name(folder: Path, tmp_path: Path, damage: str) -> None:
-    data = bundle(folder).archive()
-    digest = bundle(folder).digest if damage == "cut" else "0" * 64
+    data = bundle_folder(folder).archive()
+    digest = bundle_folder(folder).digest if damage == "cut" else "0" * 64
     with pytest.raises((EOFError, ValueError)):
         node.keep_bundle(str(tmp_path / "root"), digest, data[: len(data) // 2] if damage == "cut" else data)
     assert list((tmp_path / "root/bundles").iterdir()) == []
@@ -306,13 +308,13 @@ def test_too_much_is_refused_with_the_largest_named(folder: Path, monkeypatch: p
     (folder / "weights.bin").write_bytes(os.urandom(2**20 + 1))
     monkeypatch.setattr(module, "MAX_FILES_MIB", 1)
     with pytest.raises(Refused) as caught:
-        bundle(folder)
+        bundle_folder(folder)
     assert "at most 1 MiB" in caught.value.message
     assert "weights.bin (1.0 MiB)" in caught.value.hint
     monkeypatch.setattr(module, "MAX_FILES_MIB", 8)
     monkeypatch.setattr(module, "MAX_ARCHIVE_MIB", 1)
     with pytest.raises(Refused, match="compressed"):
-        bundle(folder).archive()
+        bundle_folder(folder).archive()
 
 
 def test_where_the_files_come_from(tmp_path: Path) -> None:

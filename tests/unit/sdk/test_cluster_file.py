@@ -30,11 +30,11 @@ from headway.errors import (
 )
 from headway.schemas.base import ErrorOut
 from headway.schemas.submissions import SubmitIn
-from headway.sdk.client import Client
+from headway.sdk.client import Client, connect
 from headway.sdk.cluster_file import identity, load_document
-from headway.sdk.discover import discover, in_reach, of_root, start_hint
 from headway.sdk.errors import to_error
-from headway.sdk.process_identity import start_time
+from headway.sdk.process_liveness import start_time
+from headway.sdk.server_address import in_reach, of_root, start_hint
 from headway.server.state_files import write_client
 from headway.validation.ssh_keys import key_fault
 
@@ -180,12 +180,12 @@ def test_no_server_says_how_to_start_one(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.delenv("HEADWAY_URL", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     with pytest.raises(Unreachable) as caught:
-        discover(tmp_path)
+        connect(tmp_path)
     assert str(caught.value) == "no server\n  headway server start"
     with pytest.raises(Unreachable, match="headway server start"), Client("http://127.0.0.1:9", "t") as client:
         client.me()
     with pytest.raises(NotFound):
-        Client("http://127.0.0.1:9", "t").cluster("")
+        Client("http://127.0.0.1:9", "t").clusters.get("")
 
 
 def test_a_server_started_by_sudo_is_found_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,22 +199,22 @@ def test_a_server_started_by_sudo_is_found_without_it(tmp_path: Path, monkeypatc
     lives = {"url": "http://127.0.0.1:7001", "token": "hw_a", "pid": pid, "started": start_time(pid)}
     ended = {**lives, "url": "http://127.0.0.1:7002", "started": "1"}
     file.write_text(json.dumps({str(tmp_path / "root"): lives, str(tmp_path / "lab"): ended}))
-    assert discover().url == "http://127.0.0.1:7001"
+    assert connect().url == "http://127.0.0.1:7001"
     for folder in (tmp_path / "lab", tmp_path / "another"):
         monkeypatch.setenv("HEADWAY_STATE", str(folder))
         with pytest.raises(Unreachable, match="no server"):
-            discover()
+            connect()
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setenv("HEADWAY_STATE", str(tmp_path / "lab"))
     with pytest.raises(Unreachable) as caught:
-        discover()
+        connect()
     assert caught.value.hint == f"sudo HEADWAY_STATE={tmp_path / 'lab'} headway server start"
     monkeypatch.delenv("HEADWAY_STATE")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     own = tmp_path / "data" / "headway"
     own.mkdir(parents=True)
     write_client(own, "http://127.0.0.1:7003", "hw_own")
-    assert (discover().url, of_root(), start_hint()) == (lives["url"], True, "sudo headway server start")
+    assert (connect().url, of_root(), start_hint()) == (lives["url"], True, "sudo headway server start")
     file.write_text(json.dumps({str(tmp_path / "root"): ended}))
     assert (of_root(), start_hint()) == (False, "headway server start"), "they have one of their own"
     (own / paths.CLIENT_FILE).unlink()
@@ -222,21 +222,21 @@ def test_a_server_started_by_sudo_is_found_without_it(tmp_path: Path, monkeypatc
     monkeypatch.setenv("HEADWAY_STATE", str(tmp_path / "lab"))
     monkeypatch.setattr("os.geteuid", lambda: 0)
     with pytest.raises(Unreachable) as caught:
-        discover()
+        connect()
     assert caught.value.hint == "headway server start"
     file.write_text("[]")
     monkeypatch.delenv("HEADWAY_STATE")
     with pytest.raises(Unreachable, match="no server"):
-        discover()
+        connect()
 
 
 def test_environment_names_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_STATE", str(tmp_path))
     monkeypatch.setenv("HEADWAY_URL", "http://far:1/")
     monkeypatch.setenv("HEADWAY_TOKEN", "hw_t")
-    assert discover().url == "http://far:1"
+    assert connect().url == "http://far:1"
     monkeypatch.setenv("HEADWAY_URL", "http://127.0.0.1:9")
-    with pytest.raises(Unreachable, match="check HEADWAY_URL"), discover() as client:
+    with pytest.raises(Unreachable, match="check HEADWAY_URL"), connect() as client:
         client.me()
 
 
@@ -275,7 +275,7 @@ def test_of_several_servers_the_one_that_answers_is_spoken_to(tmp_path: Path, mo
     url, token, refresh = in_reach()
     with two, Client(url, token, refresh=refresh, transport=httpx.MockTransport(far)) as client:
         assert client.url == urls[0]
-        assert client.sbatch("lab", SubmitIn()).job_id == 7
+        assert client.jobs.sbatch("lab", SubmitIn()).job_id == 7
         assert client.url == urls[1]
     assert len(keys) == 2
     assert len(set(keys)) == 1
@@ -287,7 +287,7 @@ def test_of_several_servers_the_one_that_answers_is_spoken_to(tmp_path: Path, mo
 def test_an_address_that_is_none_says_so(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_URL", url)
     with pytest.raises(Refused, match="HEADWAY_URL is no server's address"):
-        discover()
+        connect()
 
 
 @pytest.mark.parametrize("token", ["a\nb", "h\u00e9"])
@@ -295,7 +295,7 @@ def test_a_token_that_is_none_says_so_and_is_not_shown(token: str, monkeypatch: 
     monkeypatch.setenv("HEADWAY_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("HEADWAY_TOKEN", token)
     with pytest.raises(Refused, match="HEADWAY_TOKEN is no token") as caught:
-        discover()
+        connect()
     assert token not in str(caught.value)
 
 
@@ -303,17 +303,17 @@ def test_a_token_that_is_none_says_so_and_is_not_shown(token: str, monkeypatch: 
     ("status", "body", "why"),
     [
         (200, b"<html>hello</html>", "not a Headway server"),
-        (404, b"<html>\n nothing</html>", "no Headway server answered, but 404: <html> nothing</html>"),
-        (200, b'{"other": "shape"}', "does not understand"),
-        (200, b"[1]", "does not understand"),
-        (500, b'{"detail": 1}', "no Headway server answered, but 500"),
+        (404, b"<html>\n nothing</html>", "no Headway server answered, but HTTP 404: <html> nothing</html>"),
+        (200, b'{"other": "shape"}', "this version of headway can't read"),
+        (200, b"[1]", "this version of headway can't read"),
+        (500, b'{"detail": 1}', "no Headway server answered, but HTTP 500"),
     ],
 )
 def test_what_is_no_server_of_ours_or_another_version_is_told_apart(status: int, body: bytes, why: str) -> None:
     import httpx
 
     answers = httpx.MockTransport(lambda _: httpx.Response(status, content=body))
-    for ask in (Client.clusters, Client.me):
+    for ask in (lambda c: c.clusters.list(), Client.me):
         with pytest.raises(Refused, match=why), Client("http://far:1", "t", transport=answers) as client:
             ask(client)
 
@@ -323,5 +323,5 @@ def test_a_proxy_whose_server_is_away_is_no_wrong_address() -> None:
     import httpx
 
     answers = httpx.MockTransport(lambda _: httpx.Response(503, content=b"<html>no upstream"))
-    with pytest.raises(Unreachable, match="but 503"), Client("http://far:1", "t", transport=answers) as client:
-        client.clusters()
+    with pytest.raises(Unreachable, match="but HTTP 503"), Client("http://far:1", "t", transport=answers) as client:
+        client.clusters.list()

@@ -15,8 +15,9 @@ from headway.errors import Refused, Unreachable
 from headway.schemas.jobs import ArrayOut, JobsPage
 from headway.schemas.submissions import RunIn, SubmitOut
 from headway.sdk.aio import AsyncJob
-from headway.sdk.billing import Costs
-from headway.sdk.jobs import Job, Work, request_of
+from headway.sdk.connection import Resource
+from headway.sdk.resources.jobs import Job, Jobs
+from headway.sdk.submission import build_request
 from tests.support.cli_fakes import FakeApi, job
 
 CONTAINER = ("image", "mounts", "container_workdir", "container_name", "mount_home")  # together one field
@@ -25,7 +26,7 @@ LAST = job(40, array_job_id=40, array_task="9", state="COMPLETED")
 
 
 def handle(api: FakeApi) -> Job:
-    return Job(cast(Work, api), "lab", 40)
+    return Job(cast(Jobs, api.jobs), "lab", 40)
 
 
 def in_turn(*answers: Any) -> Any:
@@ -34,7 +35,7 @@ def in_turn(*answers: Any) -> Any:
 
 
 def test_an_array_with_a_failed_task_has_failed_though_its_last_task_has_not() -> None:
-    api = FakeApi().on("job", LAST).on("tasks", ArrayOut(total=10, done=9, failed=1, failed_tasks="3"))
+    api = FakeApi().on("jobs.get", LAST).on("jobs.tasks", ArrayOut(total=10, done=9, failed=1, failed_tasks="3"))
     ended = handle(api).wait()
     assert (ended.state, ended.exit_code) == ("FAILED", 1)
     assert ended.tasks is not None
@@ -42,15 +43,15 @@ def test_an_array_with_a_failed_task_has_failed_though_its_last_task_has_not() -
 
 
 def test_an_array_ends_with_its_slowest_task() -> None:
-    api = FakeApi().on("job", LAST)
-    api.on("tasks", in_turn(ArrayOut(total=10, done=9, running=1), ArrayOut(total=10, done=10)))
+    api = FakeApi().on("jobs.get", LAST)
+    api.on("jobs.tasks", in_turn(ArrayOut(total=10, done=9, running=1), ArrayOut(total=10, done=10)))
     assert handle(api).wait(poll_s=0).state == "COMPLETED"
-    assert len(api.named("tasks")) == 2
+    assert len(api.named("jobs.tasks")) == 2
 
 
 def test_one_task_of_an_array_ends_by_itself() -> None:
-    api = FakeApi().on("job", job(41, array_job_id=40, array_task="0", state="COMPLETED"))
-    assert Job(cast(Work, api), "lab", 41).wait().state == "COMPLETED"
+    api = FakeApi().on("jobs.get", job(41, array_job_id=40, array_task="0", state="COMPLETED"))
+    assert Job(cast(Jobs, api.jobs), "lab", 41).wait().state == "COMPLETED"
 
 
 def test_all_jobs_are_read_page_by_page_and_each_says_how_old_it_is() -> None:
@@ -64,8 +65,8 @@ def test_all_jobs_are_read_page_by_page_and_each_says_how_old_it_is() -> None:
         return httpx.Response(200, content=pages[request.url.params.get("cursor", "")].model_dump_json())
 
     with Client("http://server", "t", transport=httpx.MockTransport(answer)) as client:
-        assert [one.id for one in client.jobs("lab", user="ann")] == [1, 2]
-        assert client.jobs_page("lab", user="ann").stale == "no SSH to lab-head"
+        assert [one.id for one in client.jobs.list("lab", user="ann")] == [1, 2]
+        assert client.jobs.page("lab", user="ann").stale == "no SSH to lab-head"
 
 
 def away(api: FakeApi, *answers: Any) -> list[int]:
@@ -79,7 +80,7 @@ def away(api: FakeApi, *answers: Any) -> list[int]:
             raise one
         return one
 
-    api.on("job", answer).on("reconnect", lambda: looked.append(1))
+    api.on("jobs.get", answer).on("jobs.reconnect", lambda: looked.append(1))
     return looked
 
 
@@ -106,7 +107,7 @@ def test_a_time_limit_holds_while_the_server_is_away_and_without_one_two_days_do
 ) -> None:
     api = FakeApi()
     away(api, job(40), BROKEN)
-    with pytest.raises(TimeoutError, match=r"job 40 is RUNNING after 0\.01 s; last asked: the connection broke"):
+    with pytest.raises(TimeoutError, match=r"job 40 is RUNNING after 0\.01 s; last answer: the connection broke"):
         handle(api).wait(timeout_s=0.01, poll_s=0.02)
     hours = iter(range(0, 1000, 20))
     monkeypatch.setattr("headway.sdk.reconnect.time.monotonic", lambda: next(hours) * 3600.0)
@@ -117,13 +118,13 @@ def test_a_time_limit_holds_while_the_server_is_away_and_without_one_two_days_do
 
 def test_waiting_has_an_end() -> None:
     with pytest.raises(TimeoutError, match="job 40 is RUNNING"):
-        handle(FakeApi().on("job", job(40))).wait(timeout_s=0, poll_s=0)
+        handle(FakeApi().on("jobs.get", job(40))).wait(timeout_s=0, poll_s=0)
 
 
 async def test_the_same_for_asyncio() -> None:
-    api = FakeApi().on("job", LAST).on("tasks", ArrayOut(total=10, done=8, failed=2, failed_tasks="3,5"))
+    api = FakeApi().on("jobs.get", LAST).on("jobs.tasks", ArrayOut(total=10, done=8, failed=2, failed_tasks="3,5"))
     assert (await AsyncJob(handle(api)).wait()).state == "FAILED"
-    api.on("rerun", SubmitOut(job_id=41, cluster="lab", user="a", workdir="/w"))
+    api.on("jobs.rerun", SubmitOut(job_id=41, cluster="lab", user="a", workdir="/w"))
     again = await AsyncJob(handle(api)).rerun(env={"A": "1"})
     assert (type(again), again.id) == (AsyncJob, 41)
     assert inspect.signature(AsyncClient.run) == inspect.signature(Client.run)
@@ -131,10 +132,7 @@ async def test_the_same_for_asyncio() -> None:
 
 def test_a_run_has_the_same_fields_and_defaults_wherever_it_is_asked_for() -> None:
     fields = RunIn.model_fields
-    for asks, own in (
-        (Client.run, {"self", "command", "cluster", "files"}),
-        (run, {"ctx", "cluster", "folder", "no_files", "output", "estimate", *CONTAINER}),
-    ):
+    for asks, own in ((run, {"ctx", "cluster", "folder", "no_files", "output", "estimate", *CONTAINER}),):
         given = {name: one.default for name, one in inspect.signature(asks).parameters.items() if name not in own}
         assert set(given) <= set(fields)
         for name, default in given.items():
@@ -143,7 +141,7 @@ def test_a_run_has_the_same_fields_and_defaults_wherever_it_is_asked_for() -> No
 
 def test_what_can_not_be_run_is_refused_with_every_fault() -> None:
     with pytest.raises(Refused, match=r"(?s)nodes: .*gpus: "):
-        request_of(RunIn, argv=["x"], nodes=0, gpus=-1)
+        build_request(RunIn, argv=["x"], nodes=0, gpus=-1)
 
 
 def test_what_a_script_or_another_try_can_not_be_given_is_refused_by_its_field(tmp_path: Path) -> None:
@@ -154,11 +152,18 @@ def test_what_a_script_or_another_try_can_not_be_given_is_refused_by_its_field(t
     ):
         client.submit(tmp_path / "a.sh", cluster="lab", stage_in=["Not A Dataset"])
     with pytest.raises(Refused, match="task: "):
-        handle(FakeApi().on("rerun", None)).rerun(task=-1)
+        handle(FakeApi().on("jobs.rerun", None)).rerun(task=-1)
 
 
-def test_the_ledger_can_be_asked_and_closed_in_both_ways() -> None:
-    asked = {name for name, made in vars(Costs).items() if inspect.isfunction(made)}
-    assert asked <= vars(AsyncClient).keys()
-    for name in asked:
-        assert inspect.signature(getattr(AsyncClient, name)) == inspect.signature(getattr(Client, name))
+def test_every_call_of_the_client_can_be_awaited() -> None:
+    with Client("http://server", "t") as client:
+        blocking = {name: part for name, part in vars(client).items() if isinstance(part, Resource)}
+    twins = vars(AsyncClient("http://server", "t"))
+    assert set(blocking) == set(twins) - {"sync"}
+    for name, part in blocking.items():
+        calls = {
+            call for call, made in vars(type(part)).items() if inspect.isfunction(made) and not call.startswith("_")
+        }
+        assert calls <= vars(type(twins[name])).keys()
+        for call in calls:
+            assert inspect.signature(getattr(type(twins[name]), call)) == inspect.signature(getattr(type(part), call))

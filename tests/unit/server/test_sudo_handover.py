@@ -14,7 +14,7 @@ import pytest
 
 from headway import paths
 from headway.sdk.cluster_file import load_document, own_key
-from headway.sdk.process_identity import start_time
+from headway.sdk.process_liveness import start_time
 from headway.server import sudo_handover
 from headway.system_user import behind
 from tests.support import builders

@@ -105,5 +105,5 @@ async def test_the_client_follows_the_pages(server: Server) -> None:
         return httpx.Response(200, json=[row], headers=link)
 
     client = Client("http://x", "t", transport=httpx.MockTransport(answer))
-    assert [token.id for token in client.tokens()] == ["1", "2", "3"]
+    assert [token.id for token in client.tokens.list()] == ["1", "2", "3"]
     assert asked[1:] == [f"{API_PREFIX}/tokens?limit=1&cursor=c{number}" for number in (1, 2)]

@@ -23,7 +23,7 @@ app = typer.Typer(
 @app.command()
 def ls(output: Output = Format.table) -> None:
     """List people, their roles, and the teams that clusters' files have them in."""
-    people = session.connect().people()
+    people = session.connect().people.list()
     if output is Format.json:
         session.print_json(people)
         return
@@ -55,7 +55,7 @@ def put(
     """Give somebody a role; who is new here is made."""
     from headway.schemas.people import PersonIn
 
-    made = session.connect().put_person(person, PersonIn.model_validate({"role": role.value, "user": user}))
+    made = session.connect().people.put(person, PersonIn.model_validate({"role": role.value, "user": user}))
     session.say(f"{made.name} is {made.role}, {f'on clusters as {made.user}' if made.user else 'and only looks on'}")
     session.note(f"  headway token create {person} makes a token for them")
 
@@ -63,7 +63,7 @@ def put(
 @app.command()
 def rm(person: Annotated[str, typer.Argument(metavar="PERSON")]) -> None:
     """Remove somebody: their tokens and sessions end at once."""
-    session.connect().delete_person(person)
+    session.connect().people.delete(person)
     session.say(f"{person} is removed")
 
 
@@ -82,6 +82,6 @@ def audit(
 
     headway audit --person ann --format csv > audit.csv"""
     asked = {"person": person, "action": action, "target": target, "format": form.value}
-    for piece in session.connect().audit({name: word for name, word in asked.items() if word}):
+    for piece in session.connect().people.audit_trail({name: word for name, word in asked.items() if word}):
         sys.stdout.buffer.write(piece)
     sys.stdout.flush()

@@ -21,8 +21,8 @@ from headway.errors import Conflict, NotFound, Refused
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headway.cli.session import Api
     from headway.schemas.people import AccessOut
+    from headway.sdk.client import Client
 
 _REMOTE = re.compile(r"^(?:([A-Za-z0-9._-]+)@)?([a-z][a-z0-9-]*):")
 PIECE = 64 * 1024  # bytes of standard input sent at once
@@ -43,31 +43,31 @@ def ssh(
     become(["ssh", "-F", str(config), target, *(ctx.meta.get(REST) or [])])
 
 
-def _place(api: Api, words: list[str]) -> tuple[AccessOut, str]:
+def _place(api: Client, words: list[str]) -> tuple[AccessOut, str]:
     """(its cluster, what is meant there): a node's name alone says its cluster."""
     if len(words) > 2:
         raise typer.BadParameter(f"what is {words[2]!r}? A command stands after --")
     if not words:
-        access = api.access(session.pick(api, None))
+        access = api.clusters.ssh_access(session.pick(api, None))
         return access, access.cluster
     session.named(words[0])
     if len(words) == 1:
-        return _access_of(api, words[0], [c.name for c in api.clusters()]), words[0]
+        return _access_of(api, words[0], [c.name for c in api.clusters.list()]), words[0]
     cluster, node = words
-    access = api.access(cluster)
+    access = api.clusters.ssh_access(cluster)
     if node not in _machines(access):
         raise NotFound(f"{cluster} has no machine {node}", hint=f"headway nodes {cluster}")
     return access, node
 
 
-def _access_of(api: Api, host: str, clusters: list[str]) -> AccessOut:
+def _access_of(api: Client, host: str, clusters: list[str]) -> AccessOut:
     """Of the cluster of this name, or of the one that has a machine of it. Raises NotFound."""
     if host in clusters:
-        return api.access(host)
+        return api.clusters.ssh_access(host)
     unready: Conflict | None = None
     for cluster in sorted((c for c in clusters if host.startswith(f"{c}-")), key=len, reverse=True):
         try:
-            access = api.access(cluster)
+            access = api.clusters.ssh_access(cluster)
         except Conflict as error:  # it has no machine yet
             unready = error
             continue
@@ -95,7 +95,7 @@ def exec_(
     if not argv:
         raise typer.BadParameter("the command stands after --: headway exec CLUSTER -- COMMAND")
     api = session.connect()
-    pieces = api.command(session.pick(api, cluster), argv, user, None if no_stdin else _stdin())
+    pieces = api.commands.stream(session.pick(api, cluster), argv, user, None if no_stdin else _stdin())
     with closing(pieces):
         for kind, data in pieces:
             if kind == "code":
@@ -126,7 +126,7 @@ def cp(
 
     headway cp -r ./data lab:data"""
     api = session.connect()
-    names = [c.name for c in api.clusters()]
+    names = [c.name for c in api.clusters.list()]
     config = None
     for host in dict.fromkeys(match.group(2) for word in words if (match := _REMOTE.match(word))):
         config = ssh_files.write(_access_of(api, host, names))
@@ -147,8 +147,8 @@ def ssh_config(
     headway ssh-config --install"""
     api = session.connect()
     every = install and cluster is None
-    names = [c.name for c in api.clusters()] if every else [session.pick(api, cluster)]
-    found = [api.access(name) for name in names]
+    names = [c.name for c in api.clusters.list()] if every else [session.pick(api, cluster)]
+    found = [api.clusters.ssh_access(name) for name in names]
     for access in found:
         ssh_files.write(access)
     if output is Format.json:

@@ -55,7 +55,7 @@ def create(
         "scopes": [scope.value],
         "cluster": "" if cluster is None else session.named(cluster),
     }
-    made = session.connect().create_token(TokenIn.model_validate(asked))
+    made = session.connect().tokens.create(TokenIn.model_validate(asked))
     if quiet:
         session.say(made.token or "")
         return
@@ -70,7 +70,7 @@ def create(
 @app.command()
 def ls(output: Output = Format.table) -> None:
     """List tokens (never the tokens themselves)."""
-    tokens = session.connect().tokens()
+    tokens = session.connect().tokens.list()
     if output is Format.json:
         session.print_json(tokens)
         return
@@ -95,14 +95,14 @@ def _for(token: TokenOut) -> str:
 @app.command()
 def revoke(token: Annotated[str, typer.Argument(metavar="ID", help="From headway token ls.")]) -> None:
     """Revoke a token; it stops working at once."""
-    session.connect().delete_token(token)
+    session.connect().tokens.revoke(token)
     session.say(f"revoked {token}")
 
 
 @app.command()
 def link(output: Output = Format.table) -> None:
     """A link that signs a browser in as you, once."""
-    made = session.connect().sign_in_link()
+    made = session.connect().tokens.sign_in_link()
     if output is Format.json:
         session.print_json(made)
         return

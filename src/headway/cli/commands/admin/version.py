@@ -8,7 +8,7 @@ from headway import __version__
 from headway.cli import session
 from headway.cli.session import Format, Output
 from headway.errors import HeadwayError, Unreachable
-from headway.sdk.discover import NO_SERVER
+from headway.sdk.server_address import NO_SERVER
 
 
 def version(output: Output = Format.table) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from headway.schemas.billing import BudgetOut, EstimateOut, NodeStatesOut, PartsOut, UsageRow
-    from headway.sdk.billing import Only
+    from headway.sdk.resources.billing import RunFilters
 
 
 class Sheet(StrEnum):
@@ -53,8 +53,7 @@ def usage(
 
     headway usage --by team,user --from 2026-10 --to 2026-11
     headway usage --runs --team vision -o csv"""
-    when = {"start": start, "end": end}
-    which: Only = {"team": team, "user": user, "partition": partition, "gpu": gpu, "group": group}
+    which: RunFilters = {"team": team, "user": user, "partition": partition, "gpu": gpu, "group": group}
     if nodes:
         of_runs = {**which, "group": "", "cause": cause, "job": job, "runs": runs}
         _none_of(of_runs, "--nodes", "nodes have --group, --from and --to")
@@ -63,12 +62,23 @@ def usage(
     api = session.connect()
     name = session.pick(api, cluster)
     if nodes:
-        _nodes(_pages(lambda cursor: api.node_states(name, **when, group=group, cursor=cursor), "states"), output)
+        _nodes(
+            _pages(
+                lambda cursor: api.billing.node_states(name, start=start, end=end, group=group, cursor=cursor), "states"
+            ),
+            output,
+        )
         return
     if runs or job or cause:
-        _runs(_pages(lambda at: api.usage_runs(name, job=job, cause=cause, **when, **which, cursor=at), "runs"), output)
+        _runs(
+            _pages(
+                lambda at: api.billing.usage_runs(name, job=job, cause=cause, start=start, end=end, **which, cursor=at),
+                "runs",
+            ),
+            output,
+        )
         return
-    found = api.usage(name, by=by.split(","), **when, **which)
+    found = api.billing.usage(name, by=by.split(","), start=start, end=end, **which)
     if found.stale:
         session.note(f"accounting can't be read now, this is what was read before: {found.stale}")
     if _printed(found, output):
@@ -180,7 +190,7 @@ def invoice(
     name = session.pick(api, cluster)
     if close and not period:
         raise Refused("which month is to be closed?", hint="headway invoice --period 2026-10 --close")
-    found = api.close_invoice(name, period) if close else api.invoice(name, period)
+    found = api.billing.close_invoice(name, period) if close else api.billing.invoice(name, period)
     if _printed(found, output):
         return
     state = (
@@ -204,7 +214,7 @@ def chargeback(cluster: ClusterName = None, period: Month = "", output: SheetOut
 
     headway chargeback lab --period 2026-10 -o json"""
     api = session.connect()
-    found = api.chargeback(session.pick(api, cluster), period)
+    found = api.billing.chargeback(session.pick(api, cluster), period)
     if _printed(found, output):
         return
     fields = ("productive_usd", "lost_usd", "held_idle_usd", "idle_usd", "spare_usd", "broken_usd", "total_usd")
@@ -239,11 +249,11 @@ def goodput(
         _none_of({"period": period}, "--job", "it is over all its runs")
     api = session.connect()
     if job:
-        told = api.goodput_of_job(session.pick(api, cluster), job)
+        told = api.billing.job_goodput(session.pick(api, cluster), job)
         if not _printed(told, output):
             _parts("JOB", [(f"{job} ({told.user}), {told.runs} run{'s' * (told.runs != 1)}", told.total)])
         return
-    found = api.goodput(session.pick(api, cluster), period)
+    found = api.billing.goodput(session.pick(api, cluster), period)
     if _printed(found, output):
         return
     _parts("TEAM", [*((one.team or "no team", one) for one in found.teams), ("all", found.total)])
@@ -297,7 +307,7 @@ def budgets(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """What teams may spend in their period, what is used, and what is left."""
     api = session.connect()
     name = session.pick(api, cluster)
-    found = api.budgets(name)
+    found = api.billing.budgets(name)
     if _printed(found, output):
         return
     if not found:
@@ -330,7 +340,7 @@ def _state(one: BudgetOut) -> str:
 def energy(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:
     """Kilowatt-hours by team, as measured or estimated, with the site's own share."""
     api = session.connect()
-    found = api.energy(session.pick(api, cluster), period)
+    found = api.billing.energy(session.pick(api, cluster), period)
     if _printed(found, output):
         return
     columns = [
@@ -353,7 +363,7 @@ def energy(cluster: ClusterName = None, period: Month = "", output: Output = For
 def capacity(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:
     """How full the GPUs were, whether what was free lay together, and how long jobs of a size waited."""
     api = session.connect()
-    found = api.capacity(session.pick(api, cluster), period)
+    found = api.billing.capacity(session.pick(api, cluster), period)
     if _printed(found, output):
         return
     for one in found.types:

@@ -16,9 +16,9 @@ from headway.cli.session import Format, Output
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headway.cli.session import Api
     from headway.errors import Unreachable
     from headway.schemas.clusters import ChangeSetOut, Document, OperationOut
+    from headway.sdk.client import Client
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The cluster file.", show_default=True)]
 Diff = Annotated[bool, typer.Option("--diff", help="With the changed lines of each file.")]
@@ -40,7 +40,7 @@ AWAY_S = 60.0  # as a server that is lost under an operation is waited for
 def plan(file: File = DEFAULT_FILE, diff: Diff = False, output: Output = Format.table) -> None:
     """Show what apply would change and what each change disturbs. Changes nothing."""
     document = _document(file)
-    _show(session.connect().plan(document), diff=diff, output=output)
+    _show(session.connect().clusters.plan(document), diff=diff, output=output)
 
 
 def apply(
@@ -61,12 +61,12 @@ def apply(
     quiet = output is Format.json
     if follow_id:
         api = session.connect()
-        _end(to_the_end(api, api.operation(follow_id), quiet=quiet), output)
+        _end(to_the_end(api, api.operations.get(follow_id), quiet=quiet), output)
         return
     deadline_s = deadline_of(deadline)
     document = _document(file)
     api = _reach(quiet=quiet)
-    changes = api.plan(document)
+    changes = api.clusters.plan(document)
     if dry_run:
         _show(changes, diff=diff, output=output)
         return
@@ -80,23 +80,23 @@ def apply(
         session.confirm(
             "Go ahead?", yes=yes, otherwise=f"{tables.count(changes.asks, 'change')} would disturb what is running"
         )
-    operation = api.apply(document, digest=changes.digest, confirmed=bool(changes.asks), deadline_s=deadline_s)
+    operation = api.clusters.apply(document, digest=changes.digest, confirmed=bool(changes.asks), deadline_s=deadline_s)
     _end(to_the_end(api, operation, quiet=quiet, on_lost=_when_lost(api)), output)
 
 
-def _settled(api: Api, name: str) -> bool:
+def _settled(api: Client, name: str) -> bool:
     """Whether the server holds the cluster for good as it is: one that failed and was mended by hand, or that another
     server made, is ready only once an apply has looked; and a scale that waits for jobs is taken back by one."""
     from headway.errors import NotFound
 
     try:
-        going_on = any(one.state in ("queued", "running") for one in api.operations(name))
-        return not going_on and api.cluster(name).state != "failed"
+        going_on = any(one.state in ("queued", "running") for one in api.operations.list(name))
+        return not going_on and api.clusters.get(name).state != "failed"
     except NotFound:
         return False
 
 
-def _nothing_done(api: Api, name: str) -> OperationOut:
+def _nothing_done(api: Client, name: str) -> OperationOut:
     """What a program gets where all is as the file says: no operation was needed, so it has no id."""
     from headway.schemas.clusters import OperationOut
 
@@ -110,12 +110,12 @@ def _document(file: Path) -> Document:
     return load_document(file)
 
 
-def _reach(*, quiet: bool) -> Api:
+def _reach(*, quiet: bool) -> Client:
     """The server; started when none runs here and no other was named. Root's is waited for."""
     from headway.errors import Unreachable
-    from headway.sdk.discover import named_by, of_root
+    from headway.sdk.server_address import named_by, of_root
 
-    api: Api | None = None
+    api: Client | None = None
     try:
         api = session.connect()
         api.me()
@@ -131,27 +131,27 @@ def _reach(*, quiet: bool) -> Api:
     return session.connect()
 
 
-def _come_back(error: Unreachable) -> Api:
+def _come_back(error: Unreachable) -> Client:
     """Root's server once it answers. Raises Unreachable when it stays away."""
     from headway.errors import Unreachable
-    from headway.sdk.discover import start_hint
-    from headway.sdk.reconnect import Patience
+    from headway.sdk.reconnect import ReconnectDeadline
+    from headway.sdk.server_address import start_hint
 
     _say_of_root(error.message, start_hint())
-    patience = Patience(AWAY_S)
-    patience.heard()
+    deadline = ReconnectDeadline(AWAY_S)
+    deadline.clear()
     while True:
         try:
             api = session.connect()
             api.me()
             return api
         except Unreachable as caught:
-            patience.lost(caught, for_good=False)
+            deadline.record(caught, final=False)
 
 
-def _when_lost(api: Api) -> Callable[[], None] | None:
+def _when_lost(api: Client) -> Callable[[], None] | None:
     """What is done when this server goes away while it works for us."""
-    from headway.sdk.discover import named_by, of_root, start_hint
+    from headway.sdk.server_address import named_by, of_root, start_hint
 
     if named_by(api.url):
         return None

@@ -28,11 +28,11 @@ def down(
     name = session.pick(api, cluster)
     quiet = output is Format.json
     if not yes:
-        message = _what_happens(api.cluster(name), delete_data=delete_data)
+        message = _what_happens(api.clusters.get(name), delete_data=delete_data)
         if session.at_terminal():
             session.say(message)
         session.confirm(f"Take {name} down?", yes=False, otherwise=message)
-    operation = api.down(name, delete_data=delete_data)
+    operation = api.clusters.down(name, delete_data=delete_data)
     ssh_files.forget(name)  # not at the end: whoever stops following does not stop the cluster from going
     final = follow(api, operation, quiet=quiet)
     if quiet:

@@ -37,17 +37,17 @@ def roll(
     name = session.pick(api, cluster)
     quiet = output is Format.json
     if stop:
-        _end(to_the_end(api, api.roll(name, stop=True), quiet=quiet), output, f"no roll of {name} goes on")
+        _end(to_the_end(api, api.clusters.roll(name, stop=True), quiet=quiet), output, f"no roll of {name} goes on")
         return
     by_s = by_of(by)
-    changes = api.plan_roll(name, back=back, head=head, by_s=by_s)
+    changes = api.clusters.plan_roll(name, back=back, head=head, by_s=by_s)
     if dry_run or not quiet:
         changeset_text.tell(changes, output)
     if dry_run:
         return
     if changes.asks:
         session.confirm("Go ahead?", yes=yes, otherwise=f"{tables.count(changes.asks, 'machine')} would be made anew")
-    operation = api.roll(name, back=back, head=head, by_s=by_s)
+    operation = api.clusters.roll(name, back=back, head=head, by_s=by_s)
     _end(to_the_end(api, operation, quiet=quiet), output, f"{name} is rolled")
 
 

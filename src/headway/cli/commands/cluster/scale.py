@@ -34,7 +34,7 @@ def scale(
     api = session.connect()
     name = session.pick(api, cluster)
     quiet = output is Format.json
-    changes = api.plan_scale(name, groups)
+    changes = api.clusters.plan_scale(name, groups)
     if not quiet or dry_run:
         changeset_text.tell(changes, output)
     if dry_run:
@@ -43,7 +43,9 @@ def scale(
         session.confirm(
             "Go ahead?", yes=yes, otherwise=f"{tables.count(changes.asks, 'change')} would disturb what is running"
         )
-    operation = api.scale(name, groups, digest=changes.digest, confirmed=bool(changes.asks), deadline_s=deadline_s)
+    operation = api.clusters.scale(
+        name, groups, digest=changes.digest, confirmed=bool(changes.asks), deadline_s=deadline_s
+    )
     final = to_the_end(api, operation, quiet=quiet)
     if quiet:
         session.print_json(final)

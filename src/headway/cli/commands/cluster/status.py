@@ -19,7 +19,7 @@ _STATE_STYLE = {
 
 def ls(output: Output = Format.table) -> None:
     """List clusters."""
-    clusters = session.connect().clusters()
+    clusters = session.connect().clusters.list()
     if output is Format.json:
         session.print_json(clusters)
         return
@@ -55,7 +55,7 @@ def status(cluster: ClusterName = None, output: Output = Format.table) -> None:
 
     One line a thing: ok or FAIL, and what to do."""
     api = session.connect()
-    answer = api.status(session.pick(api, cluster))
+    answer = api.clusters.status(session.pick(api, cluster))
     if output is Format.json:
         session.print_json(answer)
     else:
@@ -103,7 +103,7 @@ def check_lines(checks: list[CheckOut], on: tables.Screen) -> list[str]:
 def nodes(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """Nodes, their state and their GPUs: a filled cell is a GPU that a job holds."""
     api = session.connect()
-    answer = api.status(session.pick(api, cluster))
+    answer = api.clusters.status(session.pick(api, cluster))
     session.warn_if_old(answer.cluster)
     if output is Format.json:
         session.print_json(answer.nodes)

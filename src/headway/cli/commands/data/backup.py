@@ -40,7 +40,7 @@ def backup(
     api = session.connect()
     name = session.pick(api, cluster)
     phrase = passphrase(key_file, twice=True)
-    final = follow(api, api.backup(name, _absolute(to), phrase), quiet=output is Format.json)
+    final = follow(api, api.backups.create(name, _absolute(to), phrase), quiet=output is Format.json)
     if output is Format.json:
         session.print_json(final)
         return
@@ -68,12 +68,12 @@ def backups(
     headway backups
     headway backups --in /backup --verify all"""
     api = session.connect()
-    found = api.backups(_absolute(folder) if folder else "")
+    found = api.backups.list(_absolute(folder) if folder else "")
     if verify:
         named = [one.path for one in found if verify in ("all", one.path, Path(one.path).name)]
         paths = named or ([] if verify == "all" else [_absolute((folder or Path()) / verify)])
         phrase = passphrase(key_file) if paths else ""
-        found = [api.verify_backup(one, phrase) for one in paths]
+        found = [api.backups.verify(one, phrase) for one in paths]
     if output is Format.json:
         session.print_json(found)
         return
@@ -107,14 +107,14 @@ def restore(
     session.named(cluster)
     api = session.connect()
     path = _absolute(source)
-    here = any(one.name == cluster for one in api.clusters())
+    here = any(one.name == cluster for one in api.clusters.list())
     if here:
         message = f"queue and accounting of {cluster} are replaced by those of {path}"
         if session.at_terminal():
             session.say(message)
         session.confirm(f"Restore {cluster}?", yes=yes, otherwise=message)
     phrase = passphrase(key_file)
-    final = follow(api, api.restore(cluster, path, phrase, confirmed=True), quiet=output is Format.json)
+    final = follow(api, api.backups.restore(cluster, path, phrase, confirmed=True), quiet=output is Format.json)
     if output is Format.json:
         session.print_json(final)
         return

@@ -85,7 +85,7 @@ def _ask(cluster: str | None, *words: str) -> str:
     """The runtime's answer on the head, as root: the server lets administrators alone. Raises Refused with its words."""
     api = session.connect()
     said = {"out": b"", "err": b"", "code": b"1"}
-    with closing(api.command(session.pick(api, cluster), [*RUNTIME, *words])) as pieces:
+    with closing(api.commands.stream(session.pick(api, cluster), [*RUNTIME, *words])) as pieces:
         for kind, data in pieces:
             said[kind] = data if kind == "code" else said[kind] + data
     words_said = said["err"].decode(errors="replace").strip()

@@ -16,9 +16,9 @@ from headway.domain.dataset import size
 from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:
-    from headway.cli.session import Api
     from headway.schemas.clusters import OperationOut
     from headway.schemas.datasets import DatasetOut
+    from headway.sdk.client import Client
 
 app = typer.Typer(
     add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="Datasets with versions that never change."
@@ -56,14 +56,14 @@ def add(
         session.say(place)
 
 
-def _begin(api: Api, cluster: str, name: str, source: str, endpoint_url: str) -> OperationOut:
+def _begin(api: Client, cluster: str, name: str, source: str, endpoint_url: str) -> OperationOut:
     if source.startswith("s3://"):
         from headway.sdk.s3 import s3_access
 
-        return api.add_dataset(cluster, name, source, s3=s3_access(endpoint_url))
+        return api.datasets.add(cluster, name, source, s3=s3_access(endpoint_url))
     if endpoint_url:
         raise Refused("--endpoint-url is for s3://", hint=f"headway dataset add {name} --from s3://BUCKET/PREFIX")
-    return api.add_dataset(cluster, name, os.path.normpath(Path.cwd() / session.expand(source)))
+    return api.datasets.add(cluster, name, os.path.normpath(Path.cwd() / session.expand(source)))
 
 
 @app.command("list")
@@ -77,7 +77,7 @@ def list_all(
     headway dataset list tiny"""
     api = session.connect()
     picked = session.pick(api, cluster)
-    found = [one for one in api.datasets(picked) if name in ("", one.name)]
+    found = [one for one in api.datasets.list(picked) if name in ("", one.name)]
     if output is Format.json:
         session.print_json(found)
         return
@@ -101,7 +101,7 @@ def verify(which: Which, cluster: ClusterOption = None, output: Output = Format.
     api = session.connect()
     picked = session.pick(api, cluster)
     name, number = _version(api, picked, which)
-    final = follow(api, api.verify_dataset(picked, name, number), quiet=output is Format.json)
+    final = follow(api, api.datasets.verify(picked, name, number), quiet=output is Format.json)
     if output is Format.json:
         session.print_json(final)
         return
@@ -129,21 +129,21 @@ def remove(
     session.confirm(
         f"Remove {name}@{number} from {picked}?", yes=yes, otherwise=f"{name}@{number} would be gone for good"
     )
-    final = follow(api, api.remove_dataset(picked, name, number, force=force), quiet=output is Format.json)
+    final = follow(api, api.datasets.remove(picked, name, number, force=force), quiet=output is Format.json)
     if output is Format.json:
         session.print_json(final)
         return
     session.say(f"{name}@{number} is removed")
 
 
-def _version(api: Api, cluster: str, which: str) -> tuple[str, int]:
+def _version(api: Client, cluster: str, which: str) -> tuple[str, int]:
     """tiny@2, or tiny for its latest."""
     match = re.fullmatch(r"([a-z][a-z0-9_-]*)(?:@([0-9]{1,9}))?", which)
     if match is None:
         raise Refused(f"{which} is no dataset", hint="NAME@VERSION, as headway dataset list shows them")
     if match[2]:
         return match[1], int(match[2])
-    numbers = [one.version for one in api.datasets(cluster) if one.name == match[1]]
+    numbers = [one.version for one in api.datasets.list(cluster) if one.name == match[1]]
     if not numbers:
         raise NotFound(f"{cluster} has no dataset {match[1]}", hint="headway dataset list")
     return match[1], max(numbers)

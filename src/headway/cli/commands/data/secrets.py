@@ -36,7 +36,7 @@ def rotate(
     headway secrets rotate munge lab"""
     api = session.connect()
     name = session.pick(api, cluster)
-    final = follow(api, api.rotate(name, what.value), quiet=output is Format.json)
+    final = follow(api, api.clusters.rotate_secret(name, what.value), quiet=output is Format.json)
     if output is Format.json:
         session.print_json(final)
         return

@@ -26,7 +26,7 @@ def show_volumes(cluster: ClusterName = None, output: Output = Format.table) -> 
 
     headway storage show lab"""
     api = session.connect()
-    found = api.storage(session.pick(api, cluster))
+    found = api.storage.get(session.pick(api, cluster))
     if output is Format.json:
         session.print_json(found)
         return
@@ -69,7 +69,7 @@ def bench(
 
     headway storage bench lab --node lab-1-1"""
     api = session.connect()
-    found = api.storage_bench(session.pick(api, cluster), node=node, mib=mib)
+    found = api.storage.benchmark(session.pick(api, cluster), node=node, mib=mib)
     if output is Format.json:
         session.print_json(found)
         return

@@ -41,15 +41,15 @@ def show_job(
     name = session.pick(api, cluster)
     if lineage:
         number, task = session.job_and_task(word)
-        _show_lineage(api.lineage(name, session.job(api, name, word).id if task else number), output)
+        _show_lineage(api.jobs.lineage(name, session.job(api, name, word).id if task else number), output)
         return
     found = session.job(api, name, word)
     if found.array_job_id and word == str(found.array_job_id):
-        found.tasks = api.tasks(name, found.array_job_id)
+        found.tasks = api.jobs.tasks(name, found.array_job_id)
     if output is Format.json:
         session.print_json(found)
         return
-    simulated = bool(found.gpus) and api.cluster(name).simulated_gpus
+    simulated = bool(found.gpus) and api.clusters.get(name).simulated_gpus
     on = tables.screen()
     for line in tables.facts(_facts(found, name, simulated, on), on):
         session.say(line)
@@ -92,7 +92,7 @@ def _once_more(words: list[str], env: list[str] | None, output: Format, how: str
     name = session.pick(api, cluster)
     number, task = session.job_and_task(word)
     request = RetryIn(env=environment(env or []), task=task)
-    done = api.retry(name, number, request) if how == "retry" else api.rerun(name, number, request)
+    done = api.jobs.retry(name, number, request) if how == "retry" else api.jobs.rerun(name, number, request)
     if output is Format.json:
         session.print_json(done)
     else:
@@ -232,7 +232,7 @@ def logs(
         raise typer.BadParameter(f"--task {task!r} is no number of a task")
     one = task or of_array
     try:
-        for piece in api.log(name, number, follow=follow, err=err, task=one):
+        for piece in api.jobs.log(name, number, follow=follow, err=err, task=one):
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
     except KeyboardInterrupt:
@@ -254,7 +254,7 @@ def cancel(words: ManyWords) -> None:
     for word in rest:
         try:
             number, task = session.job_and_task(word)
-            api.cancel(name, number, task=task)
+            api.jobs.cancel(name, number, task=task)
         except HeadwayError as error:
             if failed is not None:
                 session.note(failed.message)

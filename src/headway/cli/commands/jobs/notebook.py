@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import session
-from headway.cli.session import Api, ClusterName, Format, Output
+from headway.cli.session import ClusterName, Format, Output
 from headway.errors import Conflict
 
 if TYPE_CHECKING:
     from headway.schemas.submissions import NotebookOut
+    from headway.sdk.client import Client
 
 POLL_S = 1.0
 
@@ -38,16 +39,16 @@ def notebook(
 
     api = session.connect()
     where = session.pick(api, cluster)
-    there = [one for one in api.notebooks(where) if one.mine and one.state != "ended"]
+    there = [one for one in api.notebooks.list(where) if one.mine and one.state != "ended"]
     if there:
         found = there[0]
         session.note(f"job {found.job_id} is your notebook already; headway cancel {where} {found.job_id} ends it")
     else:
         ask = NotebookIn(gpus=gpus, time=time, partition=partition, team=team, idle_minutes=idle)
-        found = api.start_notebook(where, ask)
+        found = api.notebooks.start(where, ask)
         session.note(f"Submitted batch job {found.job_id} on {where} as {found.user}")
     found = _running(api, where, found)
-    link = api.notebook_link(where, found.id)
+    link = api.notebooks.link(where, found.id)
     if output is Format.json:
         session.print_json(link)
         return
@@ -59,7 +60,7 @@ def notebook(
         typer.launch(link.url)
 
 
-def _running(api: Api, cluster: str, found: NotebookOut) -> NotebookOut:
+def _running(api: Client, cluster: str, found: NotebookOut) -> NotebookOut:
     """Waits until it answers, and says why it does not yet. Raises Conflict when it ended instead."""
     said = ""
     while found.state != "running":
@@ -73,5 +74,5 @@ def _running(api: Api, cluster: str, found: NotebookOut) -> NotebookOut:
             session.note(f"job {found.job_id} {now}")
             said = now
         clock.sleep(POLL_S)
-        found = api.notebook(cluster, found.id)
+        found = api.notebooks.get(cluster, found.id)
     return found

@@ -42,24 +42,24 @@ def run(
     name = session.pick(api, cluster)
     digest, git = "", None
     if not no_files:
-        from headway.sdk.jobs import send_files
+        from headway.sdk.submission import send_files
 
-        digest, git = send_files(api, name, file.resolve().parent, user=user)
-    _show(api.start_pipeline(name, PipelineIn(document=document, bundle=digest, git=git, user=user)), output)
+        digest, git = send_files(api.bundles, name, file.resolve().parent, user=user)
+    _show(api.pipelines.start(name, PipelineIn(document=document, bundle=digest, git=git, user=user)), output)
 
 
 @app.command("show")
 def show_one(pipeline: Which, cluster: ClusterOption = None, output: Output = Format.table) -> None:
     """The steps and how they stand."""
     api = session.connect()
-    _show(api.pipeline(session.pick(api, cluster), pipeline), output)
+    _show(api.pipelines.get(session.pick(api, cluster), pipeline), output)
 
 
 @app.command("ls")
 def ls(cluster: ClusterOption = None, output: Output = Format.table) -> None:
     """List pipelines, the latest first."""
     api = session.connect()
-    found = api.pipelines(session.pick(api, cluster))
+    found = api.pipelines.list(session.pick(api, cluster))
     if output is Format.json:
         session.print_json(found)
         return
@@ -94,7 +94,7 @@ def retry(
 
     api = session.connect()
     request = PipelineRetryIn(steps=step or [], env=environment(env or []))
-    _show(api.retry_pipeline(session.pick(api, cluster), pipeline, request), output)
+    _show(api.pipelines.retry(session.pick(api, cluster), pipeline, request), output)
 
 
 def _show(found: PipelineOut, output: Format) -> None:

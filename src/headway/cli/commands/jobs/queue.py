@@ -13,9 +13,9 @@ from headway.cli.session import ClusterName, Format, Output
 from headway.errors import Refused
 
 if TYPE_CHECKING:
-    from headway.cli.session import Api
     from headway.schemas.clusters import ClusterOut
     from headway.schemas.jobs import JobOut
+    from headway.sdk.client import Client
 
 WATCH_S = 2.0
 _ORDER = {"RUNNING": 0, "COMPLETING": 0, "CONFIGURING": 1, "SUSPENDED": 1, "PENDING": 2, "REQUEUED": 2}
@@ -35,7 +35,7 @@ def queue(
     if watch:
         _watch(api, name, all=all, user=user, state=state.upper())
         return
-    jobs, seen = api.jobs(name, all=all, user=user, state=state.upper()), api.cluster(name)
+    jobs, seen = api.jobs.list(name, all=all, user=user, state=state.upper()), api.clusters.get(name)
     session.warn_if_old(seen)
     if output is Format.json:
         session.print_json(jobs)
@@ -102,14 +102,14 @@ def _row(job: JobOut) -> list[tables.Cell]:
     ]
 
 
-def _watch(api: Api, name: str, *, all: bool, user: str, state: str) -> None:
+def _watch(api: Client, name: str, *, all: bool, user: str, state: str) -> None:
     if not sys.stdout.isatty():
         raise Refused("--watch needs a terminal", hint="headway queue -o json, as often as you like")
     sys.stdout.write("\x1b[?1049h\x1b[?25l")  # the alternate screen, no cursor
     try:
         while True:
             on = tables.screen()
-            jobs, seen = api.jobs(name, all=all, user=user, state=state), api.cluster(name)
+            jobs, seen = api.jobs.list(name, all=all, user=user, state=state), api.clusters.get(name)
             lines = _lines(seen, jobs, on)
             old = tables.paint(f"  OLD: {tables.clean(seen.stale)}", "warn", on) if seen.stale else ""
             head = f"{tables.paint(name, 'bold', on)}  {time.strftime('%H:%M:%S')}  (^C ends){old}"

@@ -60,22 +60,22 @@ def run(
     api = session.connect()
     where = session.pick(api, cluster)
     from headway.schemas.submissions import RunIn
-    from headway.sdk.jobs import send_files
+    from headway.sdk.submission import send_files
 
     container = _container(image, mounts or [], container_workdir, container_name, mount_home)
     made = {"argv": argv, "container": container, "env": environment(env or [])}
     request = RunIn.model_validate({**_given(ctx), **made})
     if not no_files and not dry_run and not estimate:
-        digest, git = send_files(api, where, folder.resolve(), user=user)
+        digest, git = send_files(api.bundles, where, folder.resolve(), user=user)
         request = request.model_copy(update={"bundle": digest, "git": git})
     if estimate:
         from headway.cli.commands.billing.costs import say_estimate
         from headway.schemas.submissions import CheckJobIn
 
-        told = api.estimate(where, CheckJobIn(run=request))
+        told = api.billing.estimate(where, CheckJobIn(run=request))
         session.print_json(told) if output is Format.json else say_estimate(told)
         return
-    _show(api.make_run(where, request), output, dry_run=dry_run)
+    _show(api.jobs.create_run(where, request), output, dry_run=dry_run)
 
 
 def _given(ctx: typer.Context) -> dict[str, object]:

@@ -28,7 +28,7 @@ def shell(
 
     headway shell --gpus 1"""
     api = session.connect()
-    access = api.access(session.pick(api, cluster))
+    access = api.clusters.ssh_access(session.pick(api, cluster))
     config = ssh_files.write(access)
     terminal = session.at_terminal()
     command = ctx.meta.get(REST) or ["bash", "-l"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,10 +12,9 @@ from headway.cli import sbatch_line, session, tables
 from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:
-    from headway.cli.session import Api
     from headway.errors import Unreachable
     from headway.schemas.submissions import SubmitIn
-    from headway.sdk.jobs import Work
+    from headway.sdk.client import Client
 
 WAIT_S = 2.0
 
@@ -45,9 +44,9 @@ def submit(
     name, line = _which(api, words) if first else (session.pick(api, None), line)
     digest, git = "", None
     if "with-files" in line.own and "estimate" not in line.own:
-        from headway.sdk.jobs import send_files
+        from headway.sdk.submission import send_files
 
-        digest, git = send_files(api, name, Path.cwd(), user=line.own.get("as", ""))
+        digest, git = send_files(api.bundles, name, Path.cwd(), user=line.own.get("as", ""))
     request = _request(
         bundle=digest,
         git=git,
@@ -64,10 +63,10 @@ def submit(
         from headway.cli.commands.billing.costs import say_estimate
         from headway.schemas.submissions import CheckJobIn
 
-        told = api.estimate(name, CheckJobIn(submit=request.model_copy(update={"bundle": "", "git": None})))
+        told = api.billing.estimate(name, CheckJobIn(submit=request.model_copy(update={"bundle": "", "git": None})))
         session.print_json(told) if "json" in line.own else say_estimate(told)
         return
-    done = api.sbatch(name, request)
+    done = api.jobs.sbatch(name, request)
     if "json" in line.own:
         session.print_json(done)
     elif "parsable" in line.own:
@@ -102,9 +101,9 @@ def _read(words: list[str]) -> tuple[sbatch_line.Line, bool]:
     return sbatch_line.Line(own={"help": "1"} if words[1:] in (["--help"], ["-h"]) else {}), True
 
 
-def _which(api: Api, words: list[str]) -> tuple[str, sbatch_line.Line]:
+def _which(api: Client, words: list[str]) -> tuple[str, sbatch_line.Line]:
     session.named(words[0])
-    names = [c.name for c in api.clusters()]
+    names = [c.name for c in api.clusters.list()]
     if words[0] in names:
         return words[0], sbatch_line.read(words[1:])
     if not Path(words[0]).exists():
@@ -116,7 +115,7 @@ def _which(api: Api, words: list[str]) -> tuple[str, sbatch_line.Line]:
 
 
 def _script(name: str | None, cluster: str) -> str:
-    from headway.sdk.jobs import MAX_SCRIPT_BYTES, script_text
+    from headway.sdk.submission import MAX_SCRIPT_BYTES, script_text
 
     if name is None or name == "-":
         if sys.stdin.isatty():
@@ -131,15 +130,15 @@ def _script(name: str | None, cluster: str) -> str:
     return script_text(path.read_bytes(), name)
 
 
-def _wait(api: Api, cluster: str, job_id: int) -> int:
+def _wait(api: Client, cluster: str, job_id: int) -> int:
     """Waits for the job's end (of an array, all its tasks'), as sbatch --wait does; its exit code."""
-    from headway.sdk.jobs import Job
+    from headway.sdk.resources.jobs import Job
 
     def lost(error: Unreachable) -> None:
         session.note(f"{error.message}; job {job_id} goes on and is waited for")
 
     try:
-        job = Job(cast("Work", api), cluster, job_id).wait(poll_s=WAIT_S, on_lost=lost)
+        job = Job(api.jobs, cluster, job_id).wait(poll_s=WAIT_S, on_lost=lost)
     except KeyboardInterrupt:
         session.note(f"\njob {job_id} goes on; headway logs {cluster} -f {job_id}")
         return 130

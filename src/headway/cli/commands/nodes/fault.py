@@ -39,7 +39,7 @@ def fault(
     headway fault kill slurmctld"""
     cluster, ask = parse(words, gpu=gpu, text=text, in_s=in_s, heal=heal, force=force)
     api = session.connect()
-    done = api.fault(session.pick(api, cluster), ask)
+    done = api.nodes.inject_fault(session.pick(api, cluster), ask)
     if output is Format.json:
         session.print_json(done)
     else:

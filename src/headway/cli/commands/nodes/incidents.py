@@ -11,8 +11,8 @@ from headway.cli.session import ClusterName, ClusterOption, Format, Output
 from headway.errors import Conflict
 
 if TYPE_CHECKING:
-    from headway.cli.session import Api
     from headway.schemas.incidents import IncidentOut
+    from headway.sdk.client import Client
 
 app = typer.Typer(help="One fault of a node.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
 Number = Annotated[int, typer.Argument(metavar="INCIDENT", help="Its number.")]
@@ -30,7 +30,7 @@ def incidents(cluster: ClusterName = None, output: Output = Format.table) -> Non
     """Faults of nodes, the latest first; as JSON with all their steps."""
     api = session.connect()
     name = session.pick(api, cluster)
-    found = api.incidents(name, steps=output is Format.json)
+    found = api.incidents.list(name, steps=output is Format.json)
     if output is Format.json:
         session.print_json(found)
         return
@@ -54,7 +54,7 @@ def show_one(number: Number, cluster: ClusterOption = None, output: Output = For
 
     headway incident show 3"""
     api = session.connect()
-    _print(api.incident(session.pick(api, cluster), number), output)
+    _print(api.incidents.get(session.pick(api, cluster), number), output)
 
 
 @app.command("return")
@@ -68,7 +68,7 @@ def bring_back(
 
     headway incident return 3"""
     api = session.connect()
-    _print(api.return_node(session.pick(api, cluster), number, false_alarm=false_alarm), output)
+    _print(api.incidents.return_node(session.pick(api, cluster), number, false_alarm=false_alarm), output)
 
 
 @node.command("history")
@@ -77,7 +77,7 @@ def history(name: NodeName, cluster: ClusterOption = None, output: Output = Form
 
     headway node history lab-1-2"""
     api = session.connect()
-    found = api.node_history(session.pick(api, cluster), name)
+    found = api.nodes.history(session.pick(api, cluster), name)
     if output is Format.json:
         session.print_json(found)
         return
@@ -113,7 +113,7 @@ def drain(
 
     headway node drain lab-1-2 --reason "disk swap\""""
     api = session.connect()
-    session.say(f"{name}: {api.drain(session.pick(api, cluster), name, reason).done}")
+    session.say(f"{name}: {api.nodes.drain(session.pick(api, cluster), name, reason).done}")
 
 
 @node.command("return")
@@ -122,7 +122,7 @@ def undrain(name: NodeName, cluster: ClusterOption = None) -> None:
 
     headway node return lab-1-2"""
     api = session.connect()
-    session.say(f"{name}: {api.undrain(session.pick(api, cluster), name).done}")
+    session.say(f"{name}: {api.nodes.return_to_service(session.pick(api, cluster), name).done}")
 
 
 @node.command("reboot")
@@ -136,7 +136,7 @@ def reboot(
     headway node reboot lab-1-2"""
     api = session.connect()
     picked = session.pick(api, cluster)
-    api.reboot(picked, name, busy=even_if_busy)
+    api.nodes.reboot(picked, name, busy=even_if_busy)
     _wait(api, picked, name)
 
 
@@ -151,16 +151,16 @@ def run_tests(
     headway node test lab-1-2"""
     api = session.connect()
     picked = session.pick(api, cluster)
-    api.test_node(picked, name, hard=hard)
+    api.nodes.test(picked, name, hard=hard)
     _wait(api, picked, name)
 
 
-def _wait(api: Api, cluster: str, name: str) -> None:
+def _wait(api: Client, cluster: str, name: str) -> None:
     """Until what was begun has ended. Conflict when it did not go well."""
     import time
 
     while True:
-        deed = api.node(cluster, name).deed
+        deed = api.nodes.get(cluster, name).deed
         if deed is None:  # the server was restarted meanwhile
             raise Conflict(f"the server does not know of it any more: headway status {cluster}")
         if deed.ended_at is not None:

@@ -198,7 +198,7 @@ def test_a_followed_log_goes_on_where_it_was_when_its_server_stops_or_is_killed(
         [("at", b"8"), ("at", b"0"), ("out", b"new\n")],
         [("at", b"4"), ("end", b"")],
     )
-    said = b"".join(api.log("lab", 7, follow=True))
+    said = b"".join(api.jobs.log("lab", 7, follow=True))
     assert said == b"--- pending ---\none\ntwo\nnew\n"
     assert [query.partition("start=")[2] for query in asked] == ["", "6", "6", "6", "8", "4"]
 
@@ -206,39 +206,39 @@ def test_a_followed_log_goes_on_where_it_was_when_its_server_stops_or_is_killed(
 def test_why_it_waits_is_not_said_again_by_the_next_server() -> None:
     waits = [("at", b"0"), ("said", b"--- pending ---\n")]
     api, _ = client(waits, waits, [*waits, ("out", b"one\n"), ("end", b"")])
-    assert b"".join(api.log("lab", 7, follow=True)) == b"--- pending ---\none\n"
+    assert b"".join(api.jobs.log("lab", 7, follow=True)) == b"--- pending ---\none\n"
 
 
 def test_a_server_that_stays_away_or_was_never_there_is_an_error() -> None:
     api, asked = client([("at", b"0"), ("out", b"one\n")], *[httpx.ConnectError("refused")] * 3)
     with pytest.raises(Unreachable):
-        list(api.log("lab", 7, follow=True, patience_s=0))
+        list(api.jobs.log("lab", 7, follow=True, patience_s=0))
     assert len(asked) == 1
     api, asked = client(httpx.ConnectError("refused"))
     with pytest.raises(Unreachable):
-        list(api.log("lab", 7))
+        list(api.jobs.log("lab", 7))
     assert len(asked) == 1
 
 
 def test_an_array_s_lines_that_break_off_are_an_error_and_never_come_twice() -> None:
     api, asked = client([("said", b"[1] one\n")])
     read: list[bytes] = []
-    with pytest.raises(Unreachable, match="the server ended before the log did"):
-        read.extend(api.log("lab", 7, follow=True))
+    with pytest.raises(Unreachable, match="the server stopped before the log ended"):
+        read.extend(api.jobs.log("lab", 7, follow=True))
     assert len(asked) == 1
     api, _ = client([("said", b"[1] one\n"), ("said", b"[1] one\n"), ("end", b"")])
-    assert b"".join(api.log("lab", 7, follow=True)) == b"[1] one\n[1] one\n"
+    assert b"".join(api.jobs.log("lab", 7, follow=True)) == b"[1] one\n[1] one\n"
 
 
 def test_what_went_wrong_under_way_is_told_and_not_tried_again() -> None:
     why = error_out(NotAllowed("eve may not read it")).model_dump_json().encode()
     api, asked = client([("at", b"0"), ("out", b"one\n"), ("error", why)])
     with pytest.raises(NotAllowed, match="eve may not read it"):
-        list(api.log("lab", 7, follow=True))
+        list(api.jobs.log("lab", 7, follow=True))
     assert len(asked) == 1
 
 
 def test_what_are_no_frames_is_another_version() -> None:
     api, _ = client(Sent(b"loss 1.0\n"))
-    with pytest.raises(Refused, match="does not understand"):
-        list(api.log("lab", 7))
+    with pytest.raises(Refused, match="this version of headway can't read"):
+        list(api.jobs.log("lab", 7))

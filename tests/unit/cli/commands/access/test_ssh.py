@@ -53,7 +53,7 @@ def access(name: str = "lab", **others: object) -> AccessOut:
 
 
 def two_clusters(cli: Cli) -> None:
-    cli.api.on("clusters", [cluster("lab"), cluster("lab-x")]).on("access", access)
+    cli.api.on("clusters.list", [cluster("lab"), cluster("lab-x")]).on("clusters.ssh_access", access)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_ssh_is_the_real_ssh(
 
 
 def test_the_only_cluster_needs_no_name(cli: Cli, became: list[list[str]]) -> None:
-    cli.api.on("only_cluster", "lab").on("access", access)
+    cli.api.on("clusters.only_name", "lab").on("clusters.ssh_access", access)
     cli("ssh", "--", "hostname")
     assert became[0][3:] == ["lab", "hostname"]
 
@@ -170,7 +170,7 @@ def test_a_node_s_name_alone_finds_the_cluster_that_has_it(cli: Cli, became: lis
             raise Conflict("lab-2-x-head does not exist yet")
         return access(name)
 
-    cli.api.on("clusters", [cluster("lab"), cluster("lab-2"), cluster("lab-2-x")]).on("access", there)
+    cli.api.on("clusters.list", [cluster("lab"), cluster("lab-2"), cluster("lab-2-x")]).on("clusters.ssh_access", there)
     assert cli("ssh", "lab-2-1").code == 0
     assert cli("ssh", "lab-2-2-1").code == 0
     assert cli("cp", "lab-2-1:x", "lab-2-2-1:y", ".").code == 0
@@ -222,10 +222,10 @@ def test_exec_passes_everything_through(cli: Cli) -> None:
     def command(*_: Any) -> Iterator[tuple[str, bytes]]:
         yield from (("out", b"\xff "), ("err", b"err\n"), ("out", b"out"), ("code", b"3"))
 
-    cli.api.on("command", command)
+    cli.api.on("commands.stream", command)
     done = cli("exec", "lab", "-u", "alice", "--", "sh", "-c", "exit 3", "--", "-u")
     assert (done.code, done.raw, done.err) == (3, b"\xff out", "err\n")
-    (name, argv, user, _), _ = cli.api.named("command")[0]
+    (name, argv, user, _), _ = cli.api.named("commands.stream")[0]
     assert (name, argv, user) == ("lab", ["sh", "-c", "exit 3", "--", "-u"], "alice")
 
 
@@ -239,7 +239,7 @@ def test_exec_ends_the_command_when_interrupted(cli: Cli) -> None:
         finally:
             ended.append(True)
 
-    cli.api.on("command", command)
+    cli.api.on("commands.stream", command)
     done = cli("exec", "lab", "--", "sleep", "99")
     assert (done.code, done.out, ended) == (130, "begun\n", [True])
 

@@ -147,29 +147,29 @@ def test_the_unit_s_paths_do_not_depend_on_where_it_starts(
 
 def test_a_token_is_alone_on_standard_output(cli: Cli) -> None:
     made = TokenOut(id="t1", person="bob", role="viewer", label="ci", created_at=1.0, token="hw_secret")
-    cli.api.on("create_token", made)
+    cli.api.on("tokens.create", made)
     done = cli("token", "create", "bob", "--role", "viewer", "--name", "ci", "--days", "3")
     assert done.out == "hw_secret\n"
     assert "hw_secret" not in done.err
-    assert cli.api.named("create_token")[0][0][0] == TokenIn(person="bob", role="viewer", label="ci", days=3)
+    assert cli.api.named("tokens.create")[0][0][0] == TokenIn(person="bob", role="viewer", label="ci", days=3)
 
 
 def test_a_quiet_token_is_all_that_is_printed(cli: Cli) -> None:
     cli.api.on(
-        "create_token", TokenOut(id="t1", person="ann", role="admin", label="ci", created_at=1.0, token="hw_secret")
+        "tokens.create", TokenOut(id="t1", person="ann", role="admin", label="ci", created_at=1.0, token="hw_secret")
     )
     done = cli("token", "create", "--name", "ci", "--quiet", "--scope", "jobs", "--cluster", "lab")
     assert (done.out, done.err) == ("hw_secret\n", "")
     asked = TokenIn(label="ci", scopes=["jobs"], cluster="lab")
-    assert cli.api.named("create_token")[0][0][0] == asked
+    assert cli.api.named("tokens.create")[0][0][0] == asked
 
 
 def test_people_get_roles_and_are_removed(cli: Cli) -> None:
     olga = PersonOut(name="olga", role="operator", user="olga", teams={"lab": ["red"]})
-    cli.api.on("put_person", olga).on("people", [olga]).on("delete_person", None)
+    cli.api.on("people.put", olga).on("people.list", [olga]).on("people.delete", None)
     assert cli("people", "set", "olga", "operator").out == "olga is operator, on clusters as olga\n"
     cli("people", "set", "olga", "operator", "--user", "")
-    assert [call[0] for call in cli.api.named("put_person")] == [
+    assert [call[0] for call in cli.api.named("people.put")] == [
         ("olga", PersonIn(role="operator")), ("olga", PersonIn(role="operator", user=""))
     ]  # fmt: skip
     assert "lab/red" in cli("people", "ls").out
@@ -177,19 +177,19 @@ def test_people_get_roles_and_are_removed(cli: Cli) -> None:
 
 
 def test_the_trail_is_passed_on_as_it_comes(cli: Cli) -> None:
-    cli.api.on("audit", lambda _: iter([b"number,at\r\n", b"1,2\r\n"]))
+    cli.api.on("people.audit_trail", lambda _: iter([b"number,at\r\n", b"1,2\r\n"]))
     assert cli("audit", "--person", "ann", "--format", "csv").raw == b"number,at\r\n1,2\r\n"
-    assert cli.api.named("audit")[0][0] == ({"person": "ann", "format": "csv"},)
+    assert cli.api.named("people.audit_trail")[0][0] == ({"person": "ann", "format": "csv"},)
 
 
 def test_tokens_are_listed_and_revoked(cli: Cli) -> None:
-    cli.api.on("tokens", [TokenOut(id="t1", person="bob", role="viewer", label="ci", created_at=1.0)])
-    cli.api.on("delete_token", None)
+    cli.api.on("tokens.list", [TokenOut(id="t1", person="bob", role="viewer", label="ci", created_at=1.0)])
+    cli.api.on("tokens.revoke", None)
     assert "never" in cli("token", "ls").out
     assert cli("token", "revoke", "t1").out == "revoked t1\n"
-    assert cli.api.named("delete_token") == [(("t1",), {})]
+    assert cli.api.named("tokens.revoke") == [(("t1",), {})]
 
 
 def test_a_sign_in_link_is_alone_on_standard_output(cli: Cli) -> None:
-    cli.api.on("sign_in_link", SignInLinkOut(url="http://127.0.0.1:9/signin?code=x", expires_at=1.0))
+    cli.api.on("tokens.sign_in_link", SignInLinkOut(url="http://127.0.0.1:9/signin?code=x", expires_at=1.0))
     assert cli("token", "link").out == "http://127.0.0.1:9/signin?code=x\n"

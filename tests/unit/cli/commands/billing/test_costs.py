@@ -47,7 +47,15 @@ class Ledger:
 
     url = ""
 
-    def only_cluster(self) -> str:
+    @property
+    def clusters(self) -> Ledger:
+        return self
+
+    @property
+    def billing(self) -> Ledger:
+        return self
+
+    def only_name(self) -> str:
         return "lab"
 
     def usage(self, cluster: str, **asked: Any) -> UsageOut:

@@ -17,8 +17,8 @@ from headway.errors import Conflict, NotFound, Refused, Unreachable
 from headway.schemas.base import ErrorOut, FaultOut
 from headway.schemas.clusters import ChangeOut, ChangeSetOut, EventOut
 from headway.schemas.people import MeOut
-from headway.sdk.discover import discover
-from headway.sdk.process_identity import start_time
+from headway.sdk.client import connect
+from headway.sdk.process_liveness import start_time
 from headway.server.state_files import write_client
 from tests.support.cli_fakes import Cli, change, cli, cluster, event, operation
 
@@ -47,10 +47,10 @@ def changes(*found: ChangeOut, asks: int = 0, **others: Any) -> ChangeSetOut:
 
 def ready(cli: Cli, plan: ChangeSetOut) -> None:
     api = cli.api
-    api.on("me", MeOut(person="alice", role="admin", version="1")).on("plan", plan)
-    api.on("apply", operation()).on("cluster", cluster()).on("operations", [])
-    api.on("events", lambda *_, **__: iter([event(1, "lab-1-2", "slurmd is up", at=1012.34)]))
-    api.on("operation", operation("done", finished_at=1020.0))
+    api.on("me", MeOut(person="alice", role="admin", version="1")).on("clusters.plan", plan)
+    api.on("clusters.apply", operation()).on("clusters.get", cluster()).on("operations.list", [])
+    api.on("operations.events", lambda *_, **__: iter([event(1, "lab-1-2", "slurmd is up", at=1012.34)]))
+    api.on("operations.get", operation("done", finished_at=1020.0))
 
 
 def test_apply_shows_works_and_says_what_next(cli: Cli, file: str) -> None:
@@ -61,7 +61,7 @@ def test_apply_shows_works_and_says_what_next(cli: Cli, file: str) -> None:
     assert "lab-1-[1-2]" in done.out
     assert "   12.3s  lab-1-2         slurmd is up\n" in done.out
     assert "lab is ready in 20.0 s" in done.out
-    ((args, kwargs),) = cli.api.named("apply")
+    ((args, kwargs),) = cli.api.named("clusters.apply")
     assert args[0].spec["name"] == "lab"
     assert kwargs == {"digest": "d1", "confirmed": False, "deadline_s": None}
 
@@ -71,30 +71,30 @@ def test_no_change_says_why_and_applies_nothing(cli: Cli, file: str) -> None:
     done = cli("apply", file)
     assert done.code == 0
     assert done.out == "lab: nothing to change: everything is as the file says\n"
-    assert not cli.api.named("apply")
+    assert not cli.api.named("clusters.apply")
 
 
 @pytest.mark.parametrize("known", [cluster(state="failed"), NotFound("no cluster 'lab'")])
 def test_a_cluster_mended_by_hand_or_unknown_to_the_server_is_looked_at(cli: Cli, file: str, known: object) -> None:
     ready(cli, changes(why_empty="everything is as the file says"))
-    cli.api.on("cluster", known)
+    cli.api.on("clusters.get", known)
     done = cli("apply", file)
     assert done.code == 0
     assert "lab is ready" in done.out
-    assert cli.api.named("apply")
+    assert cli.api.named("clusters.apply")
 
 
 def test_a_scale_that_waits_for_jobs_is_taken_back_by_the_file_of_before(cli: Cli, file: str) -> None:
     ready(cli, changes(why_empty="everything is as the file says"))
-    cli.api.on("operations", [operation("running", kind="scale")])
+    cli.api.on("operations.list", [operation("running", kind="scale")])
     assert cli("apply", file).code == 0
-    assert cli.api.named("apply")
+    assert cli.api.named("clusters.apply")
 
 
 def test_what_steps_aside_is_followed_to_its_end(cli: Cli, file: str) -> None:
     ready(cli, changes(*MANY))
     answers = iter([operation("done", kept=["op-2"]), operation("running"), operation("done", finished_at=1020.0)])
-    cli.api.on("operation", lambda _: next(answers))
+    cli.api.on("operations.get", lambda _: next(answers))
     done = cli("apply", file)
     assert (done.code, "it goes on after that as op-2" in done.err) == (0, True)
     assert "lab is ready" in done.out
@@ -106,10 +106,10 @@ def test_a_disturbing_change_needs_a_yes(cli: Cli, file: str) -> None:
     assert done.code == 3
     assert "machine.delete on lab-1-4: jobs end or are requeued (4 nodes become 3)" in done.out
     assert done.err == "error: 1 change would disturb what is running\n  --yes goes ahead without asking\n"
-    assert not cli.api.named("apply")
+    assert not cli.api.named("clusters.apply")
 
     assert cli("apply", file, "--yes").code == 0
-    assert cli.api.named("apply")[0][1] == {"digest": "d1", "confirmed": True, "deadline_s": None}
+    assert cli.api.named("clusters.apply")[0][1] == {"digest": "d1", "confirmed": True, "deadline_s": None}
 
 
 @pytest.mark.parametrize(("answer", "code", "calls"), [(b"y\n", 0, 1), (b"n\n", 1, 0), (b"\n", 1, 0)])
@@ -118,12 +118,14 @@ def test_a_person_is_asked(cli: Cli, file: str, answer: bytes, code: int, calls:
     done = cli("apply", file, stdin=answer, terminal=True)
     assert done.code == code
     assert "Go ahead?" in done.out
-    assert len(cli.api.named("apply")) == calls
+    assert len(cli.api.named("clusters.apply")) == calls
 
 
 def test_an_event_of_many_lines_takes_one(cli: Cli, file: str) -> None:
     ready(cli, changes(*MANY))
-    cli.api.on("events", lambda *_, **__: iter([event(1, "lab-1-2", "slurmd failed\nits journal", level="error")]))
+    cli.api.on(
+        "operations.events", lambda *_, **__: iter([event(1, "lab-1-2", "slurmd failed\nits journal", level="error")])
+    )
     done = cli("apply", file)
     assert " error: slurmd failed\n" in done.out
     assert "its journal" not in done.out
@@ -134,7 +136,7 @@ def test_plan_and_dry_run_only_show(cli: Cli, file: str) -> None:
     shown = cli("plan", file)
     assert shown.code == 0
     assert shown.out == cli("apply", "--dry-run", file).out
-    assert not cli.api.named("apply")
+    assert not cli.api.named("clusters.apply")
     assert "+A=2" not in shown.out
     assert "+A=2" in cli("plan", "--diff", file).out
     assert json.loads(cli("plan", "-o", "json", file).out)["digest"] == "d1"
@@ -155,7 +157,7 @@ def test_json_is_an_operation_too_where_there_is_nothing_to_change(cli: Cli, fil
     said = json.loads(cli("apply", file, "-o", "json").out)
     assert (said["state"], said["kind"], said["cluster"], said["id"]) == ("done", "apply", "lab", "")
     assert said.keys() == json.loads(operation("done").model_dump_json()).keys()
-    assert not cli.api.named("apply")
+    assert not cli.api.named("clusters.apply")
 
 
 @pytest.mark.parametrize(
@@ -172,8 +174,8 @@ def test_json_is_an_operation_too_where_there_is_nothing_to_change(cli: Cli, fil
 def test_an_operation_of_any_kind_that_is_followed_ends_in_its_own_words(
     cli: Cli, kind: str, kept: list[str], out: str
 ) -> None:
-    cli.api.on("events", lambda *_, **__: iter(()))
-    cli.api.on("operation", operation("done", kind=kind, kept=kept, finished_at=1020.0))
+    cli.api.on("operations.events", lambda *_, **__: iter(()))
+    cli.api.on("operations.get", operation("done", kind=kind, kept=kept, finished_at=1020.0))
     done = cli("apply", "--follow", "op1")
     assert (done.code, done.out) == (0, out)
 
@@ -181,14 +183,14 @@ def test_an_operation_of_any_kind_that_is_followed_ends_in_its_own_words(
 def test_a_failed_apply_ends_with_its_error(cli: Cli, file: str) -> None:
     ready(cli, changes(*MANY))
     failed = operation("failed", error=ErrorOut(kind="unreachable", message="lab-1-2 never booted", hint="look"))
-    cli.api.on("operation", failed)
+    cli.api.on("operations.get", failed)
     done = cli("apply", file)
     assert (done.code, done.err) == (7, "error: lab-1-2 never booted\n  look\n")
 
 
 def test_another_operation_holds_the_cluster(cli: Cli, file: str) -> None:
     ready(cli, changes(*MANY))
-    cli.api.on("apply", Conflict("bob applies to lab", hint="wait"))
+    cli.api.on("clusters.apply", Conflict("bob applies to lab", hint="wait"))
     assert cli("apply", file).code == 6
 
 
@@ -199,7 +201,7 @@ def test_interrupt_says_that_the_work_goes_on(cli: Cli, file: str) -> None:
         yield event(1, "machines", "creating")
         raise KeyboardInterrupt
 
-    cli.api.on("events", interrupted)
+    cli.api.on("operations.events", interrupted)
     done = cli("apply", file)
     assert done.code == 130
     assert "the apply of lab goes on on the server" in done.err
@@ -273,7 +275,7 @@ def test_root_s_server_that_is_away_is_waited_for(
 ) -> None:
     ready(cli, changes(why_empty="it is so"))
     root_s("1")
-    monkeypatch.setattr("headway.cli.session.connect", lambda: discover() and cli.api)
+    monkeypatch.setattr("headway.cli.session.connect", lambda: connect() and cli.api)
     monkeypatch.setattr("time.sleep", lambda _: root_s(start_time(os.getpid())))
     done = cli("apply", file)
     assert (done.code, done.out) == (0, "lab: nothing to change: it is so\n")
@@ -284,7 +286,7 @@ def test_root_s_server_that_stays_away_is_an_error_with_its_command(
     cli: Cli, file: str, root_s: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root_s("1")
-    monkeypatch.setattr("headway.cli.session.connect", discover)
+    monkeypatch.setattr("headway.cli.session.connect", connect)
     clock = iter(range(0, 1000, 20))
     monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
     done = cli("apply", file)
@@ -310,7 +312,7 @@ def test_a_server_that_root_had_once_keeps_nobody_s_own_from_starting(
         return "http://127.0.0.1:7003"
 
     monkeypatch.setattr("headway.cli.commands.cluster.apply._start_server", start)
-    monkeypatch.setattr("headway.cli.session.connect", discover)
+    monkeypatch.setattr("headway.cli.session.connect", connect)
     done = cli("apply", file)
     assert (done.code, done.out.splitlines()[-1]) == (0, "lab: nothing to change: it is so")
 
@@ -329,7 +331,7 @@ def test_no_second_server_takes_over_what_root_s_was_doing(
         on_lost()
         return iter(())
 
-    cli.api.on("events", lost)
+    cli.api.on("operations.events", lost)
     done = cli("apply", file)
     assert (done.code, done.err) == (0, "the server is gone; it is waited for: sudo headway server start\n")
 
@@ -387,9 +389,9 @@ def test_a_folder_and_a_file_without_end_are_no_cluster_files(cli: Cli, tmp_path
 
 
 def down_ready(cli: Cli, kept: list[str]) -> None:
-    cli.api.on("only_cluster", "lab").on("cluster", cluster()).on("down", operation(kind="down"))
-    cli.api.on("events", lambda *_, **__: iter(()))
-    cli.api.on("operation", operation("done", kind="down", kept=kept))
+    cli.api.on("clusters.only_name", "lab").on("clusters.get", cluster()).on("clusters.down", operation(kind="down"))
+    cli.api.on("operations.events", lambda *_, **__: iter(()))
+    cli.api.on("operations.get", operation("done", kind="down", kept=kept))
 
 
 @pytest.fixture(autouse=True)
@@ -408,7 +410,7 @@ def test_down_asks_and_names_what_it_kept(cli: Cli, config: Path) -> None:
     assert [path.name for path in config.iterdir()] == ["lab-x.conf"]
     assert "6 machines of lab go, and 3 jobs; home, scratch and accounting are kept" in done.out
     assert "kept /data/lab/home" in done.out
-    assert cli.api.named("down") == [(("lab",), {"delete_data": False})]
+    assert cli.api.named("clusters.down") == [(("lab",), {"delete_data": False})]
 
 
 def test_a_down_that_is_no_longer_followed_leaves_no_ssh_files(cli: Cli, config: Path) -> None:
@@ -416,7 +418,7 @@ def test_a_down_that_is_no_longer_followed_leaves_no_ssh_files(cli: Cli, config:
         raise KeyboardInterrupt
 
     down_ready(cli, [])
-    cli.api.on("events", interrupted)
+    cli.api.on("operations.events", interrupted)
     config.mkdir(parents=True)
     (config / "lab.conf").write_text("")
     assert cli("down", "lab", "--yes").code == 130
@@ -428,15 +430,15 @@ def test_down_without_a_terminal_needs_yes(cli: Cli) -> None:
     refused = cli("down", "lab", "--delete-data")
     assert refused.code == 3
     assert "DELETED" in refused.err
-    assert not cli.api.named("down")
+    assert not cli.api.named("clusters.down")
     assert cli("down", "lab", "--delete-data", "--yes").code == 0
-    assert cli.api.named("down") == [(("lab",), {"delete_data": True})]
+    assert cli.api.named("clusters.down") == [(("lab",), {"delete_data": True})]
 
 
 def test_no_leaves_everything(cli: Cli) -> None:
     down_ready(cli, [])
     assert cli("down", stdin=b"n\n", terminal=True).code == Refused.exit_code
-    assert not cli.api.named("down")
+    assert not cli.api.named("clusters.down")
 
 
 # --- the text of a ChangeSet

@@ -22,16 +22,16 @@ def changes(*names: str) -> ChangeSetOut:
 
 
 def test_a_dry_run_names_nodes_reason_and_effect_and_asks_for_nothing(cli: Cli) -> None:
-    cli.api.on("plan_roll", changes("lab-1-1", "lab-1-2"))
+    cli.api.on("clusters.plan_roll", changes("lab-1-1", "lab-1-2"))
     said = cli("roll", "lab", "--dry-run", "--by", "2h").out
     assert "machine.rebuild on lab-1-[1-2]: rebuild (is to be of new)" in said
-    assert cli.api.named("plan_roll") == [(("lab",), {"back": False, "head": False, "by_s": 7200})]
-    assert cli.api.named("roll") == []
+    assert cli.api.named("clusters.plan_roll") == [(("lab",), {"back": False, "head": False, "by_s": 7200})]
+    assert cli.api.named("clusters.roll") == []
     assert json.loads(cli("roll", "lab", "--dry-run", "-o", "json").out)["asks"] == 2
 
 
 def test_it_is_asked_about_before_a_machine_is_touched(cli: Cli) -> None:
-    cli.api.on("plan_roll", changes("lab-1-1"))
+    cli.api.on("clusters.plan_roll", changes("lab-1-1"))
     ended = cli("roll", "lab")
     assert ended.code == 3
     assert "1 machine would be made anew" in ended.err
@@ -40,28 +40,28 @@ def test_it_is_asked_about_before_a_machine_is_touched(cli: Cli) -> None:
 def test_what_stepped_aside_is_followed_to_its_end(cli: Cli) -> None:
     first, second = operation("done", kind="roll", kept=["op-2"]), operation("done", kind="roll")
     answers = iter([first, second, second])
-    cli.api.on("plan_roll", changes("lab-1-1")).on("roll", first).on("events", [])
-    cli.api.on("operation", lambda _: next(answers))
+    cli.api.on("clusters.plan_roll", changes("lab-1-1")).on("clusters.roll", first).on("operations.events", [])
+    cli.api.on("operations.get", lambda _: next(answers))
     ended = cli("roll", "lab", "--yes", "--back", "--head")
     assert "goes on after that as op-2" in ended.err
     assert ended.out.splitlines()[-1].startswith("lab is rolled")
-    assert cli.api.named("roll") == [(("lab",), {"back": True, "head": True, "by_s": None})]
+    assert cli.api.named("clusters.roll") == [(("lab",), {"back": True, "head": True, "by_s": None})]
 
 
 def test_one_that_waits_is_ended(cli: Cli) -> None:
     done = operation("done", kind="roll")
-    cli.api.on("roll", done).on("events", []).on("operation", done)
+    cli.api.on("clusters.roll", done).on("operations.events", []).on("operations.get", done)
     assert cli("roll", "lab", "--stop").out.splitlines()[-1].startswith("no roll of lab goes on")
-    assert cli.api.named("roll") == [(("lab",), {"stop": True})]
+    assert cli.api.named("clusters.roll") == [(("lab",), {"stop": True})]
 
 
 @pytest.mark.parametrize(
     ("word", "seconds"), [("90s", 90), ("30m", 1800), ("1d", 86_400), ("0", 0), ("02:00:00", 7200)]
 )
 def test_deadlines_are_said_as_people_say_them(cli: Cli, word: str, seconds: int) -> None:
-    cli.api.on("plan_roll", changes())
+    cli.api.on("clusters.plan_roll", changes())
     cli("roll", "lab", "--dry-run", "--by", word)
-    assert cli.api.named("plan_roll")[0][1]["by_s"] == seconds
+    assert cli.api.named("clusters.plan_roll")[0][1]["by_s"] == seconds
 
 
 @pytest.mark.parametrize("word", ["soon", "8d", "-1h", "h"])

@@ -28,7 +28,7 @@ def status(**others: object) -> StatusOut:
 
 
 def test_ls(cli: Cli) -> None:
-    cli.api.on("clusters", [cluster(), cluster("big", simulated_gpus=False, state="degraded")])
+    cli.api.on("clusters.list", [cluster(), cluster("big", simulated_gpus=False, state="degraded")])
     lines = cli("ls").out.splitlines()
     assert "12/40 SIMULATED" in lines[1]
     assert "4+1" in lines[1]
@@ -37,13 +37,13 @@ def test_ls(cli: Cli) -> None:
 
 
 def test_ls_of_nothing_says_what_to_do(cli: Cli) -> None:
-    cli.api.on("clusters", [])
+    cli.api.on("clusters.list", [])
     assert "headway init" in cli("ls").out
     assert json.loads(cli("ls", "-o", "json").out) == []
 
 
 def test_status_ready(cli: Cli) -> None:
-    cli.api.on("only_cluster", "lab").on("status", status())
+    cli.api.on("clusters.only_name", "lab").on("clusters.status", status())
     done = cli("status")
     assert done.code == 0
     assert "lab is ready: 4 nodes and 1 spare of h100-8, Slurm 24.11\n1 job running, 2 waiting\n" in done.out
@@ -57,7 +57,7 @@ def test_status_says_how_many_machines_each_group_has_and_what_they_cost(cli: Cl
         GroupOut(name="gpu", plan="h100-8", nodes=2, max=4, machines=3, spares=1, price_usd_per_node_hour="31.20"),
         GroupOut(name="cheap", plan="h100-8", nodes=0, max=8, machines=1, spot=True, idle_s=600),
     ]
-    cli.api.on("only_cluster", "lab").on("status", status(cluster=cluster(groups=groups)))
+    cli.api.on("clusters.only_name", "lab").on("clusters.status", status(cluster=cluster(groups=groups)))
     lines = cli("status").out.splitlines()
     assert "gpu: 3 machines of h100-8; 2 wanted and 1 spare, $31.20 a node and hour" in lines
     assert "cheap: 1 machine of h100-8, spot; 0 to 8 as jobs ask" in lines
@@ -66,7 +66,7 @@ def test_status_says_how_many_machines_each_group_has_and_what_they_cost(cli: Cl
 @pytest.mark.parametrize("output", ["table", "json"])
 def test_status_not_ready_exits_with_1(cli: Cli, output: str) -> None:
     bad = [CheckOut(name="nodes", ok=False, message="lab-1-2 is down\nheadway apply gives it back")]
-    cli.api.on("status", status(checks=bad))
+    cli.api.on("clusters.status", status(checks=bad))
     done = cli("status", "lab", "-o", output)
     assert done.code == 1
     if output == "table":
@@ -79,7 +79,7 @@ def test_a_node_that_died_stands_out(cli: Cli) -> None:
     dead = node(
         "lab-1-3", used=8, states=["DOWN", "NOT_RESPONDING"], usable=False, machine="stopped", reason="no pulse"
     )
-    cli.api.on("status", status(nodes=[dead]))
+    cli.api.on("clusters.status", status(nodes=[dead]))
     out = cli("nodes", "lab", terminal=True).out
     assert "\x1b[1;31mdown, machine stopped" in out
     assert "\x1b[1;31m█\x1b[0m" in out
@@ -89,12 +89,12 @@ def test_a_node_that_died_stands_out(cli: Cli) -> None:
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
 def test_colours_can_be_refused(cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(name, value)
-    cli.api.on("status", status())
+    cli.api.on("clusters.status", status())
     assert "\x1b" not in cli("status", "lab", terminal=True).out
 
 
 def test_no_colours_in_a_pipe(cli: Cli) -> None:
-    cli.api.on("status", status())
+    cli.api.on("clusters.status", status())
     assert "\x1b" not in cli("status", "lab").out
 
 
@@ -102,7 +102,7 @@ def test_no_colours_in_a_pipe(cli: Cli) -> None:
 def test_nodes_fit_the_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     many = [node(f"lab-1-{i}", used=i % 9, reason="a long reason that nobody will read to its end") for i in range(9)]
-    cli.api.on("status", status(nodes=many))
+    cli.api.on("clusters.status", status(nodes=many))
     lines = [ANSI.sub("", line) for line in cli("nodes", "lab", terminal=True).out.splitlines()]
     table = lines[:-1]
     assert max(map(tables.width_of, table)) <= width

@@ -24,20 +24,22 @@ def phrase(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_backup_prints_its_file_alone(cli: Cli, phrase: str) -> None:
     done = operation("done", kind="backup", kept=[FILE])
-    cli.api.on("only_cluster", "lab").on("backup", done).on("events", []).on("operation", done)
+    cli.api.on("clusters.only_name", "lab").on("backups.create", done).on("operations.events", []).on(
+        "operations.get", done
+    )
     ended = cli("backup", "--to", "/backup")
     assert ended.out.splitlines()[-1] == FILE
     assert f"headway restore lab --from {FILE}" in ended.err
-    assert cli.api.named("backup") == [(("lab", "/backup", phrase), {})]
+    assert cli.api.named("backups.create") == [(("lab", "/backup", phrase), {})]
 
 
 def test_a_passphrase_comes_from_a_file_and_is_long_enough(cli: Cli, tmp_path: Path) -> None:
     done = operation("done", kind="backup", kept=[FILE])
-    cli.api.on("backup", done).on("events", []).on("operation", done)
+    cli.api.on("backups.create", done).on("operations.events", []).on("operations.get", done)
     file = tmp_path / "key"
     file.write_text("from the file\nsecond line\n")
     cli("backup", "lab", "--to", "/backup", "--key-file", str(file))
-    assert cli.api.named("backup")[0][0][2] == "from the file"
+    assert cli.api.named("backups.create")[0][0][2] == "from the file"
     file.write_text("short\n")
     ended = cli("backup", "lab", "--to", "/backup", "--key-file", str(file))
     assert ended.code == 1
@@ -53,40 +55,42 @@ def test_without_a_passphrase_and_a_terminal_it_is_asked_for(cli: Cli, monkeypat
 
 
 def test_backups_are_listed_and_one_is_read(cli: Cli, phrase: str) -> None:
-    cli.api.on("backups", [KEPT]).on("verify_backup", KEPT.model_copy(update={"records": 12}))
+    cli.api.on("backups.list", [KEPT]).on("backups.verify", KEPT.model_copy(update={"records": 12}))
     assert "3.0 MiB" in cli("backups", "--in", "/backup").out
     assert "yes, 12 records" in cli("backups", "--in", "/backup", "--verify", Path(FILE).name).out
-    assert cli.api.named("verify_backup") == [((FILE, phrase), {})]
-    cli.api.on("backups", [])
+    assert cli.api.named("backups.verify") == [((FILE, phrase), {})]
+    cli.api.on("backups.list", [])
     assert cli("backups", "--in", "/backup").out == "no backup in /backup\n"
 
 
 def test_without_a_folder_those_of_the_clusters_are_looked_into(cli: Cli, phrase: str) -> None:
-    cli.api.on("backups", [KEPT]).on("verify_backup", KEPT.model_copy(update={"records": 12}))
+    cli.api.on("backups.list", [KEPT]).on("backups.verify", KEPT.model_copy(update={"records": 12}))
     assert "yes, 12 records" in cli("backups", "--verify", Path(FILE).name).out
-    assert cli.api.named("backups") == [(("",), {})]
-    assert cli.api.named("verify_backup") == [((FILE, phrase), {})]
-    cli.api.on("backups", [])
+    assert cli.api.named("backups.list") == [(("",), {})]
+    assert cli.api.named("backups.verify") == [((FILE, phrase), {})]
+    cli.api.on("backups.list", [])
     assert cli("backups").out == "no backup in the folders that clusters name\n"
 
 
 def test_a_restore_over_a_cluster_asks(cli: Cli, phrase: str) -> None:
     done = operation("done", kind="restore")
-    cli.api.on("clusters", [cluster()]).on("restore", done).on("events", []).on("operation", done)
+    cli.api.on("clusters.list", [cluster()]).on("backups.restore", done).on("operations.events", []).on(
+        "operations.get", done
+    )
     ended = cli("restore", "lab", "--from", FILE)
     assert ended.code == 3
     assert "are replaced" in ended.err
     assert cli("restore", "lab", "--from", FILE, "--yes").code == 0
-    cli.api.on("clusters", [])
+    cli.api.on("clusters.list", [])
     assert "lab is back" in cli("restore", "lab", "--from", FILE).out
-    assert cli.api.named("restore")[0] == (("lab", FILE, phrase), {"confirmed": True})
+    assert cli.api.named("backups.restore")[0] == (("lab", FILE, phrase), {"confirmed": True})
 
 
 def test_a_key_is_rotated(cli: Cli) -> None:
     done = operation("done", kind="rotate")
-    cli.api.on("rotate", done).on("events", []).on("operation", done)
+    cli.api.on("clusters.rotate_secret", done).on("operations.events", []).on("operations.get", done)
     assert cli("secrets", "rotate", "munge", "lab").out.splitlines()[-1] == "lab has a new munge key"
-    assert cli.api.named("rotate") == [(("lab", "munge"), {})]
+    assert cli.api.named("clusters.rotate_secret") == [(("lab", "munge"), {})]
 
 
 def test_volumes_are_measured(cli: Cli) -> None:
@@ -94,11 +98,11 @@ def test_volumes_are_measured(cli: Cli) -> None:
         VolumeSpeedOut(path="/scratch", write_mib_s=812.4, read_mib_s=2100, checkpoint_mib_s=640),
         VolumeSpeedOut(path="/models", error="Read-only file system"),
     ]
-    cli.api.on("storage_bench", found)
+    cli.api.on("storage.benchmark", found)
     lines = cli("storage", "bench", "lab", "--node", "lab-1-1").out.splitlines()
     assert "812 MiB/s" in lines[1]
     assert "Read-only" in lines[2]
-    assert cli.api.named("storage_bench") == [(("lab",), {"node": "lab-1-1", "mib": 256})]
+    assert cli.api.named("storage.benchmark") == [(("lab",), {"node": "lab-1-1", "mib": 256})]
 
 
 def test_volumes_are_shown_with_who_has_lost_them(cli: Cli) -> None:
@@ -110,7 +114,7 @@ def test_volumes_are_shown_with_who_has_lost_them(cli: Cli) -> None:
         ),
         VolumeOut(path="/data", type="nfs4", source="filer:/data", nodes=3, lost=[lost]),
     ]
-    cli.api.on("storage", StorageOut(cluster="lab", volumes=volumes, stale="lab-head does not answer"))
+    cli.api.on("storage.get", StorageOut(cluster="lab", volumes=volumes, stale="lab-head does not answer"))
     said = cli("storage", "show", "lab")
     head, scratch, data = said.out.splitlines()
     assert head.split() == ["VOLUME", "TYPE", "USED", "FREE", "NODES", "WRITE", "READ", "CHECKPOINT"]

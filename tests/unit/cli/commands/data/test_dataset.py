@@ -19,14 +19,16 @@ TWO = ONE.model_copy(update={"version": 2, "state": "damaged", "damage": "  a is
 
 def test_what_was_added_is_printed_by_its_place(cli: Cli) -> None:
     done = operation("done", kind="dataset", kept=["/datasets/tiny/1"])
-    cli.api.on("only_cluster", "lab").on("add_dataset", done).on("events", []).on("operation", done)
+    cli.api.on("clusters.only_name", "lab").on("datasets.add", done).on("operations.events", []).on(
+        "operations.get", done
+    )
     ended = cli("dataset", "add", "tiny", "--from", "data/tiny")
     assert ended.out.splitlines()[-1] == "/datasets/tiny/1"
-    assert cli.api.named("add_dataset") == [(("lab", "tiny", str(Path.cwd() / "data/tiny")), {})]
+    assert cli.api.named("datasets.add") == [(("lab", "tiny", str(Path.cwd() / "data/tiny")), {})]
 
 
 def test_versions_are_listed(cli: Cli) -> None:
-    cli.api.on("datasets", [ONE, TWO])
+    cli.api.on("datasets.list", [ONE, TWO])
     out = cli("dataset", "list", "--cluster", "lab").out
     for words in ("tiny@1", "5.0 MiB", "whole", "tiny@2", "damaged"):
         assert words in out
@@ -35,32 +37,34 @@ def test_versions_are_listed(cli: Cli) -> None:
 
 def test_the_latest_is_read_again_where_no_version_is_said(cli: Cli) -> None:
     done = operation("done", kind="dataset")
-    cli.api.on("datasets", [ONE, TWO]).on("verify_dataset", done).on("events", []).on("operation", done)
+    cli.api.on("datasets.list", [ONE, TWO]).on("datasets.verify", done).on("operations.events", []).on(
+        "operations.get", done
+    )
     assert cli("dataset", "verify", "tiny", "--cluster", "lab").out.splitlines()[-1] == "tiny@2 is whole"
-    assert cli.api.named("verify_dataset") == [(("lab", "tiny", 2), {})]
+    assert cli.api.named("datasets.verify") == [(("lab", "tiny", 2), {})]
     assert cli("dataset", "verify", "wide", "--cluster", "lab").code == 5
     assert cli("dataset", "verify", "tiny@x", "--cluster", "lab").code == 1
 
 
 def test_a_removal_asks_and_names_its_version(cli: Cli) -> None:
     done = operation("done", kind="dataset")
-    cli.api.on("remove_dataset", done).on("events", []).on("operation", done)
+    cli.api.on("datasets.remove", done).on("operations.events", []).on("operations.get", done)
     assert cli("dataset", "remove", "tiny", "--cluster", "lab").code == 1
     assert cli("dataset", "remove", "tiny@1", "--cluster", "lab").code == 3
     ended = cli("dataset", "remove", "tiny@1", "--cluster", "lab", "--yes", "--force")
     assert ended.out.splitlines()[-1] == "tiny@1 is removed"
-    assert cli.api.named("remove_dataset") == [(("lab", "tiny", 1), {"force": True})]
+    assert cli.api.named("datasets.remove") == [(("lab", "tiny", 1), {"force": True})]
 
 
 def test_a_bucket_is_named_with_the_keys_of_whoever_asks(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
     done = operation("done", kind="dataset", kept=["/datasets/tiny/1"])
-    cli.api.on("add_dataset", done).on("events", []).on("operation", done)
+    cli.api.on("datasets.add", done).on("operations.events", []).on("operations.get", done)
     words = ("dataset", "add", "tiny", "--from", "s3://sets/tiny", "--cluster", "lab")
     ended = cli(*words, "--endpoint-url", "http://127.0.0.1:9000")
     assert ended.code == 0, ended.err
-    (((*_, source), more),) = cli.api.named("add_dataset")
+    (((*_, source), more),) = cli.api.named("datasets.add")
     assert (source, more["s3"].key_id, more["s3"].endpoint_url) == ("s3://sets/tiny", "AKIA", "http://127.0.0.1:9000")
     assert cli("dataset", "add", "tiny", "--from", "/d", "--endpoint-url", "http://x", "--cluster", "lab").code == 1
     assert cli(*words, "--endpoint-url", "ftp://x").code == 1

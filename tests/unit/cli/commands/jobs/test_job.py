@@ -26,12 +26,12 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def accepts(cli: Cli) -> None:
-    cli.api.on("only_cluster", "lab").on("clusters", [cluster("lab")])
-    cli.api.on("sbatch", SubmitOut(job_id=12, cluster="lab", user="alice", workdir="/home/alice"))
+    cli.api.on("clusters.only_name", "lab").on("clusters.list", [cluster("lab")])
+    cli.api.on("jobs.sbatch", SubmitOut(job_id=12, cluster="lab", user="alice", workdir="/home/alice"))
 
 
 def sent(cli: Cli) -> tuple[str, SubmitIn]:
-    (((name, request), _),) = cli.api.named("sbatch")
+    (((name, request), _),) = cli.api.named("jobs.sbatch")
     return name, request
 
 
@@ -63,7 +63,7 @@ def test_a_word_that_is_a_cluster_is_the_cluster(cli: Cli, script: str) -> None:
 
 def test_a_word_that_is_a_file_is_the_script(cli: Cli, script: str) -> None:
     accepts(cli)
-    cli.api.on("clusters", [cluster("other")])
+    cli.api.on("clusters.list", [cluster("other")])
     cli("submit", "lab", "x")
     assert sent(cli)[1].script_name == "lab"
     assert sent(cli)[1].script_args == ["x"]
@@ -96,8 +96,8 @@ def test_submit_from_standard_input(cli: Cli) -> None:
         (b"", "empty"),
         (b"echo hi\n", "interpreter"),
         (b"\x7fELF\xff\xfe", "not a text file"),
-        (b"#!/bin/sh\r\ntrue\r\n", "Windows line ends"),
-        (b"#!/bin/sh\n" + b"#" * (4 << 20), "larger than Slurm takes"),
+        (b"#!/bin/sh\r\ntrue\r\n", "Windows line endings"),
+        (b"#!/bin/sh\n" + b"#" * (4 << 20), "larger than Slurm accepts"),
     ],
 )
 def test_a_script_that_sbatch_would_refuse(cli: Cli, tmp_path: Path, content: bytes, said: str) -> None:
@@ -106,7 +106,7 @@ def test_a_script_that_sbatch_would_refuse(cli: Cli, tmp_path: Path, content: by
     done = cli("submit", str(tmp_path / "x.sh"))
     assert done.code == 1
     assert said in done.err
-    assert not cli.api.named("sbatch")
+    assert not cli.api.named("jobs.sbatch")
 
 
 def test_a_script_that_is_not_here(cli: Cli) -> None:
@@ -128,7 +128,7 @@ def test_submit_wait_exits_as_the_job_did(cli: Cli, script: str, monkeypatch: py
     accepts(cli)
     monkeypatch.setattr("time.sleep", lambda _: None)
     states = iter([job(state="PENDING"), job(), job(state="FAILED", exit_code=3)])
-    cli.api.on("job", lambda *_: next(states))
+    cli.api.on("jobs.get", lambda *_: next(states))
     done = cli("submit", "--wait", script)
     assert done.code == 3
     assert "job 12: FAILED" in done.err
@@ -146,7 +146,7 @@ def test_submit_wait_goes_on_over_a_broken_request(cli: Cli, script: str, monkey
             raise Unreachable("the connection broke")
         return found
 
-    cli.api.on("job", status).on("reconnect", None)
+    cli.api.on("jobs.get", status).on("jobs.reconnect", None)
     done = cli("submit", "--wait", script)
     assert done.code == 0
     assert done.err.count("the connection broke; job 12 goes on and is waited for") == 1
@@ -158,7 +158,9 @@ def test_submit_wait_waits_for_all_tasks_and_fails_with_one(
     accepts(cli)
     monkeypatch.setattr("time.sleep", lambda _: None)
     counts = iter([ArrayOut(total=4, done=3, running=1), ArrayOut(total=4, done=3, failed=1, failed_tasks="2")])
-    cli.api.on("job", job(array_job_id=12, array_task="3", state="COMPLETED")).on("tasks", lambda *_: next(counts))
+    cli.api.on("jobs.get", job(array_job_id=12, array_task="3", state="COMPLETED")).on(
+        "jobs.tasks", lambda *_: next(counts)
+    )
     done = cli("submit", "--wait", script)
     assert done.code == 1
     assert "job 12: FAILED; failed: 2" in done.err
@@ -173,7 +175,7 @@ def test_queue_orders_and_explains(cli: Cli) -> None:
         job(2, progress=ProgressOut(step=120, loss=1.8734), restarts=1),
         job(1, state="FAILED", exit_code=2),
     ]
-    cli.api.on("only_cluster", "lab").on("jobs", jobs).on("cluster", cluster())
+    cli.api.on("clusters.only_name", "lab").on("jobs.list", jobs).on("clusters.get", cluster())
     done = cli("queue")
     lines = done.out.splitlines()
     assert [line.split()[0] for line in lines[1:4]] == ["2", "3", "1"]
@@ -187,14 +189,14 @@ def test_queue_orders_and_explains(cli: Cli) -> None:
 
 
 def test_queue_passes_its_filters_on(cli: Cli) -> None:
-    cli.api.on("jobs", []).on("cluster", cluster())
+    cli.api.on("jobs.list", []).on("clusters.get", cluster())
     done = cli("queue", "lab", "-a", "-u", "bob", "-t", "running")
     assert done.out == "no jobs on lab\n"
-    assert cli.api.named("jobs") == [(("lab",), {"all": True, "user": "bob", "state": "RUNNING"})]
+    assert cli.api.named("jobs.list") == [(("lab",), {"all": True, "user": "bob", "state": "RUNNING"})]
 
 
 def test_real_gpus_are_not_called_simulated(cli: Cli) -> None:
-    cli.api.on("jobs", [job()]).on("cluster", cluster(simulated_gpus=False))
+    cli.api.on("jobs.list", [job()]).on("clusters.get", cluster(simulated_gpus=False))
     assert "SIMULATED" not in cli("queue", "lab").out
 
 
@@ -202,7 +204,9 @@ def test_real_gpus_are_not_called_simulated(cli: Cli) -> None:
 @pytest.mark.parametrize("command", ["queue", "nodes"])
 def test_old_figures_are_called_old(cli: Cli, command: str, output: str) -> None:
     old = cluster(stale="no SSH to lab-head")
-    cli.api.on("jobs", []).on("cluster", old).on("status", StatusOut(cluster=old, checks=[], nodes=[]))
+    cli.api.on("jobs.list", []).on("clusters.get", old).on(
+        "clusters.status", StatusOut(cluster=old, checks=[], nodes=[])
+    )
     done = cli(command, "lab", "-o", output)
     assert done.code == 0
     assert output == "table" or json.loads(done.out) == []
@@ -214,7 +218,7 @@ def test_queue_watch_needs_a_terminal(cli: Cli) -> None:
 
 
 def test_queue_watch_draws_until_interrupted(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    cli.api.on("jobs", [job()]).on("cluster", cluster())
+    cli.api.on("jobs.list", [job()]).on("clusters.get", cluster())
 
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
@@ -227,7 +231,7 @@ def test_queue_watch_draws_until_interrupted(cli: Cli, monkeypatch: pytest.Monke
 
 
 def test_a_jobs_name_cannot_steer_the_terminal(cli: Cli) -> None:
-    cli.api.on("jobs", [job(name="x\x1b[2J\ny")]).on("cluster", cluster())
+    cli.api.on("jobs.list", [job(name="x\x1b[2J\ny")]).on("clusters.get", cluster())
     done = cli("queue", "lab", terminal=True)
     assert "\x1b[2J" not in done.out
     assert "x?[2J?y" in done.out
@@ -238,7 +242,7 @@ def test_job_in_full(cli: Cli) -> None:
         qos="vision", stdout="/home/alice/o", stderr="/home/alice/o", submit_time=1,
         progress=ProgressOut(step=9, loss=1.5, tokens_per_s=12345.6, series=[(1, 3.0), (5, 2.0), (9, 1.5)]),
     )  # fmt: skip
-    cli.api.on("job", found).on("cluster", cluster())
+    cli.api.on("jobs.get", found).on("clusters.get", cluster())
     out = cli("job", "lab", "12").out
     for part in (
         "12 train_ddp",
@@ -255,16 +259,16 @@ def test_job_in_full(cli: Cli) -> None:
 
 
 def test_logs_are_bytes_untouched(cli: Cli) -> None:
-    cli.api.on("only_cluster", "lab").on("log", lambda *_, **__: iter([b"a\xff", b"\r\nb"]))
+    cli.api.on("clusters.only_name", "lab").on("jobs.log", lambda *_, **__: iter([b"a\xff", b"\r\nb"]))
     assert cli("logs", "-f", "12").raw == b"a\xff\r\nb"
-    assert cli.api.named("log") == [(("lab", 12), {"follow": True, "err": False, "task": ""})]
+    assert cli.api.named("jobs.log") == [(("lab", 12), {"follow": True, "err": False, "task": ""})]
 
 
 @pytest.mark.parametrize("words", [("lab", "-f", "12"), ("-f", "lab", "12"), ("lab", "12", "-f")])
 def test_the_cluster_may_come_first(cli: Cli, words: tuple[str, ...]) -> None:
-    cli.api.on("log", lambda *_, **__: iter(()))
+    cli.api.on("jobs.log", lambda *_, **__: iter(()))
     cli("logs", *words)
-    assert cli.api.named("log") == [(("lab", 12), {"follow": True, "err": False, "task": ""})]
+    assert cli.api.named("jobs.log") == [(("lab", 12), {"follow": True, "err": False, "task": ""})]
 
 
 def test_interrupting_a_log_leaves_the_job(cli: Cli) -> None:
@@ -272,7 +276,7 @@ def test_interrupting_a_log_leaves_the_job(cli: Cli) -> None:
         yield b"x"
         raise KeyboardInterrupt
 
-    cli.api.on("log", interrupted)
+    cli.api.on("jobs.log", interrupted)
     done = cli("logs", "lab", "-f", "12")
     assert done.code == 130
     assert "job 12 goes on; follow it again: headway logs lab -f 12" in done.err
@@ -284,7 +288,7 @@ def test_cancel_goes_on_and_ends_with_the_failure(cli: Cli) -> None:
         if number == 12:
             raise NotAllowed("job 12 is bob's")
 
-    cli.api.on("cancel", answer)
+    cli.api.on("jobs.cancel", answer)
     done = cli("cancel", "lab", "12", "13")
     assert done.code == 4
     assert done.out == "cancelled 13 on lab\n"
@@ -299,14 +303,14 @@ def test_a_task_of_an_array_by_its_slurm_name(cli: Cli) -> None:
             raise NotFound("job 40 on lab has no task 9")
         return job(number, array_job_id=40, array_task=task, state="PENDING") if task == "8" else tasks[int(task)]
 
-    cli.api.on("only_cluster", "lab").on("cancel", None).on("job", one)
+    cli.api.on("clusters.only_name", "lab").on("jobs.cancel", None).on("jobs.get", one)
     assert cli("cancel", "40_3").out == "cancelled 40_3 on lab\n"
-    assert cli.api.named("cancel") == [(("lab", 40), {"task": "3"})]
+    assert cli.api.named("jobs.cancel") == [(("lab", 40), {"task": "3"})]
     assert cli("job", "40_9").code == NotFound.exit_code
     shown = cli("job", "40_8", "-o", "json")  # waits with others: its array's number is all that Slurm has given it
     assert json.loads(shown.out)["array_task"] == "8"
     done = SubmitOut(job_id=50, cluster="lab", user="alice", workdir="/w")
-    cli.api.on("retry", done).on("rerun", done)
+    cli.api.on("jobs.retry", done).on("jobs.rerun", done)
     for how in ("retry", "rerun"):
         assert cli("job", how, "40_8").code == 0
-        assert cli.api.named(how) == [(("lab", 40, RetryIn(task="8")), {})]  # not all of it
+        assert cli.api.named(f"jobs.{how}") == [(("lab", 40, RetryIn(task="8")), {})]  # not all of it

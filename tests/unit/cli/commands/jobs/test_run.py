@@ -49,23 +49,23 @@ def test_run_sends_the_folder_once_and_the_words_untouched(cli: Cli, folder: Pat
         assert archive
         return BundleOut(digest=digest, present=True)
 
-    cli.api.on("only_cluster", "lab").on("make_run", made())
-    cli.api.on("has_bundle", lambda _, digest, **__: digest in there).on("put_bundle", keep)
+    cli.api.on("clusters.only_name", "lab").on("jobs.create_run", made())
+    cli.api.on("bundles.exists", lambda _, digest, **__: digest in there).on("bundles.upload", keep)
     done = cli(
         "run", "-N", "2", "--gpus", "8", "--after", "ok:7", "--env", "A=1=2", "--", "python3", "x.py", "--a b", "--"
     )
     assert done.code == 0, done.err
     assert done.out == "Submitted batch job 12 on lab as alice in /scratch/alice/runs/x-1\n"
-    (((name, request), _),) = cli.api.named("make_run")
+    (((name, request), _),) = cli.api.named("jobs.create_run")
     assert (name, request.argv, request.nodes, request.gpus) == ("lab", ["python3", "x.py", "--a b", "--"], 2, 8)
     assert (request.after, request.env, request.bundle) == (["ok:7"], {"A": "1=2"}, there.pop())
-    cli.api.on("has_bundle", True)
+    cli.api.on("bundles.exists", True)
     cli("run", "lab", "--", "true")
-    assert len(cli.api.named("put_bundle")) == 1
+    assert len(cli.api.named("bundles.upload")) == 1
 
 
 def test_a_dry_run_prints_lines_with_their_origin_and_sends_nothing(cli: Cli, folder: Path) -> None:
-    cli.api.on("make_run", made(0))
+    cli.api.on("jobs.create_run", made(0))
     done = cli("run", "lab", "--dry-run", "--", "python3", "x.py")
     assert done.out.splitlines() == [
         "#!/bin/bash", f"{'#SBATCH --nodes=2':<48} # --nodes", "# its arguments: x.py 'a b'",
@@ -99,14 +99,14 @@ def test_all_wrong_flags_at_once(cli: Cli) -> None:
 def test_job_is_job_show_and_an_array_has_its_counts(cli: Cli) -> None:
     # The record under the array's number is its last task's, which has ended well.
     last = job(12, array_job_id=12, array_task="9", state="COMPLETED", exit_code=0)
-    cli.api.on("job", last).on("cluster", cluster("lab"))
-    cli.api.on("tasks", ArrayOut(total=10, done=7, failed=1, running=1, pending=1, failed_tasks="3"))
+    cli.api.on("jobs.get", last).on("clusters.get", cluster("lab"))
+    cli.api.on("jobs.tasks", ArrayOut(total=10, done=7, failed=1, running=1, pending=1, failed_tasks="3"))
     for words in (("job", "lab", "12"), ("job", "show", "lab", "12")):
         done = cli(*words)
         assert "7 of 10 done, 1 failed, 1 running, 1 waiting; failed: 3" in done.out
         assert "state      RUNNING\n" in done.out
         assert "lab-1-1" not in done.out
-    cli.api.on("tasks", ArrayOut(total=10, done=9, failed=1, failed_tasks="3"))
+    cli.api.on("jobs.tasks", ArrayOut(total=10, done=9, failed=1, failed_tasks="3"))
     assert "state      FAILED\n" in cli("job", "lab", "12").out
     assert cli("job", "-o", "json", "lab", "12").code == 0
 
@@ -114,19 +114,19 @@ def test_job_is_job_show_and_an_array_has_its_counts(cli: Cli) -> None:
 def test_retry_and_rerun_give_secrets_again(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "s")
     out = SubmitOut(job_id=13, cluster="lab", user="alice", workdir="/w")
-    cli.api.on("retry", out).on("rerun", out)
+    cli.api.on("jobs.retry", out).on("jobs.rerun", out)
     assert cli("job", "retry", "lab", "12", "--failed").out == "Submitted batch job 13 on lab as alice in /w\n"
     cli("job", "rerun", "lab", "12", "--env", "HF_TOKEN")
-    ((args, _),) = cli.api.named("rerun")
+    ((args, _),) = cli.api.named("jobs.rerun")
     assert args == ("lab", 12, RetryIn(env={"HF_TOKEN": "s"}))
 
 
 def test_one_task_s_log_by_either_word(cli: Cli) -> None:
-    cli.api.on("log", lambda *_, **__: iter([b"x"]))
+    cli.api.on("jobs.log", lambda *_, **__: iter([b"x"]))
     cli("logs", "lab", "12_3")
     cli("logs", "lab", "12", "--task", "3")
-    assert [kwargs["task"] for _, kwargs in cli.api.named("log")] == ["3", "3"]
-    assert {args for args, _ in cli.api.named("log")} == {("lab", 12)}
+    assert [kwargs["task"] for _, kwargs in cli.api.named("jobs.log")] == ["3", "3"]
+    assert {args for args, _ in cli.api.named("jobs.log")} == {("lab", 12)}
 
 
 def test_lineage_is_shown(cli: Cli) -> None:
@@ -134,7 +134,7 @@ def test_lineage_is_shown(cli: Cli) -> None:
         job_id=12, cluster="lab", submitted_at=1.0, person="ann", user="ann", kind="rerun", parent=7, script="#!/bin/sh\nx\n",
         git=GitIn(commit="c" * 40, branch="main", dirty=True), env={"HF_TOKEN": "********"},
     )  # fmt: skip
-    cli.api.on("lineage", found)
+    cli.api.on("jobs.lineage", found)
     out = cli("job", "show", "lab", "12", "--lineage").out
     for part in ("a rerun of 7", "cccccccccccc (main), with changes of its own", "HF_TOKEN=********", "  #!/bin/sh"):
         assert part in out
@@ -154,12 +154,14 @@ def test_a_pipeline_s_steps_are_shown(cli: Cli, folder: Path) -> None:
         state="failed",
         steps=[step],
     )
-    cli.api.on("only_cluster", "lab").on("start_pipeline", out).on("has_bundle", True).on("retry_pipeline", out)
+    cli.api.on("clusters.only_name", "lab").on("pipelines.start", out).on("bundles.exists", True).on(
+        "pipelines.retry", out
+    )
     shown = cli("pipeline", "run", "p.yaml").out
     assert "p (p-1) on lab as a: failed" in shown
     assert "the program was not found" in shown
     cli("pipeline", "retry", "p", "--step", "a")
-    ((args, _),) = cli.api.named("retry_pipeline")
+    ((args, _),) = cli.api.named("pipelines.retry")
     assert args == ("lab", "p", PipelineRetryIn(steps=["a"]))
 
 
@@ -168,7 +170,9 @@ def test_a_shell_is_srun_over_ssh(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr(shell_command, "become", became.append)
     monkeypatch.setattr(ssh_files, "write", lambda _: tmp_path / "config")
     assert shell_command.become is not access_commands.become
-    cli.api.on("access", AccessOut(cluster="lab", user="a", head="lab-head", address="10.0.0.1", host_keys=[]))
+    cli.api.on(
+        "clusters.ssh_access", AccessOut(cluster="lab", user="a", head="lab-head", address="10.0.0.1", host_keys=[])
+    )
     cli("shell", "lab", "--gpus", "1", "--", "echo", "a b; id")
     # On one node: --gpus=9 alone would be given nine GPUs of two.
     step = "srun --job-name=shell --nodes=1 --ntasks=1 --gpus-per-node=1 echo 'a b; id'"

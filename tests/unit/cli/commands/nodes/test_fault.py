@@ -26,9 +26,9 @@ __all__ = ["cli"]  # a fixture
     ],
 )
 def test_a_fault_is_asked_for(cli: Cli, words: list[str], ask: dict[str, object]) -> None:
-    cli.api.on("only_cluster", "lab").on("fault", FaultMadeOut(done="done"))
+    cli.api.on("clusters.only_name", "lab").on("nodes.inject_fault", FaultMadeOut(done="done"))
     assert cli("fault", *words).out == "done\n"
-    ((args, _),) = cli.api.named("fault")
+    ((args, _),) = cli.api.named("nodes.inject_fault")
     assert args[0] == "lab"
     assert args[1] == FaultIn.model_validate(ask)
 

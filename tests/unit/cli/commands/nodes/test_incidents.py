@@ -24,7 +24,7 @@ def incident(number: int = 3, state: str = "out of service") -> IncidentOut:
 
 
 def test_incidents_are_listed_and_one_is_told_step_by_step(cli: Cli) -> None:
-    cli.api.on("only_cluster", "lab").on("incidents", [incident()]).on("incident", incident())
+    cli.api.on("clusters.only_name", "lab").on("incidents.list", [incident()]).on("incidents.get", incident())
     lines = cli("incidents").out.splitlines()
     assert lines[1].split()[:2] == ["3", "lab-1-2"]
     assert json.loads(cli("incidents", "-o", "json").out)[0]["number"] == 3
@@ -33,21 +33,21 @@ def test_incidents_are_listed_and_one_is_told_step_by_step(cli: Cli) -> None:
     assert "2.0 s  draining" in shown
     assert "seen 1.5 s, drained 2.0 s, requeued 2.5 s\n" in shown
     assert shown.splitlines()[-1].split() == ["7", "2.5", "s", "9.0", "s"]
-    cli.api.on("incidents", [])
+    cli.api.on("incidents.list", [])
     assert cli("incidents", "lab").out == "no incident on lab\n"
 
 
 def test_a_node_is_returned(cli: Cli) -> None:
-    cli.api.on("only_cluster", "lab").on("return_node", incident(state="false alarm"))
+    cli.api.on("clusters.only_name", "lab").on("incidents.return_node", incident(state="false alarm"))
     assert "false alarm" in cli("incident", "return", "3", "--false-alarm").out
-    assert cli.api.named("return_node") == [(("lab", 3), {"false_alarm": True})]
+    assert cli.api.named("incidents.return_node") == [(("lab", 3), {"false_alarm": True})]
 
 
 def test_a_node_s_history_says_what_speaks_against_it(cli: Cli) -> None:
     found = NodeHistoryOut(
         node="lab-1-2", score=9, limit=8, days=14, why_out="fails too often", incidents=[incident(), incident(2)]
     )
-    cli.api.on("only_cluster", "lab").on("node_history", found)
+    cli.api.on("clusters.only_name", "lab").on("nodes.history", found)
     lines = cli("node", "history", "lab-1-2").out.splitlines()
     assert lines[0] == "lab-1-2: score 9 of 8 over 14 days; fails too often"
     assert [line.split()[0] for line in lines[3:]] == ["3", "2"]

@@ -1,4 +1,4 @@
-"""HTTP to one server: requests and streams in, wire models or HeadwayError subclasses out."""
+"""HTTP to one server: requests and streams in, API models or HeadwayError subclasses out."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headway.errors import HeadwayError, NotFound, Refused, Unreachable
 from headway.schemas.base import API_PREFIX, IDEMPOTENCY_KEY, ErrorOut, Problem, Wire
-from headway.sdk.discover import NO_SERVER, in_reach, named_by, own_certificate, start_hint, urls
 from headway.sdk.errors import to_error
+from headway.sdk.server_address import NO_SERVER, in_reach, named_by, own_certificate, start_hint, urls
 
 if TYPE_CHECKING:
     import ssl
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     import httpx
 
 M = TypeVar("M", bound=Wire)
-_AWAY = (502, 503, 504)  # what a proxy says while the server behind it does not answer
+_PROXY_ERRORS = (502, 503, 504)  # a proxy's answers while the server behind it is down
 WRONG_URL_HINT = "check HEADWAY_URL; without it the server of this machine is used"
 
 
-class Http:
-    """A connection to one server. Use as a context manager, or call `close`."""
+class Connection:
+    """HTTP requests to one server, retried at another server of the same database where there are several."""
 
     def __init__(
         self,
@@ -35,57 +35,54 @@ class Http:
         refresh: Callable[[], tuple[str, str]] | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
+        """`refresh` returns (url, token) again after a lost connection: a restarted server may have another port.
+
+        Raises Unreachable when no `url` is given and no server is found."""
         if not url:
             url, token, refresh = in_reach()
         self.url = url.rstrip("/")
         self._token = token
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._refresh = refresh
         self._several = refresh is not None and len(urls()) > 1
         self._transport = transport
         self._http: httpx.Client | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         if self._http is not None:
             self._http.close()
             self._http = None
 
-    def _get(self, path: str, model: type[M]) -> M:
-        return self._read(model, self._json("GET", path))
+    def get(self, path: str, model: type[M]) -> M:
+        return self.parse(model, self.request_json("GET", path))
 
-    def _list(self, path: str, model: type[M], params: dict[str, str] | None = None) -> list[M]:
-        """All of it, page by page."""
+    def get_list(self, path: str, model: type[M], params: dict[str, str] | None = None) -> list[M]:
+        """Returns all rows, page by page."""
         rows: list[M] = []
         while True:
             answer = self._request("GET", path, params=params)
-            found = self._parsed(answer)
-            rows += [self._read(model, item) for item in (found if isinstance(found, list) else [found])]
+            found = self._json_of(answer)
+            rows += [self.parse(model, item) for item in (found if isinstance(found, list) else [found])]
             further = answer.links.get("next", {}).get("url", "")
             if not further:
                 return rows
             path, params = further.removeprefix(API_PREFIX), None
 
-    def _post(self, path: str, model: type[M], body: Any = None, *, timeout_s: float | None = None) -> M:
-        return self._read(model, self._json("POST", path, body=body, timeout_s=timeout_s))
+    def post(self, path: str, model: type[M], body: Any = None, *, timeout_s: float | None = None) -> M:
+        return self.parse(model, self.request_json("POST", path, body=body, timeout_s=timeout_s))
 
-    def _read(self, model: type[M], answer: Any) -> M:
+    def parse(self, model: type[M], answer: Any) -> M:
         try:
             return model.model_validate(answer)
         except ValueError:
             raise Refused(
-                f"the server at {self.url} answers in a way that this headway does not understand",
-                hint="headway version shows both; install the server's version here, or start the server again",
+                f"this version of headway can't read the answer of the server at {self.url}",
+                hint="compare versions with headway version; install the server's version here, or restart the server",
             ) from None
 
-    def _json(self, method: str, path: str, **asked: Any) -> Any:
-        """What `_request` with these arguments was answered, as JSON."""
-        return self._parsed(self._request(method, path, **asked))
+    def request_json(self, method: str, path: str, **options: Any) -> Any:
+        """Returns the answer of `_request` with these arguments, as JSON."""
+        return self._json_of(self._request(method, path, **options))
 
     def _request(
         self,
@@ -101,11 +98,11 @@ class Http:
 
         content = data if body is None else body.model_dump_json()
         headers = _content_type(body, data) or {}
-        if method == "POST" and self._several:  # it may be sent again, to another server of the same database
+        if method == "POST" and self._several:  # it may be sent again to another server of the same database
             headers[IDEMPOTENCY_KEY] = os.urandom(16).hex()
 
         def send() -> httpx.Response:
-            timeout = timeout_s or self._timeout_s
+            timeout = timeout_s or self.timeout_s
             where = API_PREFIX + path
             return self._client().request(
                 method, where, content=content, params=params, headers=headers, timeout=timeout
@@ -115,7 +112,7 @@ class Http:
             try:
                 answer = send()
             except httpx.TransportError as error:
-                if isinstance(error, httpx.TimeoutException) or not self._moved(method):
+                if isinstance(error, httpx.TimeoutException) or not self._switched_server(method):
                     raise
                 answer = send()
         except httpx.HTTPError as error:
@@ -123,14 +120,16 @@ class Http:
         _raise_for(answer.status_code, answer.content)
         return answer
 
-    def _parsed(self, answer: httpx.Response) -> Any:
+    def _json_of(self, answer: httpx.Response) -> Any:
         try:
             return answer.json() if answer.content else None
         except ValueError:
-            raise Refused(f"what answers at {self.url} is not a Headway server", hint=WRONG_URL_HINT) from None
+            raise Refused(
+                f"the program that answers at {self.url} is not a Headway server", hint=WRONG_URL_HINT
+            ) from None
 
     @contextmanager
-    def _stream(
+    def stream(
         self,
         path: str,
         params: dict[str, str] | None,
@@ -141,7 +140,7 @@ class Http:
     ) -> Iterator[httpx.Response]:
         import httpx
 
-        timeout = httpx.Timeout(self._timeout_s, read=read_timeout_s)
+        timeout = httpx.Timeout(self.timeout_s, read=read_timeout_s)
         try:
             content = None if body is None else body.model_dump_json()
             headers = {"content-type": "application/json"} if content else None
@@ -154,12 +153,12 @@ class Http:
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
 
-    def _put(self, path: str, piece: bytes) -> bool:
-        """Whether somebody took it."""
+    def send_piece(self, path: str, piece: bytes) -> bool:
+        """Posts a piece of standard input; returns whether the command still reads it."""
         import httpx
 
         try:
-            timeout = httpx.Timeout(self._timeout_s, read=None)
+            timeout = httpx.Timeout(self.timeout_s, read=None)
             return self._client().post(API_PREFIX + path, content=piece, timeout=timeout).status_code < 400
         except (httpx.HTTPError, RuntimeError):  # the client was closed: the command has ended
             return False
@@ -171,7 +170,7 @@ class Http:
             self._http = httpx.Client(
                 base_url=self.url,
                 headers={"authorization": f"Bearer {self._token}"},
-                timeout=self._timeout_s,
+                timeout=self.timeout_s,
                 limits=_limits(),
                 transport=self._transport,
                 verify=_trusted(self.url),
@@ -180,7 +179,7 @@ class Http:
         return self._http
 
     def reconnect(self) -> None:
-        """After the connection was lost: looks where the server is now. The next call goes there."""
+        """Looks up the server's address again after a lost connection; the next call goes there."""
         if self._refresh is None:
             return
         try:
@@ -191,8 +190,8 @@ class Http:
             self.close()
             self.url, self._token = url.rstrip("/"), token
 
-    def _moved(self, method: str) -> bool:
-        """Whether another server answers now, and the request may go to it."""
+    def _switched_server(self, method: str) -> bool:
+        """Returns whether another server answers now and the request may be sent to it."""
         before = self.url
         if self._several and method in ("GET", "POST"):
             self.reconnect()
@@ -204,8 +203,8 @@ class Http:
         if isinstance(error, httpx.ConnectError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
             why = str(error).partition("verify failed: ")[2].partition(" (_ssl")[0]
             return Unreachable(
-                f"the server at {self.url} can't show who it is: {why}",
-                hint="HEADWAY_CA_FILE names its authority's file",
+                f"the TLS certificate of the server at {self.url} can't be verified: {why}",
+                hint="set HEADWAY_CA_FILE to its certificate authority's file",
             )
         if isinstance(error, httpx.ConnectError):
             by = named_by(self.url)
@@ -224,8 +223,8 @@ def _limits() -> httpx.Limits:
 
 
 def _trusted(url: str) -> ssl.SSLContext | bool:
-    """Whose word on the server's name counts: the usual ones', HEADWAY_CA_FILE's, and for this machine's own server that
-    of its very certificate."""
+    """Returns how the server's certificate is verified: by the system's authorities, HEADWAY_CA_FILE, and for this
+    machine's own server its own certificate."""
     if not url.startswith("https://"):
         return True
     import ssl
@@ -233,7 +232,7 @@ def _trusted(url: str) -> ssl.SSLContext | bool:
     import httpx
 
     context = httpx.create_ssl_context()
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # a certificate that is trusted itself needs nobody above it
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # a certificate that is itself trusted needs no issuer
     named = os.environ.get("HEADWAY_CA_FILE", "")
     if named:
         try:
@@ -253,13 +252,20 @@ def _content_type(body: Any, data: bytes | None) -> dict[str, str] | None:
     return {"content-type": "application/gzip"} if data is not None else None
 
 
-def part(value: str) -> str:
-    """One path segment; never empty, so that a missing name cannot turn into another endpoint."""
+def path_segment(value: str) -> str:
+    """Returns the value quoted as one URL path segment.
+
+    Raises NotFound for an empty one, so that a missing name can't turn into another endpoint."""
     from urllib.parse import quote
 
     if not value or value in {".", ".."}:
         raise NotFound("the name is missing")
     return quote(value, safe="")
+
+
+def cluster_path(cluster: str, *segments: str) -> str:
+    """Returns /clusters/CLUSTER/SEGMENT/..., quoted. Raises NotFound for an empty segment."""
+    return "/".join(["/clusters", *map(path_segment, (cluster, *segments))])
 
 
 def _raise_for(status: int, body: bytes) -> None:
@@ -268,8 +274,26 @@ def _raise_for(status: int, body: bytes) -> None:
     try:
         problem = Problem.model_validate_json(body)
         out = ErrorOut(kind=problem.kind, message=problem.detail, hint=problem.hint, faults=problem.faults)
-    except ValueError:  # not in our words: a proxy, or no Headway server at all
-        said = " ".join(body[:200].decode(errors="replace").split())
-        kind = "unreachable" if status in _AWAY else "refused"
-        out = ErrorOut(kind=kind, message=f"no Headway server answered, but {status}: {said}", hint=WRONG_URL_HINT)
+    except ValueError:  # not a Headway answer: a proxy, or another program
+        body_text = " ".join(body[:200].decode(errors="replace").split())
+        kind = "unreachable" if status in _PROXY_ERRORS else "refused"
+        out = ErrorOut(
+            kind=kind, message=f"no Headway server answered, but HTTP {status}: {body_text}", hint=WRONG_URL_HINT
+        )
     raise to_error(out)
+
+
+def non_empty(params: dict[str, str]) -> dict[str, str]:
+    """Returns the query parameters that have a value."""
+    return {name: value for name, value in params.items() if value}
+
+
+class Resource:
+    """One part of the API, such as `client.jobs`, over the client's connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def reconnect(self) -> None:
+        """Looks up the server's address again after a lost connection."""
+        self._connection.reconnect()

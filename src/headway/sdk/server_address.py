@@ -8,26 +8,14 @@ import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headway import paths
 from headway.errors import Refused, Unreachable
 
-if TYPE_CHECKING:
-    from headway.sdk.client import Client
-
 _ANSWER_S = 2.0
 NO_SERVER = "no server"
 _START = "headway server start"
-
-
-def discover(state_dir: Path | str | None = None) -> Client:
-    """The client for the server in reach (of this state folder, when one is named). Raises Unreachable and Refused as
-    `in_reach` does."""
-    from headway.sdk.client import Client
-
-    url, token, refresh = in_reach(state_dir)
-    return Client(url, token, refresh=refresh)
 
 
 def in_reach(state_dir: Path | str | None = None) -> tuple[str, str, Callable[[], tuple[str, str]] | None]:
@@ -124,7 +112,7 @@ def _check(url: str, token: str) -> None:
 
 def _local(folder: Path) -> tuple[str, str] | None:
     """(url, token) of the server running on this state folder."""
-    from headway.sdk.process_identity import alive
+    from headway.sdk.process_liveness import alive
 
     try:
         running = json.loads((folder / paths.SERVER_FILE).read_text())
@@ -162,7 +150,7 @@ def _spelled(url: str) -> str:
 
 def _through_sudo(folder: Path) -> tuple[str, str] | None:
     """(url, token) of root's server on this state folder, whose own files only root may read."""
-    from headway.sdk.process_identity import alive
+    from headway.sdk.process_liveness import alive
 
     known = _by_sudo(folder)
     try:

@@ -1,0 +1,59 @@
+"""Incidents and single nodes."""
+
+from __future__ import annotations
+
+import builtins
+
+from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
+from headway.schemas.nodes import DeedOut, DoneOut, DrainIn, NodeDetailOut, NodeTestIn, RebootIn
+from headway.sdk.connection import Resource, cluster_path
+
+
+class Incidents(Resource):
+    """Node faults from first signal to return."""
+
+    def list(self, cluster: str, *, steps: bool = False) -> builtins.list[IncidentOut]:
+        """Returns incidents, latest first; with `steps` also each one's steps, requeued jobs and times."""
+        params = {"steps": "true"} if steps else None
+        return self._connection.get_list(cluster_path(cluster, "incidents"), IncidentOut, params)
+
+    def get(self, cluster: str, number: int) -> IncidentOut:
+        """Returns one incident with all its steps."""
+        return self._connection.get(cluster_path(cluster, "incidents", str(int(number))), IncidentOut)
+
+    def return_node(self, cluster: str, number: int, *, false_alarm: bool = False) -> IncidentOut:
+        """Tests the incident's node and returns it to service. Raises Conflict when a test fails."""
+        path = cluster_path(cluster, "incidents", str(int(number)), "return")
+        return self._connection.post(path, IncidentOut, ReturnIn(false_alarm=false_alarm), timeout_s=120)
+
+
+class Nodes(Resource):
+    """Single nodes: drain, return, reboot, test."""
+
+    def history(self, cluster: str, node: str) -> NodeHistoryOut:
+        """Returns a node's incidents and its fault score."""
+        return self._connection.get(cluster_path(cluster, "nodes", node, "history"), NodeHistoryOut)
+
+    def get(self, cluster: str, node: str) -> NodeDetailOut:
+        """Returns one node, with its last reboot or test."""
+        return self._connection.get(cluster_path(cluster, "nodes", node), NodeDetailOut)
+
+    def drain(self, cluster: str, node: str, reason: str) -> DoneOut:
+        """Drains the node: no new job starts on it, running jobs continue."""
+        return self._connection.post(cluster_path(cluster, "nodes", node, "drain"), DoneOut, DrainIn(reason=reason))
+
+    def return_to_service(self, cluster: str, node: str) -> DoneOut:
+        """Returns the node to service, after its tests when an incident is open. Raises Conflict when a test fails."""
+        return self._connection.post(cluster_path(cluster, "nodes", node, "return"), DoneOut, timeout_s=330)
+
+    def reboot(self, cluster: str, node: str, *, busy: bool = False) -> DeedOut:
+        """Starts a reboot; `get` shows its result. `busy` allows it while jobs run."""
+        return self._connection.post(cluster_path(cluster, "nodes", node, "reboot"), DeedOut, RebootIn(busy=busy))
+
+    def test(self, cluster: str, node: str, *, hard: bool = False) -> DeedOut:
+        """Starts the node's tests; `get` shows their results. `hard` adds the tests that need an idle node."""
+        return self._connection.post(cluster_path(cluster, "nodes", node, "test"), DeedOut, NodeTestIn(hard=hard))
+
+    def inject_fault(self, cluster: str, fault: FaultIn) -> FaultMadeOut:
+        """Injects a fault into a local cluster, or removes it."""
+        return self._connection.post(cluster_path(cluster, "faults"), FaultMadeOut, fault, timeout_s=120)
