@@ -10,7 +10,7 @@ import re
 import sys
 import time
 
-from place import USER, Place, place
+from bench_cluster import USER, BenchCluster, bench_cluster
 
 SPEC = f"name: bench\nplan: h100-8\nnodes: 1\nteams:\n  lab: {{users: [{USER}]}}\n"
 URL = "http://bench-1-1:6822/metrics"
@@ -19,25 +19,25 @@ SETTLE_S, OVER_S = 20.0, 60.0
 GOALS = {"scrape": 10.0, "memory": 40.0, "core": 1.0}
 
 
-def head(bench: Place, *argv: str) -> str:
+def head(bench: BenchCluster, *argv: str) -> str:
     return bench.headway("exec", "bench", "--", *argv)
 
 
-def figure(bench: Place, name: str) -> float:
+def figure(bench: BenchCluster, name: str) -> float:
     found = re.search(rf"^{name} (\S+)$", head(bench, "curl", "-s", URL), re.MULTILINE)
     if found is None:
         sys.exit(f"bench: the agent does not tell {name}")
     return float(found[1])
 
 
-def scrapes(bench: Place) -> list[float]:
+def scrapes(bench: BenchCluster) -> list[float]:
     """Milliseconds, the quickest first."""
     argv = ["curl", "-s", "-o", "/dev/null", "-w", "%{time_total}\\n", f"{URL}?[1-{SCRAPES}]"]
     return sorted(1000 * float(line) for line in head(bench, *argv).split())
 
 
 def main() -> int:
-    with place(SPEC) as bench:
+    with bench_cluster(SPEC) as bench:
         bench.headway("apply", str(bench.spec), "--yes")
         burn = ["sbatch", "--gpus-per-node=8", "-o", "/dev/null", "--wrap=timeout 200 sh -c 'while :; do :; done'"]
         bench.headway("exec", "bench", "-u", USER, "--", *burn)

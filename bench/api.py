@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from place import Place, place
+from bench_cluster import BenchCluster, bench_cluster
 
 NODES, JOBS, VIEWERS, VIEWER_S = 1000, 10_000, 50, 2.0
 PATIENCE_S = 90.0
@@ -178,7 +178,7 @@ async def rate(server: Server) -> tuple[float, list[float]]:
 # --- on screen
 
 
-async def run(at: Place, user: str, script: str) -> str:
+async def run(at: BenchCluster, user: str, script: str) -> str:
     return await asyncio.to_thread(at.headway, "exec", "bench", "-u", user, "--", "bash", "-c", script)
 
 
@@ -202,7 +202,7 @@ async def _found(
     sys.exit("bench: the stream ended")
 
 
-async def on_screen(at: Place, server: Server) -> list[float]:
+async def on_screen(at: BenchCluster, server: Server) -> list[float]:
     """Seconds from Slurm's answer to the queue page, for jobs that come and go."""
     took = []
     for number in range(TRIALS):
@@ -220,7 +220,7 @@ async def on_screen(at: Place, server: Server) -> list[float]:
     return took
 
 
-async def turns(at: Place, server: Server) -> list[float]:
+async def turns(at: BenchCluster, server: Server) -> list[float]:
     """Seconds from a job's first and last line on a node to its events."""
     await ready(server, 0)  # the first reading of all tells nothing
     took = []
@@ -269,7 +269,7 @@ async def ready(server: Server, jobs: int) -> float:
     return statistics.median(b - a for a, b in itertools.pairwise(seen))
 
 
-async def measure(at: Place, server: Server, nodes: int, jobs: int) -> None:
+async def measure(at: BenchCluster, server: Server, nodes: int, jobs: int) -> None:
     print(f"a job's begin and end on a node, until its event is there: {figures(await turns(at, server))}", flush=True)
     argv = ["bash", "-c", THOUSAND.read_text(), "thousand", str(nodes), str(jobs), *USERS]
     print(at.headway("exec", "bench", "-u", "root", "--", *argv, timeout_s=1200).strip(), flush=True)
@@ -303,7 +303,7 @@ def main() -> None:
     asked.add_argument("--nodes", type=int, default=NODES)
     asked.add_argument("--jobs", type=int, default=JOBS)
     words = asked.parse_args()
-    with place(SPEC) as at:
+    with bench_cluster(SPEC) as at:
         at.headway("image", "build", "debian13", timeout_s=3600)
         at.headway("apply", str(at.spec), "--yes")
         known = json.loads((at.state / "client.json").read_text())

@@ -15,12 +15,12 @@ import sys
 import time
 from pathlib import Path
 
-from place import Place, place
+from bench_cluster import BenchCluster, bench_cluster
 
 FLOOR = Path(__file__).with_name("floor.sh")
 
 
-def ours(at: Place) -> float:
+def ours(at: BenchCluster) -> float:
     began = time.perf_counter()
     at.headway("apply", str(at.spec), "--yes")
     at.gpu_step()
@@ -29,7 +29,7 @@ def ours(at: Place) -> float:
     return took
 
 
-def floor(at: Place, image: str) -> float:
+def floor(at: BenchCluster, image: str) -> float:
     found = json.loads((at.state / "podman.json").read_text())  # what the provider found to work on this host
     env = {**os.environ, "PODMAN": " ".join(["podman", *found["runtime"]]), "LIMITS": " ".join(found["limits"])}
     ran = subprocess.run([str(FLOOR), image], env=env, capture_output=True, text=True, timeout=600, check=False)
@@ -42,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     rounds = parser.parse_args().rounds
-    with place() as at:
+    with bench_cluster() as at:
         image = json.loads(at.headway("image", "build", "debian13", "-o", "json", timeout_s=3600))["tag"]
         at.headway("server", "start")
         ours(at)  # finds out how podman runs here; warms the disk's cache for both

@@ -24,11 +24,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from chaos_run import SPEC, STEP, Kind, Row, Run, command
+from bench_cluster import bench_cluster
+from chaos_run import PATIENCE_S, SPEC, STEP, Kind, Row, Run, command
 from headway.errors import HeadwayError
-from place import place
-
-PATIENCE_S = 900.0  # for all to be over after the last fault
 
 
 def main() -> None:
@@ -38,7 +36,7 @@ def main() -> None:
     words.add_argument("--jobs", type=int, default=6, help="in the queue at any time")
     words.add_argument("--minutes", type=float, default=1e6, help="no further fault is made after so long")
     asked = words.parse_args()
-    with place(SPEC) as at:
+    with bench_cluster(SPEC) as at:
         at.headway("image", "build", "debian13", timeout_s=3600)
         at.headway("apply", str(at.spec), "--yes")
         put = ["python3", "-c", "import sys; open('step.py', 'w').write(sys.argv[1])", STEP]
@@ -57,6 +55,10 @@ def play(run: Run, faults: int, most: int, minutes: float) -> int:
         ends = time.monotonic() + run.chance.uniform(1, 8)
         # Two nodes of five at most are away, and three whole ones there to be broken.
         while run.tend() > 2 or len(run.whole()) < 3 or time.monotonic() < ends:
+            if time.monotonic() > ends + PATIENCE_S:
+                sys.exit(
+                    f"bench: after {PATIENCE_S:.0f} s fewer than three nodes are whole:\n" + run.slurm("sinfo", "-N")
+                )
             time.sleep(1)
     ends = time.monotonic() + PATIENCE_S
     while run.tend() or run.slurm("squeue", "-h").strip() or not run.written_down():

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from bench_cluster import BenchCluster
 from headway.errors import HeadwayError
 from headway.schemas.submissions import ExecIn
 from headway.sdk.client import Client
-from place import Place
 
 T = TypeVar("T")
 
@@ -28,6 +28,7 @@ spares: 1
 teams:
   lab: {users: [bench]}
 """
+PATIENCE_S = 900.0  # the longest wait for nodes to be whole again, and for the queue to be empty at the end
 QUIET_S = 45.0  # a fault that Headway has not acted on by then is mended all the same
 MOMENT_S = 5.0  # and so long stays one that it need not act on
 OWN_S = 4.0  # from an error of a job's own to the end of the run that it hit
@@ -144,7 +145,7 @@ def command(*argv: str, user: str = "bench") -> Callable[[Client], tuple[int, st
 class Run:
     """What the bench did and saw."""
 
-    at: Place
+    at: BenchCluster
     chance: random.Random
     jobs: dict[str, Kind] = field(
         default_factory=dict
@@ -235,7 +236,10 @@ class Run:
         return [node for node in self.nodes() if node not in self.broken]
 
     def break_one(self) -> None:
+        ends = time.monotonic() + PATIENCE_S
         while len(free := self.whole()) < 2:
+            if time.monotonic() > ends:
+                sys.exit(f"bench: after {PATIENCE_S:.0f} s fewer than two nodes are whole")
             self.tend()
         one = self.chance.choices(BREAKS, [each.weight for each in BREAKS])[0]
         node = self.chance.choice(free[:-1]) if one.on_node else ""

@@ -6,7 +6,7 @@ import statistics
 import sys
 from typing import Final
 
-from place import USER, Place, place
+from bench_cluster import USER, BenchCluster, bench_cluster
 
 RUNS: Final = 15
 MOST_S: Final = 0.2
@@ -28,7 +28,7 @@ done
 """
 
 
-def measure(at: Place, runs: int) -> tuple[list[float], list[float]]:
+def measure(at: BenchCluster, runs: int) -> tuple[list[float], list[float]]:
     """Seconds of each step: bare, in a container."""
     words = at.headway("exec", "bench", "-u", USER, "--", "bash", "-c", TIME, "bench", str(runs)).split()
     took_s = [int(word) / 1e6 for word in words]
@@ -36,7 +36,7 @@ def measure(at: Place, runs: int) -> tuple[list[float], list[float]]:
 
 
 def main() -> None:
-    with place() as at:
+    with bench_cluster() as at:
         at.headway("image", "build", "debian13", timeout_s=3600)
         at.headway("apply", str(at.spec), "--yes")
         at.headway("exec", "bench", "-u", USER, "--", "bash", "-c", MAKE)

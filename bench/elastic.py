@@ -22,9 +22,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from bench_cluster import BenchCluster, bench_cluster
 from headway.schemas.submissions import ExecIn
 from headway.sdk.client import Client
-from place import Place, place
 
 MOST = 4
 SPEC = f"""\
@@ -59,7 +59,7 @@ _LINE = re.compile(r"^\s*([\d.]+)s\s+(\S+)\s+(.*)$", re.MULTILINE)
 
 @dataclass
 class Bench:
-    place: Place
+    cluster: BenchCluster
     dice: random.Random
     jobs: list[int] = field(default_factory=list)
     _client: Client | None = None
@@ -67,7 +67,7 @@ class Bench:
     @property
     def client(self) -> Client:
         if self._client is None:
-            known = json.loads((self.place.state / "client.json").read_text())
+            known = json.loads((self.cluster.state / "client.json").read_text())
             self._client = Client(known["url"], known["token"])
         return self._client
 
@@ -86,7 +86,7 @@ class Bench:
     def event(self, number: int) -> str:
         target, fault = self.dice.randint(0, MOST), self.dice.choice(FAULTS)
         self.submit()
-        flag = self.place.folder / "fault"
+        flag = self.cluster.folder / "fault"
         flag.unlink(missing_ok=True)
         if fault == "kill":
             self._one("kill-node")
@@ -95,7 +95,7 @@ class Bench:
         elif fault:
             flag.write_text(fault)
         began = time.monotonic()
-        ran = self.place.tried("scale", "bench", str(target), "--yes", "--deadline", "0")
+        ran = self.cluster.tried("scale", "bench", str(target), "--yes", "--deadline", "0")
         words = "done" if ran.returncode == 0 else ran.stderr.strip().splitlines()[-1][:100]
         print(f"{number:4}  to {target}  {fault or '-':7}  {time.monotonic() - began:5.1f} s  {words}", flush=True)
         return words
@@ -103,10 +103,10 @@ class Bench:
     def _one(self, kind: str, *more: str) -> None:
         nodes = [node for node in self.nodes() if node["role"] == "node" and node["machine"] == "running"]
         if nodes:
-            self.place.tried("fault", "bench", kind, self.dice.choice(nodes)["name"], *more)
+            self.cluster.tried("fault", "bench", kind, self.dice.choice(nodes)["name"], *more)
 
     def nodes(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.place.headway("nodes", "bench", "-o", "json"))
+        found: list[dict[str, Any]] = json.loads(self.cluster.headway("nodes", "bench", "-o", "json"))
         return found
 
     def stuck(self) -> list[str]:
@@ -118,7 +118,7 @@ class Bench:
 
     def incidents(self) -> list[str]:
         """Those that are not over."""
-        found = json.loads(self.place.headway("incidents", "bench", "-o", "json"))
+        found = json.loads(self.cluster.headway("incidents", "bench", "-o", "json"))
         return [f"{one['number']} {one['node']}: {one['state']}" for one in found if one["state"] not in OVER]
 
     def controller(self) -> str:
@@ -127,11 +127,11 @@ class Bench:
 
 def settle(bench: Bench, nodes: int) -> tuple[list[int], list[str], list[str], list[str]]:
     """(jobs lost, ghosts, nodes stuck, incidents without an end), when all has had time to end."""
-    (bench.place.folder / "fault").unlink(missing_ok=True)
+    (bench.cluster.folder / "fault").unlink(missing_ok=True)
     ends = time.monotonic() + PATIENCE_S
     ghosts = stuck = unfinished = ["?"]
     while time.monotonic() < ends:
-        bench.place.tried("scale", "bench", str(nodes), "--yes", "--deadline", "0")
+        bench.cluster.tried("scale", "bench", str(nodes), "--yes", "--deadline", "0")
         there = [node for node in bench.nodes() if node["role"] != "head"]
         ghosts = [node["name"] for node in there[nodes:]]
         stuck, unfinished = bench.stuck(), bench.incidents()
@@ -144,7 +144,7 @@ def settle(bench: Bench, nodes: int) -> tuple[list[int], list[str], list[str], l
 
 def timed(bench: Bench, target: int, label: str) -> tuple[float, float]:
     """One scale up: seconds until its machines answered and until its nodes could work."""
-    told = bench.place.headway("scale", "bench", str(target), "--yes")
+    told = bench.cluster.headway("scale", "bench", str(target), "--yes")
     rows = [(float(at), what, text) for at, what, text in _LINE.findall(told)]
     made = min(at for at, _, text in rows if text == "machine is being made")
     up = max(at for at, _, text in rows if text == "machine is up") - made
@@ -167,11 +167,11 @@ def reclaimed(bench: Bench) -> None:
     """One machine with a job is taken back: how long until that runs on another one, which may have its name."""
     job = bench.head("sbatch", "--parsable", "--requeue", "-o", "/dev/null", "--wrap=sleep 1000", user="bench").strip()
     node = _until(lambda: bench.head("squeue", "-h", "-j", job, "-t", "RUNNING", "-o", "%N").strip())
-    known = {one["number"] for one in json.loads(bench.place.headway("incidents", "bench", "-o", "json"))}
-    bench.place.headway("fault", "bench", "reclaim", node, "--in", "120")
+    known = {one["number"] for one in json.loads(bench.cluster.headway("incidents", "bench", "-o", "json"))}
+    bench.cluster.headway("fault", "bench", "reclaim", node, "--in", "120")
 
     def over() -> Any:
-        found = json.loads(bench.place.headway("incidents", "bench", "-o", "json"))
+        found = json.loads(bench.cluster.headway("incidents", "bench", "-o", "json"))
         new = [one for one in found if one["number"] not in known and one["times"]["running_s"] is not None]
         return next((one for one in new if one["state"] in OVER), None)
 
@@ -198,7 +198,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    with place(SPEC) as own:
+    with bench_cluster(SPEC) as own:
         real = subprocess.run(["which", "podman"], capture_output=True, text=True, check=True).stdout.strip()
         folder = own.folder / "bin"
         folder.mkdir()

@@ -8,6 +8,7 @@ image=${1:?usage: floor.sh IMAGE}
 read -ra podman <<<"${PODMAN:-podman}"
 read -ra limits <<<"${LIMITS:-}"
 tag=headway-floor-$$
+LIMIT_S=120 # the longest wait for one thing; a wait that lasts longer ends the run with an error
 controller=$tag-c
 workers=("$tag"-w1 "$tag"-w2 "$tag"-w3 "$tag"-w4)
 all=("$controller" "${workers[@]}")
@@ -20,6 +21,8 @@ remove_all() {
 }
 trap remove_all EXIT
 
+fail() { echo "floor: $*" >&2; exit 1; }
+
 inside() { local machine=$1; shift; "${podman[@]}" exec --interactive "$machine" "$@"; }
 
 each() { # each FUNCTION MACHINE...: on all of them at once; fails when one fails
@@ -31,8 +34,9 @@ each() { # each FUNCTION MACHINE...: on all of them at once; fails when one fail
 boot() {
   "${podman[@]}" run --detach --systemd=always --privileged "${limits[@]}" --label headway=1 \
     --network "$tag" --name "$1" --hostname "$1" "$image" /sbin/init >/dev/null
-  local state=
+  local state= ends=$((SECONDS + LIMIT_S))
   until [[ $state == running || $state == degraded ]]; do
+    ((SECONDS < ends)) || fail "$1 has not booted after $LIMIT_S s (systemd: ${state:-no answer})"
     state=$(inside "$1" systemctl is-system-running </dev/null 2>/dev/null || true)
   done
 }
@@ -104,10 +108,24 @@ start_controller() {
     chmod 600 /etc/slurm/slurmdbd.conf
     systemctl start mariadb
     mariadb -e "create user slurm@localhost identified by \"floor\"; grant all on slurm_acct_db.* to slurm@localhost"
+    ends=$(($(date +%s) + $1))
+    wait_for() { # wait_for WHAT COMMAND...: until the command succeeds
+      what=$1; shift
+      until "$@"; do
+        [ "$(date +%s)" -lt "$ends" ] || { echo "floor: $what" >&2; exit 1; }
+        sleep 0.1
+      done
+    }
+    # The first start on a fresh MariaDB 11.8.9 can end with error 5027; the next one works.
+    dbd_started() {
+      systemctl is-active --quiet slurmdbd || { systemctl reset-failed slurmdbd; systemctl start slurmdbd; }
+      grep -qs "slurmdbd version" /var/log/slurm/slurmdbd.log
+    }
+    controller_up() { scontrol ping | grep -q UP; }
     systemctl start slurmdbd
-    until grep -qs "slurmdbd version" /var/log/slurm/slurmdbd.log; do sleep 0.1; done
+    wait_for "slurmdbd does not start" dbd_started
     systemctl start slurmctld
-    until scontrol ping | grep -q UP; do sleep 0.1; done'
+    wait_for "slurmctld does not answer" controller_up' sh "$LIMIT_S"
 }
 
 start_worker() {
@@ -133,7 +151,11 @@ for machine in "${all[@]}"; do collect_address "$machine"; done
 each introduce "${all[@]}"
 start_controller
 each start_worker "${workers[@]}"
-until seen=$(gpu_step); do sleep 0.1; done
+ends=$((SECONDS + LIMIT_S))
+until seen=$(gpu_step); do
+  ((SECONDS < ends)) || fail "the step on four nodes has not run after $LIMIT_S s"
+  sleep 0.1
+done
 ended=$EPOCHREALTIME
 [[ $(grep -cx '0,1,2,3,4,5,6,7' <<<"$seen") == 4 ]] || { echo "floor: the step saw: $seen" >&2; exit 1; }
 awk -v began="$began" -v ended="$ended" 'BEGIN { printf "seconds: %.2f\n", ended - began }'

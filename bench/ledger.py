@@ -33,7 +33,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.incident import XidClass
 from headway.services.billing import invoicing
 from headway.services.billing.daily_rollups import sum_days
-from headway.services.billing.invoicing import Look, Place
+from headway.services.billing.invoicing import BenchCluster, Look
 from headway.store import PriceRow, Store, open_store
 from headway.store.billing.sums import Only
 
@@ -123,7 +123,7 @@ async def report(store: Store) -> dict[str, float]:
     lab = cluster()
     live = SimpleNamespace(snapshot=lambda _: SimpleNamespace(nodes=()))
     state: Any = SimpleNamespace(store=store, live=live, clock=lambda: float(MONTH.end + 1))
-    look = Look(Place("lab", lab, MONTH.end + 1), MONTH, None)
+    look = Look(BenchCluster("lab", lab, MONTH.end + 1), MONTH, None)
     place, took = look.place, dict[str, float]()
 
     async def chargeback() -> Any:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import statistics
 import time
 
-from place import Place, place
+from bench_cluster import BenchCluster, bench_cluster
 
 RUNS = 7
 DAEMONS = ["pidof", "slurmctld", "slurmdbd", "slurmrestd", "mariadbd", "munged"]
 
 
-def seconds(at: Place) -> float:
+def seconds(at: BenchCluster) -> float:
     began = time.perf_counter()
     at.headway("apply", str(at.spec), "--yes")
     return time.perf_counter() - began
 
 
 def main() -> None:
-    with place() as at:
+    with bench_cluster() as at:
         at.headway("image", "build", "debian13", timeout_s=3600)
         at.headway("server", "start")
         first = seconds(at)

@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 
-from place import Place, place
+from bench_cluster import BenchCluster, bench_cluster
 
 SPEC = """\
 name: bench
@@ -42,7 +42,7 @@ while [ "$(date +%s)" -lt "$ends" ]; do
 done"""
 
 
-def once(at: Place, words: list[str], most_s: int, *, stock: bool = False) -> dict[str, float]:
+def once(at: BenchCluster, words: list[str], most_s: int, *, stock: bool = False) -> dict[str, float]:
     """Seconds from the fault to what was seen; a name is missing where it was not seen within `most_s`."""
     job = at.headway(
         "exec", "bench", "-u", "bench", "--", "sbatch", "--parsable", "--requeue", "--gpus=1", "--mem=64",
@@ -66,7 +66,7 @@ def once(at: Place, words: list[str], most_s: int, *, stock: bool = False) -> di
     return {name: float(when) - began for name, when in seen.items()}
 
 
-def mend(at: Place, words: list[str], node: str, stock: bool) -> None:
+def mend(at: BenchCluster, words: list[str], node: str, stock: bool) -> None:
     """The machine is whole again and both nodes take jobs."""
     ends = time.monotonic() + 240
     at.tried("fault", "bench", *(word.format(node=node, gpu="0") for word in words), "--heal", timeout_s=120)
@@ -93,7 +93,7 @@ def main() -> None:
     words.add_argument("--rounds", type=int, default=3)
     words.add_argument("--no-stock", action="store_true", help="leave out the five minutes that stock Slurm takes")
     asked = words.parse_args()
-    with place(SPEC) as at:
+    with bench_cluster(SPEC) as at:
         at.headway("image", "build", "debian13", timeout_s=3600)
         at.headway("apply", str(at.spec), "--yes")
         for name, (fault, word) in FAULTS.items():

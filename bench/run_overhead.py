@@ -13,7 +13,7 @@ import re
 import statistics
 from pathlib import Path
 
-from place import Place, place
+from bench_cluster import BenchCluster, bench_cluster
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 ROUNDS = 6
@@ -27,19 +27,19 @@ srun torchrun --nnodes=2 --nproc-per-node=1 --rdzv-id=$SLURM_JOB_ID --rdzv-backe
 """
 
 
-def bare(at: Place) -> int:
+def bare(at: BenchCluster) -> int:
     script = at.folder / "bare.sbatch"
     script.write_text(BARE)
     return int(at.headway("submit", "bench", "--parsable", "--chdir", "examples", str(script)))
 
 
-def under(at: Place) -> int:
+def under(at: BenchCluster) -> int:
     words = ["--nodes", "2", "--gpus", "8", "--env", "OMP_NUM_THREADS=1", "--folder", str(EXAMPLES), "-o", "json"]
     done = at.headway("run", "bench", *words, "--", "torchrun", *TRAINING)
     return int(json.loads(done)["job_id"])
 
 
-def rate(at: Place, job: int) -> float:
+def rate(at: BenchCluster, job: int) -> float:
     """Steps a second over the whole training."""
     log = at.headway("logs", "bench", "-f", str(job))
     said = re.findall(r"step 600 .*steps_per_s (\d+\.?\d*)", log)
@@ -50,7 +50,7 @@ def rate(at: Place, job: int) -> float:
 
 def main() -> None:
     found: dict[str, list[float]] = {"bare": [], "under": []}
-    with place() as at:
+    with bench_cluster() as at:
         at.headway("image", "build", "debian13", timeout_s=3600)
         at.headway("apply", str(at.spec), "--yes")
         at.headway("cp", "-q", "-r", str(EXAMPLES), "bench:")

@@ -14,7 +14,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from place import Place, place
+from bench_cluster import BenchCluster, bench_cluster
 
 RUNS = 5
 IDLE_S = 3.0
@@ -43,7 +43,7 @@ def fetch(url: str, token: str = "") -> bytes:
         return bytes(answer.read())
 
 
-def start(at: Place) -> tuple[float, dict[str, object]]:
+def start(at: BenchCluster) -> tuple[float, dict[str, object]]:
     """Seconds from `headway server start` to the first answer, and what the server says of itself."""
     began = time.perf_counter()
     at.headway("server", "start")
@@ -79,7 +79,7 @@ def bare_rate(port: int) -> float:
 
 
 def main() -> None:
-    with place() as at:
+    with bench_cluster() as at:
         start(at)  # makes the database
         at.headway("server", "stop")
         ready = []

@@ -23,13 +23,13 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from bench_cluster import BenchCluster, bench_cluster
 from headway import Client
 from headway.domain.machine import Machine
 from headway.providers.registry import provider
 from headway.schemas.submissions import SubmitIn
 from headway.store import open_store
 from headway.transport.ssh import Connections
-from place import Place, place
 
 RUNS = 60
 PAUSE_S = 0.2  # after each: what it left to do (Slurm's books, the server's next look) is not the next one's burden
@@ -42,7 +42,7 @@ def option(config: str, name: str) -> str:
     return next(line.split()[1] for line in config.splitlines() if line.split()[:1] == [name])
 
 
-def openssh(at: Place, config: str) -> Once:
+def openssh(at: BenchCluster, config: str) -> Once:
     """`ssh bench sbatch`, over one connection."""
     file = at.folder / "ssh_config"
     file.write_text(config)
@@ -59,14 +59,14 @@ def command(links: Connections, machine: Machine, *argv: str) -> Once:
     return lambda: links.remote(machine, argv, timeout_s=60, input=SCRIPT.encode())
 
 
-def through(at: Place) -> Once:
+def through(at: BenchCluster) -> Once:
     known = json.loads((at.state / "client.json").read_text())
     client = Client(known["url"], known["token"])
     request = SubmitIn(script=SCRIPT, script_name="held.sbatch")
     return lambda: asyncio.to_thread(client.jobs.sbatch, "bench", request)
 
 
-async def head(at: Place) -> tuple[Machine, str]:
+async def head(at: BenchCluster) -> tuple[Machine, str]:
     """The head, and the key that the server signs in with."""
     machines = await provider("local", at.state, ()).list("bench")
     store = await open_store(at.state)
@@ -77,7 +77,7 @@ async def head(at: Place) -> tuple[Machine, str]:
     return next(machine for machine in machines if machine.name == "bench-head"), key
 
 
-async def measure(at: Place) -> dict[str, list[float]]:
+async def measure(at: BenchCluster) -> dict[str, list[float]]:
     config = at.headway("ssh-config", "bench")
     machine, key = await head(at)
     person = Machine(
@@ -107,7 +107,7 @@ async def measure(at: Place) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    with place() as at:
+    with bench_cluster() as at:
         at.headway("image", "build", "debian13", timeout_s=3600)
         at.headway("apply", str(at.spec), "--yes")
         took = asyncio.run(measure(at))

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from place import Place, place
+from bench_cluster import BenchCluster, bench_cluster
 
 SPEC = """\
 name: bench
@@ -38,7 +38,7 @@ FAULTS = {"switched off": ("kill", "start"), "hangs": ("pause", "unpause")}
 
 
 class Heads:
-    def __init__(self, at: Place) -> None:
+    def __init__(self, at: BenchCluster) -> None:
         instance = hashlib.sha256(str(at.state.resolve()).encode()).hexdigest()[:8]
         self.instance = instance
         self.first, self.second = (self._container(name) for name in ("bench-head", "bench-head2"))
@@ -89,7 +89,7 @@ def main() -> None:
     words.add_argument("--fault", choices=FAULTS, default="switched off")
     words.add_argument("--beside", action="store_true", help="also with the second head's agent stopped")
     asked = words.parse_args()
-    with place(SPEC) as at:
+    with bench_cluster(SPEC) as at:
         at.headway("image", "build", "debian13", timeout_s=3600)
         at.headway("apply", str(at.spec), "--yes")
         at.headway("server", "stop")

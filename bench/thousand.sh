@@ -29,11 +29,19 @@ mv /etc/slurm/topology.conf /etc/slurm/topology.off 2>/dev/null || true
 for gpu in 0 1 2 3 4 5 6 7; do [ -e /dev/nvidia$gpu ] || mknod -m 666 /dev/nvidia$gpu c 195 $gpu; done
 echo "NodeName=big[0001-$last] Name=gpu Type=h100 File=/dev/nvidia[0-7] Flags=nvidia_gpu_env" >>/etc/slurm/gres.conf
 systemctl start slurmctld
-until scontrol ping 2>/dev/null | grep -q UP; do sleep 0.2; done
+limit_s=600 # the longest wait for one thing
+SECONDS=0
+until scontrol ping 2>/dev/null | grep -q UP; do
+    ((SECONDS < limit_s)) || { echo "slurmctld does not answer after $limit_s s" >&2; exit 1; }
+    sleep 0.2
+done
 
 SECONDS=0
 seq -f 'big%04g' 1 "$count" | xargs -P 4 -I{} sh -c 'mkdir -p /var/spool/slurmd-{} && slurmd -N {} -f /etc/slurm/slurm.conf'
-until [ "$(sinfo -h -N -t idle -o %N | grep -c '^big')" -eq "$count" ]; do sleep 1; done
+until [ "$(sinfo -h -N -t idle -o %N | grep -c '^big')" -eq "$count" ]; do
+    ((SECONDS < limit_s)) || { echo "not all $count slurmd are idle after $limit_s s" >&2; exit 1; }
+    sleep 1
+done
 echo "slurmd: $count idle after $SECONDS s"
 
 SECONDS=0

@@ -25,7 +25,7 @@ GPU_STEP = ["srun", "--nodes=4", "--gres=gpu:8", "--mem=100", "printenv", "CUDA_
 
 
 @dataclass(frozen=True)
-class Place:
+class BenchCluster:
     folder: Path
     text: str = SPEC
 
@@ -67,10 +67,10 @@ class Place:
 
 
 @contextmanager
-def place(text: str = SPEC) -> Iterator[Place]:
+def bench_cluster(text: str = SPEC) -> Iterator[BenchCluster]:
     """Takes its clusters down and its server away, whatever happened in between. `text`: the cluster file; its cluster is
     called bench."""
-    made = Place(Path(tempfile.mkdtemp(prefix="headway-bench-", dir="/var/tmp")), text)
+    made = BenchCluster(Path(tempfile.mkdtemp(prefix="headway-bench-", dir="/var/tmp")), text)
     try:
         yield made
     finally:
