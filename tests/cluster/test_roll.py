@@ -16,7 +16,7 @@ import pytest
 from tests.cluster.lab import Lab
 
 import headway
-from headway.images.node_image import BASE_REPOSITORY, REPOSITORY, base_hash, inputs_hash
+from headway.images.recipe import BASE_REPOSITORY, REPOSITORY, base_hash, inputs_hash
 
 SOURCES = Path(headway.__file__).parents[1]
 SPEC = "name: roll\nplan: h100-8\nnodes: 2\nteams:\n  t: {users: [ann], share: 1}\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.catalog.slurm_keys import VERSIONS
+from headway.catalog.releases import IMAGES
 from tests.cluster.lab import Lab, frozen_mirrors_will_do
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -40,7 +40,7 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def test_it_is_that_version_and_a_second_apply_changes_nothing(lab: Lab) -> None:
-    assert VERSIONS[lab.image] in lab.head("sinfo", "--version").out
+    assert IMAGES[lab.image].slurm.name in lab.head("sinfo", "--version").out
     assert "nothing to change" in lab.cli("apply", str(lab.state / "old.yaml")).out
 
 

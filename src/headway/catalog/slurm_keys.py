@@ -10,20 +10,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from headway.catalog.releases import IMAGES, is_at_least
 from headway.validation import syntax_rules
-
-VERSIONS = {"debian14": "26.05", "debian13": "24.11", "debian12": "22.05"}  # image -> the Slurm it carries
-_BOTH = ("22.05", "24.11", "26.05")
-_NEW = ("24.11", "26.05")
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`pattern` is matched against the whole value; `form` says it in words."""
+    """One key of slurm.conf: what its value must look like."""
 
-    pattern: str
-    form: str
-    versions: tuple[str, ...] = _BOTH
+    pattern: str  # of the whole value: a regular expression, or what `_number` returns
+    form: str  # the same in words
+    since: str = ""  # the first Slurm release that has the key; "" = all supported ones
 
 
 def _number(highest: int, lowest: int = 0) -> str:
@@ -60,7 +57,7 @@ CLUSTER_KEYS: dict[str, Key] = {
     "KillWait": _SECONDS,
     "MailDomain": Key(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,200}[A-Za-z0-9])?", "a domain name"),
     "MaxArraySize": Key(_number(4_000_001, 2), "a whole number, 2 to 4000001"),
-    "MaxBatchRequeue": Key(_number(1000, 1), "a whole number, 1 to 1000", _NEW),
+    "MaxBatchRequeue": Key(_number(1000, 1), "a whole number, 1 to 1000", since="24.11"),
     "MaxJobCount": Key(_number(10_000_000, 1000), "a whole number, 1000 to 10000000"),
     "MaxStepCount": Key(_number(10_000_000, 1), "a whole number, 1 to 10000000"),
     "MaxTasksPerNode": Key(_number(65533, 1), "a whole number, 1 to 65533"),
@@ -96,12 +93,12 @@ PARTITION_KEYS: dict[str, Key] = {
     "DefMemPerCPU": Key(_number(100_000_000, 1), "MiB"),
     "DefMemPerGPU": Key(_number(100_000_000, 1), "MiB"),
     "DisableRootJobs": _YES_NO,
-    "ExclusiveTopo": Key("YES|NO", "YES or NO", _NEW),
+    "ExclusiveTopo": Key("YES|NO", "YES or NO", since="24.11"),
     "ExclusiveUser": _YES_NO,
     "Hidden": _YES_NO,
     "LLN": _YES_NO,
     "MaxCPUsPerNode": Key(f"{_number(65533)}|UNLIMITED", "a whole number or UNLIMITED"),
-    "MaxCPUsPerSocket": Key(f"{_number(65533)}|UNLIMITED", "a whole number or UNLIMITED", _NEW),
+    "MaxCPUsPerSocket": Key(f"{_number(65533)}|UNLIMITED", "a whole number or UNLIMITED", since="24.11"),
     "MaxMemPerCPU": Key(_number(100_000_000, 1), "MiB"),
     "MaxMemPerNode": Key(_number(100_000_000, 1), "MiB"),
     "MaxNodes": Key(f"{_number(1_000_000, 1)}|UNLIMITED", "a whole number or UNLIMITED"),
@@ -142,8 +139,9 @@ def key_fault(key: str, value: str, version: str, *, partition: bool) -> tuple[s
     known = table.get(key)
     if known is None:
         return _unknown(key, partition)
-    if version not in known.versions:
-        return f"Slurm {version} does not have this key", f"image debian13 carries Slurm {known.versions[0]}"
+    if known.since and not is_at_least(version, known.since):
+        newer = next(image for image in IMAGES.values() if is_at_least(image.slurm.name, known.since))
+        return f"Slurm {version} does not have this key", f"image {newer.name} carries Slurm {newer.slurm.name}"
     fits = _fits(value, known.pattern) and (known is not _EXIT_CODES or _rise(value))
     return ("", "") if fits else (f"must be {known.form}", "")
 

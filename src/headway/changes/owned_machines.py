@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from headway.catalog.advisories import open_in
+from headway.catalog.releases import IMAGES
 from headway.changes.shared_state_folder import state_gaps
 from headway.changes.uid_conflicts import people_gaps
 from headway.domain.cluster import Cluster
@@ -16,7 +17,6 @@ from headway.domain.survey import Difference, Found, FoundMount, Survey
 from headway.render.slurm.node_hardware import gpu_type
 from headway.render.system.firewall import PORTS
 
-RUN_ON = {"debian13": "Debian 13", "debian12": "Debian 12"}  # what Headway's tests bring up
 LEAST_MIB = {"head": 1500, "node": 700}
 ROOM_MIB = 5000  # for the packages, as they are unpacked
 ROOM_LEFT_MIB = 500  # once they are there
@@ -128,11 +128,12 @@ def _holder(cluster: Cluster, survey: Survey, *, ours: bool) -> Iterator[Gap]:
 def _system(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
     if survey.system == cluster.image:
         return
-    wanted = RUN_ON.get(cluster.image, cluster.image)
-    if survey.system in RUN_ON:
+    wanted = IMAGES[cluster.image].debian
+    tested = {image.name: image.debian for image in IMAGES.values() if image.tested_on_owned_machines}
+    if survey.system in tested:
         yield _stop(
             survey,
-            f"runs {RUN_ON[survey.system]}, and image: {cluster.image} is {wanted}",
+            f"runs {tested[survey.system]}, and image: {cluster.image} is {wanted}",
             f"say image: {survey.system}, if all of them run that",
         )
     elif not survey.packages:
@@ -140,7 +141,7 @@ def _system(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
     else:
         yield _warn(
             survey,
-            f"runs {survey.system_name}: untested, own machines are tested with Debian 13 and 12",
+            f"runs {survey.system_name}: untested, own machines are tested with {' and '.join(tested.values())}",
             f"it is set up as {wanted} would be, with Slurm {cluster.slurm_version}: its packages must be of that version",
         )
 

@@ -3,14 +3,10 @@ before their own, and of none after it."""
 
 from __future__ import annotations
 
+from headway.catalog.releases import STATE_READ_BACK
 from headway.domain.changeset import Change
 from headway.domain.cluster import Cluster
 from headway.errors import Fault
-
-# https://slurm.schedmd.com/upgrades.html
-RELEASES = ("22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05")
-_BACK = {"22.05": 2, "23.02": 2, "23.11": 2, "24.05": 2}  # and three from 24.11 on
-_LATER = 3
 
 
 def hop_fault(written: str, after: Cluster, *, there: bool) -> Fault | None:
@@ -19,16 +15,17 @@ def hop_fault(written: str, after: Cluster, *, there: bool) -> Fault | None:
     old, new = written, after.slurm_version
     if old in ("", new):
         return None
-    if old not in RELEASES or new not in RELEASES:
+    releases = list(STATE_READ_BACK)
+    if old not in releases or new not in releases:
         return Fault("image", f"whether Slurm {new} reads the state of Slurm {old} is not known", "keep the image")
-    steps = RELEASES.index(new) - RELEASES.index(old)
-    most = _BACK.get(new, _LATER)
+    steps = releases.index(new) - releases.index(old)
+    most = STATE_READ_BACK[new]
     elsewhere = f"keep the image with Slurm {old}, or make a cluster of another name with {after.image}"
     if steps < 0:
         words = f"Slurm {new} can't read what Slurm {old} has written: SchedMD supports no way back"
         return Fault("image", words, elsewhere)
     if steps > most:
-        reads = ", ".join(RELEASES[RELEASES.index(new) - most : RELEASES.index(new)])
+        reads = ", ".join(releases[releases.index(new) - most : releases.index(new)])
         words = (
             f"Slurm {new} takes over from {reads}, not from {old}: jobs and accounting of {after.name} would be lost"
         )

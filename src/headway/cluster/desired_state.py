@@ -16,7 +16,7 @@ from headway.cluster.agent_bundle import shipped
 from headway.cluster.context import Env
 from headway.cluster.observe import replaced
 from headway.domain.cluster import SHARED_FOLDER, Cluster, OwnSite, Site
-from headway.images import node_image
+from headway.images import recipe
 from headway.providers.base import Place
 from headway.render import render, units
 from headway.render.monitoring import prometheus
@@ -126,8 +126,8 @@ def _software(cluster: Cluster, site: Site) -> dict[str, dict[str, Any]]:
     """What machines one owns need that no image brings."""
     if site.own is None:
         return {"head": {}, "node": {}}
-    stamp, nfs = node_image.parts()[1], bool(site.own.nfs)
+    stamp, nfs = recipe.own_parts_archive()[1], bool(site.own.nfs)
     return {
-        role: {"packages": node_image.packages_of(cluster.image, role, nfs=nfs), "parts": stamp}
+        role: {"packages": recipe.packages_for_role(cluster.image, role, nfs=nfs), "parts": stamp}
         for role in ("head", "node")
     }

@@ -19,7 +19,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import ROLLS
 from headway.errors import HeadwayError
-from headway.images import build, node_image
+from headway.images import build, local_images
 from headway.slurm import commands
 
 # In this order; each writes down what it knows before it ends.
@@ -38,7 +38,7 @@ async def make_way(
     ]
     if not names:
         return frozenset()
-    info = await build.ensure(cluster.image, say, state_dir=env.state_dir)
+    info = await build.ensure_image(cluster.image, say, state_dir=env.state_dir)
     served = await _drained(cluster, env, machines)
     kept = await env.store.node_image(cluster.name)
     await env.store.set_node_image(cluster.name, replace(kept, pinned=""))  # an image of the Slurm before
@@ -79,7 +79,7 @@ async def wants_roll(cluster: Cluster, env: Env) -> bool:
         return False
     with contextlib.suppress(HeadwayError):
         machines = await machines_of(env, cluster.name)
-        other = of_another(cluster.slurm_version, machines.values(), await node_image.list_images())
+        other = of_another(cluster.slurm_version, machines.values(), await local_images.list_images())
         head = await head_or_none(cluster, env, machines)
         if other and head is not None and not other.keys() & set(cluster.heads):
             reasons = await commands.node_reasons(env.connections, head)
@@ -95,8 +95,8 @@ async def tag_for(cluster: Cluster, env: Env, name: str, tag: str) -> str:
     if not env.provider.traits.creates_machines:
         return tag
     if name in cluster.heads:
-        return "" if tag and (await node_image.tagged(tag)).slurm_version != cluster.slurm_version else tag
+        return "" if tag and (await local_images.get_image(tag)).slurm_version != cluster.slurm_version else tag
     heads = {one.name: one for one in await env.provider.list(cluster.name) if one.name in cluster.heads}
-    images = {info.id: info for info in await node_image.list_images()} if heads else {}
+    images = {info.id: info for info in await local_images.list_images()} if heads else {}
     behind = of_another(cluster.slurm_version, heads.values(), images.values())
     return tag if not behind or tag else next(images[heads[one].image].tag for one in behind)

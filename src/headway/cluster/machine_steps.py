@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping
 
-from headway.catalog.slurm_features import version
+from headway.catalog.releases import slurm_release
 from headway.changes.machine_changes import Wanted
 from headway.cluster import secrets as cluster_secrets
 from headway.cluster.remote_steps import Step, file_step, run_step
 from headway.domain.changeset import Change
 from headway.domain.systemd_unit import Unit
-from headway.images import node_image
+from headway.images import recipe
 from headway.render.ha import state_folder
 from headway.render.monitoring import prometheus
 from headway.render.slurm.candidate_check import candidate_check
@@ -140,7 +140,7 @@ def _software(rows: list[Change], wanted: Wanted) -> list[Step]:
             }
         )
     if "parts.make" in kinds:
-        archive, stamp = node_image.parts()
+        archive, stamp = recipe.own_parts_archive()
         steps.append({"op": "parts", "b64": base64.b64encode(archive).decode(), "stamp": stamp})
     return steps
 
@@ -283,7 +283,7 @@ def _told(unit: Unit) -> Step:
 def kept(slurm_version: str) -> Step:
     """Makes slurmctld write down the accounts it knows, which it does every few minutes by itself. A second controller that
     takes over without slurmdbd has them from there; where they never were written, it does not come up at all."""
-    if version(slurm_version).reconfigure_all:  # which begins slurmctld anew
+    if slurm_release(slurm_version).reconfigures_everything:  # which begins slurmctld anew
         return run_step(["sh", "-c", RECONFIGURE])
     return {"op": "units", "names": ["slurmctld.service"], "action": "restart", "stamps": {}}
 

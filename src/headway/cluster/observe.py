@@ -16,7 +16,7 @@ from headway.domain.machine import Machine, MachineState
 from headway.domain.observed import Observed, SeenMachine
 from headway.domain.slurm.accounts import Accounts
 from headway.errors import CommandFailed, HeadwayError
-from headway.images import node_image
+from headway.images import local_images
 from headway.providers.base import Owned
 from headway.render.slurm.change_impact import Aborts, aborts, unreadable
 from headway.slurm import commands
@@ -133,7 +133,7 @@ async def _of_earlier_image(name: str, machines: Iterable[Machine]) -> tuple[str
     if not made:
         return ()
     try:
-        present = await node_image.find(name)
+        present = await local_images.find_current_image(name)
     except HeadwayError:
         return ()
     return tuple(sorted(one for one, made_from in made.items() if present is None or made_from != present.id))
@@ -145,12 +145,12 @@ async def of_other_slurm(cluster: Cluster, machines: Iterable[Machine]) -> dict[
     if not made:
         return {}
     try:
-        return of_another(cluster.slurm_version, made, await node_image.list_images())
+        return of_another(cluster.slurm_version, made, await local_images.list_images())
     except HeadwayError:
         return {}
 
 
-def of_another(slurm: str, machines: Iterable[Machine], images: Iterable[node_image.ImageInfo]) -> dict[str, str]:
+def of_another(slurm: str, machines: Iterable[Machine], images: Iterable[local_images.ImageInfo]) -> dict[str, str]:
     """Machines whose image carries another Slurm than this, and which; not those whose image is not known."""
     carries = {info.id: info.slurm_version for info in images}
     found = {one.name: carries.get(one.image, "") for one in machines}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from headway.catalog.providers import LOCAL, PROVIDERS
+from headway.catalog.releases import DEFAULT_IMAGE, IMAGES
 
 MOST_ROWS = 60
 
@@ -36,7 +37,7 @@ class Form:
     name: str = ""
     provider: str = LOCAL.name
     hosts: str = ""  # one address a line, the head first
-    image: str = "debian13"
+    image: str = DEFAULT_IMAGE
     plan: str = "h100-8"
     nodes: str = "4"
     spares: str = ""
@@ -51,6 +52,11 @@ class Form:
     def providers(self) -> tuple[tuple[str, str], ...]:
         """The choices for `provider`: name and summary."""
         return tuple((traits.name, traits.summary) for traits in PROVIDERS.values())
+
+    @property
+    def images(self) -> tuple[tuple[str, str], ...]:
+        """The choices for `image`: name and summary."""
+        return tuple((image.name, image.summary) for image in IMAGES.values())
 
     @property
     def lists_hosts(self) -> bool:
@@ -89,7 +95,7 @@ def read(spec: Mapping[str, Any]) -> Form:
         name=_text(spec.get("name")),
         provider=_text(spec.get("provider")) or LOCAL.name,
         hosts="\n".join(hosts) if plain else "",
-        image=_text(spec.get("image")) or "debian13",
+        image=_text(spec.get("image")) or DEFAULT_IMAGE,
         plan=_text(spec.get("plan")),
         nodes=_text(spec.get("nodes")),
         spares=_text(spec.get("spares")),

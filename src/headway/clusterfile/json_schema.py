@@ -37,5 +37,5 @@ def _list_keys(field: dict[str, Any], keys: dict[str, slurm_keys.Key]) -> None:
 
 
 def _key(key: slurm_keys.Key) -> dict[str, Any]:
-    only = "" if len(key.versions) > 1 else f" (Slurm {key.versions[0]})"
+    only = f" (Slurm {key.since} or later)" if key.since else ""
     return {"type": ["string", "integer"], "description": f"{key.form}{only}"}

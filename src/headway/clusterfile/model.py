@@ -6,10 +6,12 @@ A field left empty is a field left out.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from headway.catalog.providers import LOCAL, PROVIDERS
+from headway.catalog.releases import DEFAULT_IMAGE, IMAGES, images_in_words
 from headway.validation import syntax_rules
 from headway.validation.field_types import (
     MOST_NODES,
@@ -34,6 +36,13 @@ from headway.validation.field_types import (
     one_or_two,
     rule,
 )
+
+if TYPE_CHECKING:
+    ProviderName = str
+    ImageName = str
+else:  # a type checker takes no computed Literal
+    ProviderName = Literal[tuple(PROVIDERS)]
+    ImageName = Literal[tuple(IMAGES)]
 
 
 class SwitchPart(Part):
@@ -413,11 +422,8 @@ class ClusterFile(Part):
     """A cluster in one file. The smallest one is name, plan and nodes."""
 
     name: ClusterName = Field(description="The cluster's name; machines are named after it.", examples=["lab"])
-    provider: Literal["local", "ssh"] = Field("local", description="Where machines come from.")
-    image: Literal["debian13", "debian14", "debian12"] = Field(
-        "debian13",
-        description="Node image: debian13 carries Slurm 24.11, debian14 (Debian's testing) 26.05, debian12 22.05.",
-    )
+    provider: ProviderName = Field(LOCAL.name, description="Where machines come from.")
+    image: ImageName = Field(DEFAULT_IMAGE, description=f"Node image: {images_in_words()}.")
     plan: str | None = Field(None, description="A catalogue entry: what one node has and costs.", examples=["h100-8"])
     nodes: int | None = Field(
         None, ge=0, le=MOST_NODES, description="Nodes for jobs, the head not counted.", examples=[4]

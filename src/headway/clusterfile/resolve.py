@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
 from headway.catalog.providers import PROVIDERS
-from headway.catalog.slurm_keys import VERSIONS
+from headway.catalog.releases import IMAGES
 from headway.clusterfile import groups, preemption, topology
 from headway.clusterfile.model import (
     BackupPart,
@@ -59,7 +59,7 @@ def build(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) -> Clust
         name=file.name,
         provider=PROVIDERS[file.provider],
         image=file.image,
-        slurm_version=VERSIONS[file.image],
+        slurm_version=IMAGES[file.image].slurm.name,
         groups=tuple(
             groups.build_group(
                 name, part, catalogue[part.plan], tuple(slot.name for slot in slots if slot.group == name)

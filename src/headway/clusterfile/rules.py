@@ -13,6 +13,7 @@ from typing import Any
 
 from headway.catalog import slurm_keys
 from headway.catalog.providers import PROVIDERS
+from headway.catalog.releases import IMAGES
 from headway.clusterfile import groups, preemption, topology
 from headway.clusterfile.model import ClusterFile, DatasetPart, PartitionPart
 from headway.clusterfile.state_folder import state_troubles
@@ -442,7 +443,7 @@ def _endless(draft: Draft, team: str) -> Iterator[str]:
 def _slurm(draft: Draft) -> None:
     if not draft.sure("image"):
         return
-    version = slurm_keys.VERSIONS[draft.file.image]
+    version = IMAGES[draft.file.image].slurm.name
     tables: list[tuple[str, Mapping[str, str], bool]] = [("slurm", draft.file.slurm, False)]
     tables += [(f"partitions.{name}.slurm", part.slurm, True) for name, part in draft.file.partitions.items()]
     for path, table, partition in tables:

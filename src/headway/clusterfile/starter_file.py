@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headway.catalog.releases import DEFAULT_IMAGE, images_in_words
 from headway.errors import Fault, InvalidSpec
 from headway.validation import syntax_rules
 
@@ -12,7 +13,7 @@ _TEXT = """\
 
 name: {name}
 provider: local          # machines on this computer, with simulated GPUs; or ssh: machines of yours, listed under hosts
-image: debian13          # Slurm 24.11; debian14 has 26.05, debian12 22.05
+image: {image}          # {images}
 
 plan: h100-8             # what a node has: h100-8, h200-8, a100-8, l40s-4, b200-8, cpu-64, or one of your own catalogue
 nodes: 4                 # nodes for jobs; the head comes on top
@@ -63,4 +64,4 @@ def starting_file(name: str) -> str:
     problem = syntax_rules.cluster_name_fault(name)
     if problem:
         raise InvalidSpec([Fault("name", problem)])
-    return _TEXT.format(name=name)
+    return _TEXT.format(name=name, image=DEFAULT_IMAGE, images=images_in_words())

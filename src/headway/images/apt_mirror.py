@@ -25,22 +25,24 @@ class Mirror:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SourceEntry:
     uri: str
     suite: str
     options: str  # "[trusted=yes check-valid-until=no]" or a part of it, or ""
 
 
-def one_line(text: str) -> Iterator[Entry]:
+def parse_one_line(text: str) -> Iterator[SourceEntry]:
     """Entries of a sources.list."""
     for line in text.splitlines():
         match = re.match(r"deb\s+(\[[^\]]*\]\s+)?(\S+)\s+(\S+)\s+(.*)", line.strip())
         if match and "main" in match[4].split("#")[0].split():
             said = (match[1] or "").strip("[] ").lower().split()
-            yield Entry(match[2].rstrip("/"), match[3], _options("trusted=yes" in said, "check-valid-until=no" in said))
+            yield SourceEntry(
+                match[2].rstrip("/"), match[3], _options("trusted=yes" in said, "check-valid-until=no" in said)
+            )
 
 
-def deb822(text: str) -> Iterator[Entry]:
+def parse_deb822(text: str) -> Iterator[SourceEntry]:
     """Entries of a .sources file."""
     for stanza in re.split(r"\n\s*\n", text):
         fields: dict[str, str] = {}
@@ -61,7 +63,7 @@ def deb822(text: str) -> Iterator[Entry]:
         options = _options(fields.get("trusted", "").lower() == "yes", frozen)
         for uri in fields.get("uris", "").split():
             for suite in fields.get("suites", "").split():
-                yield Entry(uri.rstrip("/"), suite, options)
+                yield SourceEntry(uri.rstrip("/"), suite, options)
 
 
 def _options(trusted: bool, frozen: bool) -> str:
@@ -70,18 +72,18 @@ def _options(trusted: bool, frozen: bool) -> str:
     return f"[{' '.join(said)}]" if said else ""
 
 
-def entries(folder: Path = Path("/etc/apt")) -> list[Entry]:
+def read_sources(folder: Path = Path("/etc/apt")) -> list[SourceEntry]:
     """All sources of a host, in apt's order."""
-    found: list[Entry] = []
+    found: list[SourceEntry] = []
     files: Iterable[Path] = [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))]
     for path in files:
         if path.is_file() and path.suffix in (".list", ".sources"):
-            parse = deb822 if path.suffix == ".sources" else one_line
+            parse = parse_deb822 if path.suffix == ".sources" else parse_one_line
             found += parse(path.read_text(errors="replace"))
     return found
 
 
-def candidates(found: Iterable[Entry], suite: str) -> tuple[str, list[str]]:
+def sources_for_suite(found: Iterable[SourceEntry], suite: str) -> tuple[str, list[str]]:
     """(the source that must be there, further ones worth a try) for a suite, from a host's own sources.
 
     Raises Refused when the host has no Debian mirror (another distribution)."""
@@ -99,23 +101,23 @@ def candidates(found: Iterable[Entry], suite: str) -> tuple[str, list[str]]:
     return _line(main, suite), more
 
 
-def _line(entry: Entry, suite: str) -> str:
+def _line(entry: SourceEntry, suite: str) -> str:
     return " ".join(part for part in ("deb", entry.options, entry.uri, suite, "main") if part)
 
 
-async def host_mirror(suite: str, *, stable: bool = True) -> Mirror:
-    """The host's mirror for `suite`, with updates and security fixes where it has them. One that is not yet stable has neither:
+async def host_mirror(suite: str, *, released: bool = True) -> Mirror:
+    """The host's mirror for `suite`, with updates and security fixes where it has them. A suite that is not released has neither:
     what is mended comes into the suite itself, and the lists beside it are old ones, which apt refuses."""
-    line, more = candidates(entries(), suite)
+    line, more = sources_for_suite(read_sources(), suite)
     kept = [line]
-    for extra in more if stable else ():
+    for extra in more if released else ():
         *_, uri, name, _ = extra.split()
-        if await _answers(f"{uri}/dists/{name}/InRelease"):
+        if await _is_reachable(f"{uri}/dists/{name}/InRelease"):
             kept.append(extra)
-    return Mirror(tuple(kept), tuple(await _acquire()))
+    return Mirror(tuple(kept), tuple(await _acquire_options()))
 
 
-async def _answers(url: str) -> bool:
+async def _is_reachable(url: str) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         argv = [
             "/usr/lib/apt/apt-helper",
@@ -131,6 +133,6 @@ async def _answers(url: str) -> bool:
 _CARRIED = re.compile(r'Acquire::(https?::Proxy\b.* "[^"]+"|Check-Valid-Until "(?:false|no|0)");?')
 
 
-async def _acquire() -> list[str]:
+async def _acquire_options() -> list[str]:
     ran = await run(["apt-config", "dump", "Acquire"], timeout_s=20, check=False)
     return [line.rstrip(";") for line in ran.stdout.splitlines() if _CARRIED.fullmatch(line)]

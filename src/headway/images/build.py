@@ -22,46 +22,44 @@ from typing import Any
 import headway
 from headway.errors import CommandFailed, Refused
 from headway.images.apt_mirror import Mirror, host_mirror
-from headway.images.node_image import (
+from headway.images.local_images import ImageInfo, build_lock, clear_cache, find_current_image, list_images
+from headway.images.recipe import (
     BASE_REPOSITORY,
     REPOSITORY,
-    ImageInfo,
     Recipe,
     base_hash,
-    build_lock,
     files_folder,
-    find,
-    forget_seen,
+    get_recipe,
     inputs_hash,
-    list_images,
-    recipe,
 )
 from headway.transport.process import run
 
 Say = Callable[..., Awaitable[None]]
 
 _DRAFT = "headway-draft-"  # the container whose folder a layer is made in
-_NEED_MIB = 6000  # packages, root folder, archive and podman's copy, at the worst moment
+_DISK_NEEDED_MIB = 6000  # packages, root folder, archive and podman's copy, at the worst moment
 
 
-async def ensure(name: str, say: Say | None = None, *, state_dir: Path | None = None) -> ImageInfo:
+async def ensure_image(name: str, say: Say | None = None, *, state_dir: Path | None = None) -> ImageInfo:
     """The image, built first where it is missing or its inputs changed."""
-    return await find(name) or await build(name, say, state_dir=state_dir)
+    return await find_current_image(name) or await build_image(name, say, state_dir=state_dir)
 
 
-async def _silent(*_: object, **__: object) -> None:
+async def _report_nothing(*_: object, **__: object) -> None:
     return None
 
 
-async def build(name: str, say: Say | None = None, *, state_dir: Path | None = None, force: bool = False) -> ImageInfo:
+async def build_image(
+    name: str, say: Say | None = None, *, state_dir: Path | None = None, force: bool = False
+) -> ImageInfo:
     """Builds the image unless it is there from the same inputs. Raises Refused (no root, no mmdebstrap, disk too full,
     no mirror) before anything is downloaded, CommandFailed when a step fails; nothing is left of a failed build."""
-    say = say or _silent
-    made_from = recipe(name)
+    say = say or _report_nothing
+    made_from = get_recipe(name)
     lock = build_lock(name)
     await asyncio.to_thread(lock.__enter__)
     try:
-        found = None if force else await find(name)
+        found = None if force else await find_current_image(name)
         if found is not None:
             await say("image", f"node image {found.tag} is there", done=True)
             return found
@@ -76,11 +74,11 @@ async def _build(made_from: Recipe, say: Say, state_dir: Path | None) -> ImageIn
     with tempfile.TemporaryDirectory(prefix="headway-image-") as snapshot:
         # What is built is what is hashed, also when somebody edits the files meanwhile.
         folder = Path(shutil.copytree(files_folder(), Path(snapshot) / "image"))
-        base = await _base(made_from, folder, say, started)
+        base = await _ensure_base(made_from, folder, say, started)
         manifest = _manifest(made_from, folder)
         wanted = f"{REPOSITORY}:{made_from.name}-{manifest['hash']}"
-        await _top(made_from, folder, base, manifest, wanted)
-    forget_seen()
+        await _build_upper_layer(made_from, folder, base, manifest, wanted)
+    clear_cache()
     info = next((info for info in await list_images() if info.tag == wanted), None)
     if info is None:
         raise Refused(f"the image {wanted} vanished right after it was built", hint="build it again")
@@ -91,25 +89,25 @@ async def _build(made_from: Recipe, say: Say, state_dir: Path | None) -> ImageIn
     return info
 
 
-async def _base(made_from: Recipe, folder: Path, say: Say, started: float) -> str:
+async def _ensure_base(made_from: Recipe, folder: Path, say: Say, started: float) -> str:
     """Tag of the base image, built if need be."""
     wanted = f"{BASE_REPOSITORY}:{made_from.name}-{base_hash(made_from.name, folder)}"
     if (await run(["podman", "image", "exists", wanted], timeout_s=30, check=False)).code == 0:
         return wanted
-    free_mib = shutil.disk_usage(_roomy()).free >> 20
-    if free_mib < _NEED_MIB:
+    free_mib = shutil.disk_usage(_work_folder()).free >> 20
+    if free_mib < _DISK_NEEDED_MIB:
         raise Refused(
-            f"{_roomy()} has {free_mib} MiB free, building a node image needs {_NEED_MIB} MiB",
+            f"{_work_folder()} has {free_mib} MiB free, building a node image needs {_DISK_NEEDED_MIB} MiB",
             hint="make room there, or name a folder with room in TMPDIR",
         )
-    mirror = await host_mirror(made_from.suite, stable=made_from.stable)
+    mirror = await host_mirror(made_from.image.suite, released=made_from.image.released)
     await say(
         "image",
-        f"building node image {made_from.name} (Slurm {made_from.slurm_version}): downloads about "
-        f"{made_from.download_mb} MB of Debian packages, takes about {made_from.build_s // 60 + 1} minutes, once",
+        f"building node image {made_from.name} (Slurm {made_from.image.slurm.name}): downloads about "
+        f"{made_from.image.download_mb} MB of Debian packages, takes about {made_from.image.build_s // 60 + 1} minutes, once",
     )
-    work = Path(tempfile.mkdtemp(prefix="headway-image-", dir=_roomy()))
-    progress = asyncio.create_task(_progress(work, say, started))
+    work = Path(tempfile.mkdtemp(prefix="headway-image-", dir=_work_folder()))
+    progress = asyncio.create_task(_report_progress(work, say, started))
     draft = f"{BASE_REPOSITORY}:draft-{made_from.name}-{os.getpid()}"
     try:
         (work / "base.tar").write_bytes(_archive(folder / "base"))
@@ -122,7 +120,7 @@ async def _base(made_from: Recipe, folder: Path, say: Say, started: float) -> st
     return wanted
 
 
-async def _top(made_from: Recipe, folder: Path, base: str, manifest: dict[str, Any], wanted: str) -> None:
+async def _build_upper_layer(made_from: Recipe, folder: Path, base: str, manifest: dict[str, Any], wanted: str) -> None:
     """The second layer: made in the folder of a container that never runs, then committed."""
     named = f"{_DRAFT}{made_from.name}-"
     left = await run(["podman", "ps", "--all", "--quiet", "--filter", f"name=^{named}"], timeout_s=60)
@@ -141,7 +139,7 @@ async def _top(made_from: Recipe, folder: Path, base: str, manifest: dict[str, A
         labels = {
             "headway.image": made_from.name,
             "headway.hash": manifest["hash"],
-            "headway.slurm": made_from.slurm_version,
+            "headway.slurm": made_from.image.slurm.name,
             "headway.built": manifest["built"],
         }
         changes = [f"LABEL {key}={value}" for key, value in labels.items()]
@@ -159,7 +157,7 @@ def _check_host() -> None:
             raise Refused(f"{program} is not installed here", hint="make setup")
 
 
-def _roomy() -> str:
+def _work_folder() -> str:
     return os.environ.get("TMPDIR") or "/var/tmp"
 
 
@@ -167,8 +165,8 @@ def _manifest(made_from: Recipe, folder: Path) -> dict[str, Any]:
     return {
         "image": made_from.name,
         "hash": inputs_hash(made_from.name, folder),
-        "suite": made_from.suite,
-        "slurm": made_from.slurm_version,
+        "suite": made_from.image.suite,
+        "slurm": made_from.image.slurm.name,
         "headway": headway.__version__,
         "built": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -209,7 +207,7 @@ def mmdebstrap_argv(made_from: Recipe, folder: Path, mirror: Mirror, work: Path)
         # Files first: MariaDB's package makes the first database from its settings at installation.
         f"--essential-hook=tar-in {work}/base.tar /",
         f"--customize-hook={folder / 'base.sh'}",
-        made_from.suite,
+        made_from.image.suite,
         "-",
         *mirror.lines,
     ]
@@ -238,26 +236,24 @@ async def _bootstrap_and_import(made_from: Recipe, folder: Path, mirror: Mirror,
     try:
         await asyncio.gather(*jobs)
     except CommandFailed as error:
-        text, hint = error.stderr, _what_to_do(error.stderr)
-        raise CommandFailed(error.argv[:1], error.code, _telling(text), where="this host", hint=hint) from error
+        text, hint = error.stderr, _hint_for(error.stderr)
+        raise CommandFailed(error.argv[:1], error.code, _error_lines(text), where="this host", hint=hint) from error
     finally:
         for job in jobs:
             job.cancel()
         await asyncio.gather(*jobs, return_exceptions=True)
 
 
-def _what_to_do(text: str) -> str:
+def _hint_for(text: str) -> str:
     """By a build's output."""
     if re.search(r"No space left|enough free space", text):  # mmdebstrap works in TMPDIR, podman keeps the image
-        return (
-            f"a disk is full, that of {_roomy()} or podman's own: make room or name another in TMPDIR, then build again"
-        )
+        return f"a disk is full, that of {_work_folder()} or podman's own: make room or name another in TMPDIR, then build again"
     if re.search(r"Could not resolve|Unable to connect|Failed to fetch|Connection", text):
         return "the Debian mirror of this host (/etc/apt) did not answer: check the network, then build again"
     return "run `headway image build` again"
 
 
-def _telling(text: str) -> str:
+def _error_lines(text: str) -> str:
     """The lines of a build's output that say what went wrong; one may name all packages."""
     errors = [
         line if len(line) < 200 else f"{line[:200]} ..."
@@ -270,11 +266,11 @@ def _telling(text: str) -> str:
 _STAGES = ("fetching package lists", "downloading packages", "setting up packages", "packing the image")
 
 
-async def _progress(work: Path, say: Say, started: float) -> None:
+async def _report_progress(work: Path, say: Say, started: float) -> None:
     """Tells now and then how far the build is; never goes back a stage (files vanish again at the end)."""
     stage, told = -1, 0
     while True:
-        now_stage, mb = await asyncio.to_thread(_look, work)
+        now_stage, mb = await asyncio.to_thread(_build_stage, work)
         if now_stage > stage or (now_stage == stage == 1 and mb >= told + 50):
             stage, told = now_stage, mb
             text = _STAGES[stage] + (f": {mb} MB so far" if mb and stage == 1 else "")
@@ -282,7 +278,7 @@ async def _progress(work: Path, say: Say, started: float) -> None:
         await asyncio.sleep(1)
 
 
-def _look(work: Path) -> tuple[int, int]:
+def _build_stage(work: Path) -> tuple[int, int]:
     """(stage, MB downloaded), from what lies in the build's folder."""
     size = 0
     for root in work.glob("mmdebstrap.*"):

@@ -18,11 +18,11 @@ from headway.transport.process import Ran, lines, run
 
 # For podman that fails or hangs by itself: nothing of ours can be done without it.
 HINT = "podman on this host does not work as it should: `headway doctor`, or try `podman ps` yourself; then try again"
-LOOK_S = 45.0  # a question that changes nothing; shorter than a client waits for an answer
+QUERY_TIMEOUT_S = 45.0  # a question that changes nothing; shorter than a client waits for an answer
 _NPROC = (1 << 20, 32768, 4096)  # tried in this order: podman may itself run under a lower limit than we do
 
 
-def lock_folder() -> Path:
+def host_lock_folder() -> Path:
     """Where locks that hold for the whole host live: every state folder's networks share its addresses."""
     if os.geteuid() == 0:
         return Path("/run/lock")
@@ -30,7 +30,7 @@ def lock_folder() -> Path:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def file_lock(path: Path) -> Iterator[None]:
     """Holds an exclusive lock on `path` (made if missing); waits for it. Call it off the event loop."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -66,7 +66,7 @@ class Podman:
         found = self._load()
         return ["podman", *(found["runtime"] if found else [])]
 
-    async def json(self, *argv: str, timeout_s: float = LOOK_S) -> Any:
+    async def json(self, *argv: str, timeout_s: float = QUERY_TIMEOUT_S) -> Any:
         """The parsed answer of a command that was told to speak JSON."""
         return json.loads((await self(*argv, timeout_s=timeout_s)).stdout or "null")
 
@@ -132,7 +132,7 @@ def _own_limits(nproc: int) -> list[str]:
     return chosen
 
 
-async def podman_gap(timeout_s: float = 20) -> tuple[Gap, ...]:
+async def podman_problem(timeout_s: float = 20) -> tuple[Gap, ...]:
     """That podman is there but does not answer, or nothing."""
     if shutil.which("podman") is None:
         return ()  # preflight names what is not installed

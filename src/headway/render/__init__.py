@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.catalog.slurm_features import version
+from headway.catalog.releases import slurm_release
 from headway.domain.cluster import Cluster, Group, Site
 from headway.domain.managed_file import File
 from headway.render.escaping import guard
@@ -62,7 +62,7 @@ def _common(cluster: Cluster, site: Site) -> dict[str, File]:
 
 def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
     """Of a head; accounting and monitoring are the first one's."""
-    known, first = version(cluster.slurm_version), name == cluster.head
+    known, first = slurm_release(cluster.slurm_version), name == cluster.head
     head_cpus = site.real_cpus or cluster.largest.cpus
     files = {
         "/etc/sysusers.d/headway.conf": File(systemd_files.sysusers()),
@@ -111,7 +111,7 @@ def _accounting(cluster: Cluster, site: Site) -> dict[str, File]:
 
 
 def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
-    known = version(cluster.slurm_version)
+    known = slurm_release(cluster.slurm_version)
     files = {
         "/etc/tmpfiles.d/headway.conf": File(
             systemd_files.tmpfiles(

@@ -30,8 +30,8 @@ from headway.errors import HeadwayError, Refused
 from headway.health.context import Tools, fault_of
 from headway.health.incidents.repair import BOOT_S, registered
 from headway.health.incidents.verification import prove
-from headway.images import build, node_image
-from headway.images.node_image import ImageInfo
+from headway.images import build, local_images, recipe
+from headway.images.local_images import ImageInfo
 from headway.slurm import commands
 from headway.store.db.rows import NodeImage
 
@@ -52,8 +52,8 @@ async def plan(tools: Tools, *, back: bool, head: bool, by: bool) -> ChangeSet:
             _check_way_back(cluster, info)
         number, tag, version = info.id, info.tag, info.slurm_version
     else:
-        found = await node_image.find(cluster.image)
-        number, tag, version = found.id if found else "", node_image.tag(cluster.image), cluster.slurm_version
+        found = await local_images.find_current_image(cluster.image)
+        number, tag, version = found.id if found else "", recipe.current_tag(cluster.image), cluster.slurm_version
     seen = await look(tools)
     apart = await _apart(cluster, seen, version)
     return rebuilds(cluster, seen, number, tag, head=head, by=by, apart=apart)
@@ -71,11 +71,11 @@ async def roll(tools: Tools, say: Say, alone: Alone, waits: Waits, *, back: bool
         info = await _before(tools)
         await store.set_node_image(name, NodeImage(info.tag, info.tag))
     else:
-        info = await build.ensure(tools.cluster.image, say, state_dir=tools.env.state_dir)
+        info = await build.ensure_image(tools.cluster.image, say, state_dir=tools.env.state_dir)
         before = await _most(tools, info) or kept.before
         # Of another Slurm than the heads' none is made but by going back: see `_apart`.
         same = any(
-            one.tag == before and one.slurm_version == info.slurm_version for one in await node_image.list_images()
+            one.tag == before and one.slurm_version == info.slurm_version for one in await local_images.list_images()
         )
         await store.set_node_image(name, NodeImage(before if same else "", before))
     work = Roll(tools, say, info, alone, waits, until)
@@ -92,7 +92,7 @@ async def roll_head(tools: Tools, say: Say, *, back: bool) -> None:
     cluster, env = tools.cluster, tools.env
     if back:
         _check_way_back(cluster, await _before(tools))
-    info = await (_before(tools) if back else build.ensure(cluster.image, say, state_dir=env.state_dir))
+    info = await (_before(tools) if back else build.ensure_image(cluster.image, say, state_dir=env.state_dir))
     machines = await tools.machines()
     due = heads_to_roll(cluster, Seen(machines), info.id)
     served = await _served(tools) if due else frozenset()
@@ -129,7 +129,7 @@ async def halt(tools: Tools, say: Say) -> None:
     nodes = {name: one for name, one in seen.machines.items() if name in tools.cluster.group_of}
     serves = {one.image for name, one in nodes.items() if name not in seen.rolling and name not in seen.out}
     before = (await tools.env.store.node_image(tools.cluster.name)).before
-    serves |= {info.id for info in await node_image.list_images() if info.tag == before}
+    serves |= {info.id for info in await local_images.list_images() if info.tag == before}
     if not serves and len(seen.rolling) > 1:
         # A roll makes one anew before all others: what most are of was there before.
         serves = {number for number, _ in Counter(one.image for one in nodes.values()).most_common(1)}
@@ -385,7 +385,7 @@ async def _apart(cluster: Cluster, seen: Seen, version: str) -> bool:
     """Whether nodes run another Slurm than `version`. Inside an allocation srun speaks as its own Slurm does, which a slurmd of
     an earlier one does not understand ("protocol_version not supported"; 26.05.5 and 24.11.5): no job may have both kinds."""
     nodes = [one for name, one in seen.machines.items() if name in cluster.group_of and name not in seen.out]
-    return bool(of_another(version, nodes, await node_image.list_images()))
+    return bool(of_another(version, nodes, await local_images.list_images()))
 
 
 async def _check_heads(tools: Tools) -> None:
@@ -413,11 +413,11 @@ async def _before(tools: Tools) -> ImageInfo:
         raise Refused(
             f"{tools.cluster.name} has not been rolled: there is no image to go back to", hint="headway image ls"
         )
-    return await node_image.tagged(tag)
+    return await local_images.get_image(tag)
 
 
 async def _most(tools: Tools, present: ImageInfo) -> str:
     """The tag of the other image that most machines are of; "" where there is none."""
-    tags = {info.id: info.tag for info in await node_image.list_images()}
+    tags = {info.id: info.tag for info in await local_images.list_images()}
     others = Counter(one.image for one in (await tools.machines()).values() if one.image != present.id)
     return next((tags[number] for number, _ in others.most_common() if number in tags), "")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headway.catalog.releases import is_at_least
 from headway.domain.machine import Machine
 from headway.domain.slurm.state import JobState
 from headway.slurm.adapters.base import gpus_of_tres, hosts, number, text
@@ -72,7 +73,7 @@ COLUMNS = (
 
 
 def columns(version: str) -> tuple[Column, ...]:
-    return tuple(c for c in COLUMNS if not c.since or _release(version) >= _release(c.since))
+    return tuple(c for c in COLUMNS if not c.since or is_at_least(version, c.since))
 
 
 def query(job_id: int, version: str) -> list[str]:
@@ -83,7 +84,7 @@ def query(job_id: int, version: str) -> list[str]:
 def _sacct(version: str) -> list[str]:
     names = ",".join(column.source for column in columns(version))
     argv = ["env", "SLURM_TIME_FORMAT=%s", "sacct", "-n", "-X", "-P", f"--delimiter={_BREAK}", f"--format={names}"]
-    if _release(version) >= _release("24.11"):
+    if is_at_least(version, "24.11"):
         argv.append("--expand-patterns")
     return argv
 
@@ -169,7 +170,3 @@ def _job(found: dict[str, Any]) -> JobState:
         array_job_id=_number(array) if task else 0,
         array_task=task,
     )
-
-
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2])

@@ -21,7 +21,7 @@ from headway.domain.managed_file import File
 from headway.domain.observed import Observed, SeenFile, SeenMachine, SeenUnit
 from headway.domain.systemd_unit import Unit
 from headway.errors import CommandFailed, Unreachable
-from headway.images import node_image
+from headway.images import local_images
 from headway.slurm import commands
 from tests.support import builders
 
@@ -54,7 +54,7 @@ async def test_machines_are_of_an_earlier_image_until_one_of_the_present_inputs_
             raise present
         return present
 
-    monkeypatch.setattr(node_image, "find", find)
+    monkeypatch.setattr(local_images, "find_current_image", find)
     head = replace(MADE[0], image="new")
     assert await _of_earlier_image("debian13", [head, *MADE[1:]]) == tuple(sorted(one.name for one in MADE))
     present = SimpleNamespace(id="new")
@@ -78,7 +78,7 @@ async def test_heads_have_another_slurm_when_their_image_says_so(monkeypatch: py
     async def list_images() -> tuple[Any, ...]:
         return (SimpleNamespace(id="old", slurm_version="24.05"), SimpleNamespace(id="new", slurm_version="24.11"))
 
-    monkeypatch.setattr(node_image, "list_images", list_images)
+    monkeypatch.setattr(local_images, "list_images", list_images)
     assert await of_other_slurm(LAB, MADE) == {LAB.head: "24.05"}, "a node's may be older"
     assert await of_other_slurm(LAB, [replace(one, image="new") for one in MADE]) == {}
     assert await of_other_slurm(LAB, [replace(one, image="gone") for one in MADE]) == {}

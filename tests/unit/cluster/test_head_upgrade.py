@@ -56,7 +56,7 @@ class World:
             raise Unreachable(machine.name)
         self.order += [f"{step['argv'][2].removesuffix('.service')} {machine.name}" for step in steps]
 
-    async def ensure(self, *_: Any, **__: Any) -> Any:
+    async def ensure_image(self, *_: Any, **__: Any) -> Any:
         if self.no_image:
             raise Refused("no mirror")
         self.order.append("image")
@@ -140,8 +140,8 @@ def made(monkeypatch: pytest.MonkeyPatch, world: World) -> dict[str, str]:
     async def listed(_: str) -> Any:
         return tuple(replace(one, image=f"id-{of[name]}") for name, one in MACHINES.items() if name in of)
 
-    monkeypatch.setattr(head_upgrade.node_image, "list_images", list_images)
-    monkeypatch.setattr(head_upgrade.node_image, "tagged", tagged)
+    monkeypatch.setattr(head_upgrade.local_images, "list_images", list_images)
+    monkeypatch.setattr(head_upgrade.local_images, "get_image", tagged)
     monkeypatch.setattr(World, "list", staticmethod(listed), raising=False)
     monkeypatch.setattr(World, "traits", LOCAL, raising=False)
     return of

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from headway.catalog.providers import LOCAL, SSH
-from headway.catalog.slurm_features import version
+from headway.catalog.releases import slurm_release
 from headway.changes.machine_changes import Wanted, machine_changes
 from headway.cluster.desired_state import make_goal
 from headway.cluster.machine_steps import DAEMONS, by_stage, patience_s
@@ -18,7 +18,7 @@ from headway.domain.managed_file import File
 from headway.domain.observed import NOT_SEEN, SeenFile, SeenMachine, SeenUnit
 from headway.domain.provider_traits import ProviderTraits
 from headway.domain.systemd_unit import Unit
-from headway.images import node_image
+from headway.images import recipe
 from headway.render.ha import state_folder
 from headway.render.system import systemd_files
 from tests.support import builders
@@ -106,17 +106,17 @@ def test_images_machines_need_none_of_it() -> None:
 
 
 def test_packages_are_the_images_own_list_by_role() -> None:
-    head, node = (set(node_image.packages_of("debian13", role, nfs=False)) for role in ("head", "node"))
-    listed = set(node_image.recipe("debian12").packages)  # that of debian13 has JupyterLab's too
+    head, node = (set(recipe.packages_for_role("debian13", role, nfs=False)) for role in ("head", "node"))
+    listed = set(recipe.get_recipe("debian12").packages)  # that of debian13 has JupyterLab's too
     assert listed <= head
     assert {"slurmd", "munge", "libpam-slurm-adopt", "nftables"} <= node
     assert not node & {"mariadb-server", "slurmctld", "slurmdbd", "prometheus"}
-    assert "nfs-kernel-server" in node_image.packages_of("debian12", "head", nfs=True)
-    assert "nfs-common" in node_image.packages_of("debian12", "node", nfs=True)
+    assert "nfs-kernel-server" in recipe.packages_for_role("debian12", "head", nfs=True)
+    assert "nfs-common" in recipe.packages_for_role("debian12", "node", nfs=True)
 
 
 def test_the_parts_are_whole_and_their_digest_is_of_what_is_in_them() -> None:
-    archive, digest = node_image.parts()
+    archive, digest = recipe.own_parts_archive()
     with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
         names = set(packed.getnames())
     assert {
@@ -126,7 +126,7 @@ def test_the_parts_are_whole_and_their_digest_is_of_what_is_in_them() -> None:
         "container/__main__.py",
         "torch-without-libuv.sh",
     } <= names
-    assert node_image.parts()[1] == digest
+    assert recipe.own_parts_archive()[1] == digest
 
 
 CONTROLLER = Unit("slurmctld.service", restart_on=(state_folder.PROGRAM,), stage="controller")
@@ -152,6 +152,6 @@ def test_any_other_start_is_soon_over() -> None:
 @pytest.mark.parametrize(("provider", "given"), [(SSH, True), (LOCAL, False)])
 def test_systemd_gives_it_that_time(provider: ProviderTraits, given: bool) -> None:
     cluster = builders.cluster(provider=provider)
-    files = systemd_files.controller_units(cluster, version(cluster.slurm_version), cluster.head, around="")
+    files = systemd_files.controller_units(cluster, slurm_release(cluster.slurm_version), cluster.head, around="")
     text = files[systemd_files.drop_in("slurmctld.service")].text
     assert (f"\nTimeoutStartSec={state_folder.START_S}\n" in text) is given

@@ -65,7 +65,7 @@ async def seen(monkeypatch: pytest.MonkeyPatch, *errors: HeadwayError) -> dict[s
     monkeypatch.setattr(observing, "look_at", look_at)
     monkeypatch.setattr(observing, "read_accounts", no_accounts)
     monkeypatch.setattr(observing, "_of_earlier_image", nothing)
-    monkeypatch.setattr(observing.node_image, "list_images", nothing)
+    monkeypatch.setattr(observing.local_images, "list_images", nothing)
     env = cast(Env, SimpleNamespace(provider=Provider(), connections=None))
     found = changeset(GOAL, await observing.observe(GOAL, env))
     return {change.where: change.why for change in found.changes if change.kind == "machine.restart"}

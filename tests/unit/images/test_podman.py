@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import CommandFailed
-from headway.images.podman import Podman, podman_gap
+from headway.images.podman import Podman, podman_problem
 from headway.providers.local.provider import LocalProvider
 from tests.support import builders
 
@@ -31,7 +31,7 @@ async def test_a_broken_podman_says_what_it_said_and_what_to_do(pretend: Path, t
     with pytest.raises(CommandFailed) as caught:
         await LocalProvider(tmp_path / "state").list("lab")
     assert "headway doctor" in caught.value.hint
-    (gap,) = await podman_gap()
+    (gap,) = await podman_problem()
     assert "database is locked" in gap.what
     assert gap.fatal
 
@@ -41,7 +41,7 @@ async def test_a_podman_that_hangs_is_given_up(pretend: Path, tmp_path: Path) ->
     with pytest.raises(CommandFailed, match="time limit") as caught:
         await Podman(tmp_path)("ps", timeout_s=0.2)
     assert "headway doctor" in caught.value.hint
-    (gap,) = await podman_gap(timeout_s=0.2)
+    (gap,) = await podman_problem(timeout_s=0.2)
     assert "time limit" in gap.what
 
 
@@ -50,12 +50,12 @@ async def test_no_podman_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(CommandFailed, match="no such program") as caught:
         await LocalProvider(tmp_path / "state").find(builders.cluster())
     assert "make setup" in caught.value.hint
-    assert await podman_gap() == ()  # preflight names it
+    assert await podman_problem() == ()  # preflight names it
 
 
 async def test_a_podman_that_works_is_no_gap(pretend: Path) -> None:
     pretend.write_text("#!/bin/sh\n")
-    assert await podman_gap() == ()
+    assert await podman_problem() == ()
 
 
 async def test_a_machine_that_is_taken_back_is_gone_when_its_time_is_over(pretend: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from headway.domain.machine import Machine
 from headway.errors import CommandFailed, Refused
 from headway.health.context import Tools
 from headway.health.incidents.verification import Report, Result
-from headway.images.node_image import ImageInfo
+from headway.images.local_images import ImageInfo
 from headway.rollout import image_rollout as module
 from headway.rollout.image_rollout import halt, look, plan, roll, roll_head
 from headway.store import StoreAway
@@ -166,10 +166,11 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
 
     for name, what in (("bring", bring), ("prove", prove), ("registered", registered)):
         monkeypatch.setattr(module, name, what)
-    monkeypatch.setattr(module, "build", SimpleNamespace(ensure=ensure))
-    images = SimpleNamespace(find=find, tagged=tagged, list_images=list_images, tag=lambda _: NEW)
-    monkeypatch.setattr(module, "node_image", images)
-    monkeypatch.setattr(observe.node_image, "list_images", list_images)
+    monkeypatch.setattr(module, "build", SimpleNamespace(ensure_image=ensure))
+    images = SimpleNamespace(find_current_image=find, get_image=tagged, list_images=list_images)
+    monkeypatch.setattr(module, "local_images", images)
+    monkeypatch.setattr(module, "recipe", SimpleNamespace(current_tag=lambda _: NEW))
+    monkeypatch.setattr(observe.local_images, "list_images", list_images)
     return made
 
 

@@ -45,7 +45,7 @@ def test_wheel_holds_what_the_tree_holds(installed: Path) -> None:
 
 def test_installed_package_finds_what_runs_on_machines(installed: Path) -> None:
     program = (
-        "from headway.paths import node_dir; from headway.images.node_image import inputs_hash;"
+        "from headway.paths import node_dir; from headway.images.recipe import inputs_hash;"
         "print(node_dir(), inputs_hash('debian13'))"
     )
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from headway.catalog.slurm_features import version
+from headway.catalog.releases import slurm_release
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
 from headway.jobs.submission.job_folders import Place
@@ -152,7 +152,7 @@ def _faults(run: RunIn, cluster: Cluster, launcher: str, offer: Offer | None) ->
     yield from _place_faults(run, cluster, offer or offer_of(cluster))
     if run.warn and launcher == "mpi" and _by_mpirun(run):
         yield Fault("--warn", "Slurm's warning does not reach mpirun's ranks", "leave mpirun out: srun starts them")
-    if launcher == "mpi" and not _by_mpirun(run) and version(cluster.slurm_version).mpi != "pmix":
+    if launcher == "mpi" and not _by_mpirun(run) and slurm_release(cluster.slurm_version).mpi_plugin != "pmix":
         what = f"srun has no PMIx with {cluster.image}'s Slurm {cluster.slurm_version}: each rank would be alone"
         yield Fault("--launcher", what, "start them with mpirun: headway run -- mpirun PROGRAM")
     if launcher == "mpi" and run.container and _by_mpirun(run):

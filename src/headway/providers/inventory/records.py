@@ -12,7 +12,7 @@ from typing import Any
 from headway.domain.cluster import Host, JumpHost
 from headway.domain.survey import Found, FoundGpu, FoundNic
 from headway.errors import Refused
-from headway.images.podman import locked
+from headway.images.podman import file_lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Inventory:
     def server_id(self) -> str:
         """Made at first use."""
         path = self._folder / "server-id"
-        with locked(path.with_suffix(".lock")):
+        with file_lock(path.with_suffix(".lock")):
             if not path.exists():
                 path.write_text(secrets.token_hex(8) + "\n")
             return path.read_text().strip()
@@ -115,7 +115,7 @@ class Inventory:
     def _change(self, cluster: str, change: Any, nfs: Sequence[str] | None = None) -> Kept:
         """Machines are created side by side, so reading and writing are one step under a lock."""
         path = self._path(cluster)
-        with locked(path.with_suffix(".lock")):
+        with file_lock(path.with_suffix(".lock")):
             kept = self.read(cluster)
             machines = dict(kept.machines)
             change(machines)

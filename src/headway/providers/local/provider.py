@@ -25,8 +25,8 @@ from headway.catalog.providers import LOCAL
 from headway.domain.cluster import Cluster, Dataset
 from headway.domain.machine import Gap, Machine, MachineRequest, MachineState
 from headway.errors import CommandFailed, HeadwayError
-from headway.images import build, node_image
-from headway.images.podman import HINT, LOOK_S, Podman, labels, lock_folder, locked
+from headway.images import build, local_images
+from headway.images.podman import HINT, QUERY_TIMEOUT_S, Podman, file_lock, host_lock_folder, labels
 from headway.paths import volumes_dir
 from headway.providers.base import Notice, Place
 from headway.providers.local import mounts, network
@@ -97,7 +97,7 @@ class LocalProvider:
         found = await self.find(cluster)
         if found is not None:
             return found
-        lock = locked(lock_folder() / "headway-network.lock")
+        lock = file_lock(host_lock_folder() / "headway-network.lock")
         await asyncio.to_thread(lock.__enter__)
         try:
             found = await self.find(cluster)
@@ -128,7 +128,7 @@ class LocalProvider:
 
     async def find(self, cluster: Cluster) -> Place | None:
         argv = ("network", "inspect", self._owner(cluster.name))
-        ran = await self._podman(*argv, check=False, timeout_s=LOOK_S)
+        ran = await self._podman(*argv, check=False, timeout_s=QUERY_TIMEOUT_S)
         if ran.code != 0:
             if "not found" in ran.stderr or "no such network" in ran.stderr:
                 return None
@@ -167,9 +167,9 @@ class LocalProvider:
 
     async def create(self, request: MachineRequest) -> Machine:
         if request.image_tag:
-            info = await node_image.tagged(request.image_tag)
+            info = await local_images.get_image(request.image_tag)
         else:
-            info = await build.ensure(request.image, state_dir=self.state_dir)
+            info = await build.ensure_image(request.image, state_dir=self.state_dir)
         await asyncio.to_thread(self._folders, request.cluster)
         await asyncio.to_thread(self._write_boot, request)
         argv = await self._run_argv(request, info.tag)
@@ -242,7 +242,7 @@ class LocalProvider:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o755)  # users and daemons of machines pass through it; the server's umask is its own
         volumes.chmod(0o711)
-        with locked(volumes / ".lock"):
+        with file_lock(volumes / ".lock"):
             for name, mode in (("home", 0o755), ("scratch", 0o1777), ("datasets", 0o755)):
                 folder = volumes / "shared" / name
                 if not folder.is_dir():
@@ -286,7 +286,7 @@ class LocalProvider:
         name = self._container(machine.cluster, machine.name)
         if await self._stands_still(machine):
             # Each of its processes gets the signal before it goes on: none does another thing after it stood still.
-            ran = await self._podman("inspect", "--format", "{{.Id}}", name, timeout_s=LOOK_S)
+            ran = await self._podman("inspect", "--format", "{{.Id}}", name, timeout_s=QUERY_TIMEOUT_S)
             await asyncio.to_thread(_end_all, ran.stdout.strip())
             await self._podman("unpause", name, check=False, timeout_s=60)
         ran = await self._podman("kill", name, check=False, timeout_s=60)
@@ -295,12 +295,12 @@ class LocalProvider:
 
     async def _runs(self, machine: Machine) -> bool:
         name = self._container(machine.cluster, machine.name)
-        ran = await self._podman("inspect", "--format", "{{.State.Running}}", name, timeout_s=LOOK_S)
+        ran = await self._podman("inspect", "--format", "{{.State.Running}}", name, timeout_s=QUERY_TIMEOUT_S)
         return ran.stdout.strip() == "true"
 
     async def _stands_still(self, machine: Machine) -> bool:
         name = self._container(machine.cluster, machine.name)
-        ran = await self._podman("inspect", "--format", "{{.State.Status}}", name, timeout_s=LOOK_S)
+        ran = await self._podman("inspect", "--format", "{{.State.Status}}", name, timeout_s=QUERY_TIMEOUT_S)
         return ran.stdout.strip() == "paused"
 
     async def freeze(self, machine: Machine) -> None:
@@ -335,7 +335,7 @@ class LocalProvider:
 
     async def _plug(self, machine: Machine, *, up: bool) -> None:
         name = self._container(machine.cluster, machine.name)
-        ran = await self._podman("inspect", "--format", "{{.State.Pid}}", name, timeout_s=LOOK_S)
+        ran = await self._podman("inspect", "--format", "{{.State.Pid}}", name, timeout_s=QUERY_TIMEOUT_S)
         await asyncio.to_thread(network.plug, int(ran.stdout), up=up)
 
     async def delete(self, machine: Machine) -> None:
@@ -358,7 +358,7 @@ class LocalProvider:
     async def attach(self, cluster: str, datasets: Sequence[Dataset]) -> None:
         def work() -> None:
             self._folders(cluster)
-            with locked(self._volumes(cluster) / ".lock"):
+            with file_lock(self._volumes(cluster) / ".lock"):
                 mounts.attach(self._volumes(cluster) / "shared", datasets)
 
         await asyncio.to_thread(work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headway.catalog.slurm_features import version
+from headway.catalog.releases import slurm_release
 from headway.domain.changeset import Disturbs
 from headway.domain.slurm.hostlist import expand
 from headway.render.slurm import codec
@@ -116,7 +116,7 @@ def changed_keys(old: str, new: str) -> tuple[str, ...]:
     return tuple(sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key)))
 
 
-def effect_of(old: str, new: str, slurm_version: str = "24.11") -> Disturbs:
+def effect_of(old: str, new: str, slurm_version: str) -> Disturbs:
     """The mildest way that makes the change take hold. No old text: nothing runs that could be disturbed."""
     if not old or old == new:
         return Disturbs.NOTHING
@@ -125,7 +125,7 @@ def effect_of(old: str, new: str, slurm_version: str = "24.11") -> Disturbs:
     partitions = _group(old, "partitionname") != _group(new, "partitionname")
     if not (keys or nodes or partitions):
         return Disturbs.NOTHING
-    if version(slurm_version).reconfigure_all:
+    if slurm_release(slurm_version).reconfigures_everything:
         return Disturbs.CONTROLLER_RESTART if keys & _RESTART_ALWAYS else Disturbs.RECONFIGURE
     return Disturbs.CONTROLLER_RESTART if nodes or keys & _RESTART_2205 else Disturbs.RECONFIGURE
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.catalog.slurm_features import version
+from headway.catalog.releases import slurm_release
 from headway.domain.cluster import Cluster, Group
 from headway.domain.managed_file import File
 from headway.domain.slurm.hostlist import compress
@@ -40,7 +40,7 @@ def settings(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
 
 def _states(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
     """A machine at which somebody looks, or at whose fault Headway is at work, does not go for want of jobs."""
-    if not version(cluster.slurm_version).keeps_states_awake:
+    if not slurm_release(cluster.slurm_version).has_suspend_exc_states:
         return ()
     return (
         ("SuspendExcStates", "DOWN,DRAIN", "Who is out of service is being looked at; closed slots are told to go."),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headway.catalog.slurm_features import Version
+from headway.catalog.releases import SlurmRelease
 from headway.domain.managed_file import File
 from headway.render.escaping import MARK, path
 from headway.render.slurm.auxiliary_conf import PMIX
@@ -163,7 +163,7 @@ done
 
 
 def scripts(
-    known: Version,
+    known: SlurmRelease,
     containers: str = "",
     *,
     acts: bool = True,
@@ -176,6 +176,8 @@ def scripts(
     rows += [f"/:{path(where, 'storage')}" for where in outside]
     lost = _LOST.format(volumes=" ".join(rows))
     folders = _ENROOT_FOLDERS if containers == "enroot" else ""
-    prolog = _PROLOG.replace("@LOST@", lost) + folders + ("exit 0\n" if known.makes_output_folders else _OUTPUT_FOLDERS)
+    prolog = (
+        _PROLOG.replace("@LOST@", lost) + folders + ("exit 0\n" if known.creates_output_folders else _OUTPUT_FOLDERS)
+    )
     epilog = _EPILOG + (lost + _HOLDS if acts else "") + _CLEANS
     return {PROLOG: File(prolog, mode=0o755), EPILOG: File(epilog, mode=0o755)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from headway.catalog.slurm_features import Version, version
+from headway.catalog.releases import SlurmRelease, slurm_release
 from headway.catalog.slurm_keys import MESSAGE_TIMEOUT_S, least_unkillable_s
 from headway.domain.cluster import Cluster, Site
 from headway.render.escaping import MARK, pair, path, slurm_text
@@ -47,7 +47,7 @@ class Section:
 
 def slurm_conf(cluster: Cluster, site: Site) -> str:
     """The whole file. Raises InvalidSpec for a value that can't stand on a line."""
-    known = version(cluster.slurm_version)
+    known = slurm_release(cluster.slurm_version)
     pretends = pretended(cluster, site)
     sections = [
         _control(cluster, site),
@@ -126,7 +126,7 @@ def _ports(site: Site) -> tuple[Setting, ...]:
     return (Setting("SrunPortRange", f"{first}-{last}", why),) if site.own else ()
 
 
-def _daemons(cluster: Cluster, known: Version, *, pretends: bool) -> Section:
+def _daemons(cluster: Cluster, known: SlurmRelease, *, pretends: bool) -> Section:
     controller = ["enable_configless"]
     if known.preempt_signal_key == "SlurmctldParameters" and _preempts(cluster):
         controller.append(known.preempt_signal)
@@ -183,7 +183,7 @@ def _resources(each: Share) -> Section:
     return Section("resources", tuple(rows))
 
 
-def _isolation(known: Version, *, pretends: bool) -> Section:
+def _isolation(known: SlurmRelease, *, pretends: bool) -> Section:
     plugins = "task/cgroup" if pretends else "task/cgroup,task/affinity"
     pinned = "" if not pretends else "No pinning to cores: the machine does not have the cores it is said to have."
     return Section(
@@ -203,7 +203,7 @@ def _isolation(known: Version, *, pretends: bool) -> Section:
                 "Limits of login sessions stay there, but for core files: none unless the submitter asked (ulimit -c).",
             ),
             Setting("TmpFS", JOB_TMP, "Where /tmp of a job is: --tmp means space there."),
-            Setting("MpiDefault", known.mpi, "srun starts MPI programs by itself."),
+            Setting("MpiDefault", known.mpi_plugin, "srun starts MPI programs by itself."),
         ),
     )
 
@@ -248,7 +248,7 @@ def _preempts(cluster: Cluster) -> bool:
     return any(partition.preempts for partition in cluster.partitions)
 
 
-def _preemption(cluster: Cluster, known: Version) -> Section:
+def _preemption(cluster: Cluster, known: SlurmRelease) -> Section:
     if not _preempts(cluster):
         return Section("preemption", (Setting("PreemptType", "preempt/none"),))
     rows = [
@@ -301,7 +301,7 @@ def _scheduling(cluster: Cluster) -> Section:
     return Section("scheduling", tuple(rows))
 
 
-def _recovery(cluster: Cluster, known: Version) -> Section:
+def _recovery(cluster: Cluster, known: SlurmRelease) -> Section:
     controller: tuple[Setting, ...] = (Setting("SlurmctldTimeout", "30"),)
     if cluster.controllers > 1:
         controller = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from headway.catalog.slurm_features import Version
+from headway.catalog.releases import SlurmRelease
 from headway.domain.cluster import ACCOUNTING, RESTORING, Cluster, Group, Site, Volume
 from headway.domain.managed_file import File
 from headway.render.escaping import MARK, path, script, word
@@ -46,7 +46,7 @@ def database_units() -> dict[str, File]:
     )
 
 
-def controller_units(cluster: Cluster, known: Version, name: str, *, around: str) -> dict[str, File]:
+def controller_units(cluster: Cluster, known: SlurmRelease, name: str, *, around: str) -> dict[str, File]:
     """Drop-ins of a head's other daemons. `around`: what runs before and after each start of slurmctld."""
     first = name == cluster.head
     beside = "Wants=slurmdbd.service\nAfter=slurmdbd.service\n" if first else ""
@@ -80,8 +80,8 @@ def _drop_ins(texts: Mapping[str, str]) -> dict[str, File]:
     return {drop_in(unit): File(f"# {MARK}\n{text}") for unit, text in texts.items()}
 
 
-def _slurmrestd(known: Version) -> str:
-    parsers = f" -d {known.rest_parsers}" if known.rest_parsers else ""
+def _slurmrestd(known: SlurmRelease) -> str:
+    parsers = f" -d {known.slurmrestd_data_parser}" if known.slurmrestd_data_parser else ""
     return f"""\
 [Unit]
 After=slurmctld.service
@@ -100,7 +100,7 @@ Environment=SLURMRESTD_DEBUG=2
 Environment=MALLOC_ARENA_MAX=1 MALLOC_TRIM_THRESHOLD_=1048576
 MemoryMax={_REST_MEMORY_PERCENT}%
 ExecStart=
-ExecStart=/usr/sbin/slurmrestd -t {_REST_THREADS} -a rest_auth/jwt -s {known.rest_plugins}{parsers} unix:{_REST_LISTEN}
+ExecStart=/usr/sbin/slurmrestd -t {_REST_THREADS} -a rest_auth/jwt -s {known.slurmrestd_plugins}{parsers} unix:{_REST_LISTEN}
 {_AGAIN}
 OOMScoreAdjust=-500
 """
@@ -120,12 +120,12 @@ _OWN_ROOM = f"""\
 ExecStartPre=-/bin/sh -c 'mountpoint -q {PMIX} || [ -n "$$(ls -A {PMIX})" ] || exec mount -t tmpfs -o {_PMIX_ROOM} pmix {PMIX}'"""
 
 
-def node_units(cluster: Cluster, known: Version, group: Group) -> dict[str, File]:
+def node_units(cluster: Cluster, known: SlurmRelease, group: Group) -> dict[str, File]:
     """slurmd fetches its configuration from the heads (configless)."""
     head = ",".join(word(name, "name") for name in cluster.heads)
-    start = f"ExecStart=/usr/sbin/slurmd {known.daemon_arguments} --conf-server {head}"
+    start = f"ExecStart=/usr/sbin/slurmd {known.slurmd_arguments} --conf-server {head}"
     if cluster.provider.shares_one_host and group.idle_s is not None:
-        start = _BOOTED.format(arguments=known.daemon_arguments, head=head)
+        start = _BOOTED.format(arguments=known.slurmd_arguments, head=head)
     slurmd = f"""\
 # {MARK}
 [Unit]

@@ -139,7 +139,7 @@ class RealWork(Acting):
     async def image_there(self, cluster: Cluster, say: Say) -> None:
         from headway.images import build
 
-        await build.ensure(cluster.image, say, state_dir=(await self._env(cluster)).state_dir)
+        await build.ensure_image(cluster.image, say, state_dir=(await self._env(cluster)).state_dir)
 
     async def wants_roll(self, cluster: Cluster) -> bool:
         from headway.cluster.head_upgrade import wants_roll

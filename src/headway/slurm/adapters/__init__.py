@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from headway.catalog.releases import SLURM_RELEASES, images_in_words, release_of
 from headway.errors import Refused
 from headway.slurm.adapters.base import Adapter
 
 
 def adapter(slurm_version: str) -> Adapter:
-    """Raises Refused for a Slurm version that Headway was never run against."""
+    """The adapter for a Slurm version such as "24.11.5". Raises Refused for one that no node image carries."""
     from headway.slurm.adapters import v0_0_38, v0_0_42
 
-    known = {"26.05": v0_0_42.ADAPTER, "24.11": v0_0_42.ADAPTER, "22.05": v0_0_38.ADAPTER}
-    release = ".".join(slurm_version.split(".")[:2])
-    if release not in known:
-        raise Refused(
-            f"Slurm {slurm_version} is not supported",
-            hint="images: debian13 (Slurm 24.11), debian14 (26.05), debian12 (22.05)",
-        )
-    return known[release]
+    release = SLURM_RELEASES.get(release_of(slurm_version))
+    if release is None:
+        hint = f"use one of the node images {images_in_words()}"
+        raise Refused(f"Slurm {slurm_version} is not supported", hint=hint)
+    return {"v0.0.38": v0_0_38.ADAPTER, "v0.0.42": v0_0_42.ADAPTER}[release.rest_version]

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from headway.catalog.providers import SSH
 from headway.domain.cluster import Dataset, Host, Team, User
 from headway.schemas.base import PROBLEM_JSON, Problem
 from headway.schemas.jobs import JobsPage
@@ -352,7 +353,7 @@ async def test_a_member_s_plan_reaches_only_machines_and_folders_that_an_admin_n
     host = Host(name="lab-head", address="10.0.0.9")
     mine = Dataset(name="d", mount="/datasets/d", source="/home/bob")
     storage = replace(builders.cluster().storage, datasets=(mine,))
-    for more in ({"provider": "ssh", "hosts": (host,)}, {"storage": storage}):
+    for more in ({"provider": SSH, "hosts": (host,)}, {"storage": storage}):
         server.work.clusters["lab"] = more
         assert kind(await eve.post("/api/v1/plan", json=document().model_dump())) == (403, "not_allowed"), more
     assert not server.work.named("plan")
@@ -360,7 +361,7 @@ async def test_a_member_s_plan_reaches_only_machines_and_folders_that_an_admin_n
     await server.apply()
     planned = len(server.work.named("plan"))
     assert (await eve.post("/api/v1/plan", json=document(nodes=5).model_dump())).status_code == 200
-    server.work.clusters["lab"] = {"provider": "ssh", "hosts": (host,)}
+    server.work.clusters["lab"] = {"provider": SSH, "hosts": (host,)}
     assert kind(await eve.post("/api/v1/plan", json=document(nodes=6).model_dump())) == (403, "not_allowed")
     assert len(server.work.named("plan")) == planned + 1
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from moto.server import ThreadedMotoServer
 
+from headway.catalog.providers import SSH
 from headway.datasets import library
 from headway.datasets.library_location import Near
 from headway.datasets.manifest import Folder
@@ -146,7 +147,7 @@ class Shared:
     def __init__(self, server: Server, folder: Path) -> None:
         self.library = library.Library(folder)
         self.near = Near(self.library)
-        server.work.clusters["lab"] = {"provider": "ssh"}
+        server.work.clusters["lab"] = {"provider": SSH}
         server.work.answers["shelf"] = lambda _: self.near
         server.state._resolved.clear()
         server.state.datasets_changed("lab")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headway.catalog.releases import IMAGES
 from headway.domain.cluster import WRITTEN, BackupRule
 from headway.errors import CommandFailed, Refused
 from headway.schemas.clusters import Document
@@ -16,7 +17,6 @@ from headway.services.cluster_backend import Resolved
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import Server
 
-VERSIONS = {"debian13": "24.11", "debian14": "26.05"}
 AT = "/api/v1/clusters/lab/apply"
 
 
@@ -35,7 +35,7 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
         image = str(document.spec.get("image", "debian13"))
         cluster = builders.cluster(4, name="lab")
         rule = BackupRule(str(folder), 3600, 2, str(key))
-        return Resolved(replace(cluster, image=image, slurm_version=VERSIONS[image], backup=rule))
+        return Resolved(replace(cluster, image=image, slurm_version=IMAGES[image].slurm.name, backup=rule))
 
     async def apply(cluster: Any, *_: Any) -> None:  # as the head's set-up does
         slurm.write_text(f"{cluster.slurm_version}\n")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from headway.images import node_image
+from headway.images import recipe
 
 MODULES = ("words", "reference", "credentials", "store", "kernel", "box")
 
@@ -24,7 +24,7 @@ MODULES = ("words", "reference", "credentials", "store", "kernel", "box")
 @pytest.fixture(scope="module")
 def runtime() -> Iterator[dict[str, ModuleType]]:
     """Its modules by name, as the program itself imports them."""
-    folder = str(node_image.files_folder() / "rootfs/usr/lib/headway/container")
+    folder = str(recipe.files_folder() / "rootfs/usr/lib/headway/container")
     assert not any(name in sys.modules for name in MODULES)
     sys.path.insert(0, folder)
     try:
@@ -441,7 +441,7 @@ def enter(tmp_path: Path) -> Any:
     (folder / "shown").write_text(
         json.dumps({"home": False, "mounts": [["/a", "/b", False], ["/data", "/data", True]]})
     )
-    program = str(node_image.files_folder() / "rootfs/usr/lib/headway/container")
+    program = str(recipe.files_folder() / "rootfs/usr/lib/headway/container")
 
     def step(*words: str) -> tuple[str, str]:
         told, report = os.pipe()

@@ -38,9 +38,9 @@ def test_more_nodes_restart_only_the_old_controller() -> None:
 
 
 def test_nothing_changed_or_nothing_there_disturbs_nothing() -> None:
-    assert effect_of(text(), text()) is Disturbs.NOTHING
-    assert effect_of("", text()) is Disturbs.NOTHING
-    assert effect_of(text(), text() + "# a comment\n") is Disturbs.NOTHING
+    assert effect_of(text(), text(), "24.11") is Disturbs.NOTHING
+    assert effect_of("", text(), "24.11") is Disturbs.NOTHING
+    assert effect_of(text(), text() + "# a comment\n", "24.11") is Disturbs.NOTHING
     assert changed_keys("A=1\n", "a=1\n") == ()
 
 

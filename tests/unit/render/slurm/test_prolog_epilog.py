@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from headway.catalog.slurm_features import version
+from headway.catalog.releases import slurm_release
 from headway.render.slurm.auxiliary_conf import PMIX
 from headway.render.slurm.prolog_epilog import JOB_SHM, LEFT, SYSV, scripts
 from headway.render.slurm.slurm_conf import EPILOG, JOB_TMP, PROLOG
 
 
 def prolog(folder: Path, job: int = 7, volumes: Sequence[tuple[str, str, bool]] = (), *, looked: bool = True) -> int:
-    text = scripts(version("24.11"), volumes=volumes)[PROLOG].text.replace("/srv/headway/", f"{folder}/")
+    text = scripts(slurm_release("24.11"), volumes=volumes)[PROLOG].text.replace("/srv/headway/", f"{folder}/")
     text = text.replace(JOB_SHM, f"{folder}/shm/headway").replace(JOB_TMP, f"{folder}/job-tmp")
     text = text.replace("/run/headway/", f"{folder}/").replace("n < 200", "n < 3")
     (folder / "shm").mkdir(exist_ok=True)
@@ -86,7 +86,7 @@ def program(folder: Path, name: str, text: str) -> None:
 
 
 def epilog(folder: Path, user: int) -> int:
-    text = scripts(version("24.11"), acts=False)[EPILOG].text
+    text = scripts(slurm_release("24.11"), acts=False)[EPILOG].text
     assert text.count(LEFT) == 1
     text = text.replace(LEFT, f"{folder}/shm {folder}/tmp").replace(SYSV, f"{folder}/sysvipc")
     text = text.replace(JOB_SHM, f"{folder}/shm/headway").replace(JOB_TMP, f"{folder}/job-tmp")

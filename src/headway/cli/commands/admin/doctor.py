@@ -19,10 +19,10 @@ def doctor(output: Output = Format.table) -> None:
     """What this machine lacks to run local clusters, and how to get it. Exits with 1 when something is missing."""
     import asyncio
 
-    from headway.images.podman import podman_gap
+    from headway.images.podman import podman_problem
     from headway.providers.local.preflight import host_gaps
 
-    gaps = [*host_gaps(need_mib=NEED_MIB, need_disk_mib=NEED_DISK_MIB), *asyncio.run(podman_gap())]
+    gaps = [*host_gaps(need_mib=NEED_MIB, need_disk_mib=NEED_DISK_MIB), *asyncio.run(podman_problem())]
     if output is Format.json:
         session.say(json.dumps([asdict(gap) for gap in gaps], indent=2))
     else:

@@ -11,26 +11,28 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from headway.catalog.releases import DEFAULT_IMAGE, IMAGES
 from headway.cli import session, tables
 from headway.cli.operation_progress import STEP_WIDTH
 from headway.cli.session import Format, Output
+from headway.validation.syntax_rules import listed
 
 if TYPE_CHECKING:
-    from headway.images.node_image import ImageInfo
+    from headway.images.local_images import ImageInfo
 
 T = TypeVar("T")
 
 app = typer.Typer(
     help="Build, list and remove node images.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
 )
-Name = Annotated[str, typer.Argument(metavar="NAME", help="debian13, debian14 or debian12.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help=f"{listed(IMAGES)}.")]
 
 
 @app.command()
-def build(name: Name = "debian13", output: Output = Format.table) -> None:
+def build(name: Name = DEFAULT_IMAGE, output: Output = Format.table) -> None:
     """Build a node image, unless one of the same inputs is there."""
     from headway.images import build as image_build
-    from headway.images import node_image
+    from headway.images import local_images
 
     started = time.monotonic()
 
@@ -38,21 +40,21 @@ def build(name: Name = "debian13", output: Output = Format.table) -> None:
         mark = "" if level == "info" else f"{level}: "
         session.note(f"{time.monotonic() - started:7.1f}s  {step:<{STEP_WIDTH}}  {mark}{text}")
 
-    built = _run(image_build.build(name, say))
+    built = _run(image_build.build_image(name, say))
     if output is Format.json:
         session.say(json.dumps(asdict(built), indent=2))
         return
     session.say(f"{built.tag} is there: Slurm {built.slurm_version}, {built.size_mib} MiB")
-    if old := sum(i.unused for i in _run(node_image.list_images())):
+    if old := sum(i.unused for i in _run(local_images.list_images())):
         session.note(f"{tables.count(old, 'image')} of earlier inputs unused; headway image rm --unused")
 
 
 @app.command()
 def ls(output: Output = Format.table) -> None:
     """List node images."""
-    from headway.images import node_image
+    from headway.images import local_images
 
-    images = _run(node_image.list_images())
+    images = _run(local_images.list_images())
     if output is Format.json:
         session.say(json.dumps([asdict(i) for i in images], indent=2))
         return
@@ -75,18 +77,18 @@ def ls(output: Output = Format.table) -> None:
 @app.command()
 def rm(
     name: Annotated[
-        str, typer.Argument(metavar="[NAME]", help="debian13, debian14, debian12 or all.", show_default=False)
+        str, typer.Argument(metavar="[NAME]", help=f"{', '.join(IMAGES)} or all.", show_default=False)
     ] = "",
     unused: Annotated[
         bool, typer.Option("--unused", help="Those of earlier inputs that no machine is made from.")
     ] = False,
 ) -> None:
     """Remove the node images of a name, or all that are unused. Running machines keep theirs."""
-    from headway.images import node_image
+    from headway.images import local_images
 
     if bool(name) == unused:
         raise typer.BadParameter("name an image, or say --unused")
-    removed = _run(node_image.remove_unused() if unused else node_image.remove(name))
+    removed = _run(local_images.remove_unused_images() if unused else local_images.remove_images(name))
     for tag in removed:
         session.say(f"removed {tag}")
     if unused and not removed:

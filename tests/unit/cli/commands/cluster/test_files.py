@@ -11,7 +11,7 @@ import pytest
 from headway import __version__
 from headway.domain.machine import Gap
 from headway.errors import HeadwayError, NotSignedIn, Refused, Unreachable
-from headway.images.node_image import ImageInfo
+from headway.images.local_images import ImageInfo
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture
@@ -72,7 +72,7 @@ def test_images(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     async def found() -> tuple[ImageInfo, ...]:
         return (used, unused)
 
-    monkeypatch.setattr("headway.images.node_image.list_images", found)
+    monkeypatch.setattr("headway.images.local_images.list_images", found)
     first, second = cli("image", "ls").out.splitlines()[1:]
     assert ("old inputs" in first, "unused" in second) == (True, True)
     rows = json.loads(cli("image", "ls", "-o", "json").out)
@@ -83,7 +83,7 @@ def test_unused_images_are_removed_by_that_word_alone(cli: Cli, monkeypatch: pyt
     async def removed() -> tuple[str, ...]:
         return ("localhost/x:2",)
 
-    monkeypatch.setattr("headway.images.node_image.remove_unused", removed)
+    monkeypatch.setattr("headway.images.local_images.remove_unused_images", removed)
     assert cli("image", "rm", "--unused").out == "removed localhost/x:2\n"
     for words in ((), ("debian13", "--unused")):
         refused = cli("image", "rm", *words)

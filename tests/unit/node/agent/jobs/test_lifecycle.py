@@ -11,7 +11,7 @@ from pathlib import Path
 from agent.jobs import lifecycle
 from agent.roles import head as relay
 from agent.roles import server_stream
-from headway.catalog.slurm_features import version
+from headway.catalog.releases import slurm_release
 from headway.health.detection.event_stream import Turns as Told
 from headway.health.detection.event_stream import parse
 from headway.render.slurm.prolog_epilog import JOB_SHM, LEFT, scripts
@@ -28,7 +28,7 @@ def test_prolog_and_epilog_are_heard_as_they_run(tmp_path: Path) -> None:
     assert heard.beat(1.0) == {}
 
     def run(script: str) -> None:
-        text = scripts(version("24.11"))[script].text
+        text = scripts(slurm_release("24.11"))[script].text
         for path, own in ((JOB_SHM, tmp_path / "shm"), (JOB_TMP, folder), (LOOKED, tmp_path / "looked")):
             text = text.replace(path, str(own))
         left = f"{tmp_path}/left"  # else what this host has of somebody with that uid would go

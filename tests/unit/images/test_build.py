@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from headway.errors import NotFound, Refused
-from headway.images import apt_mirror, build, node_image
-from headway.images.apt_mirror import Entry, Mirror, candidates, deb822, entries, one_line
+from headway.images import apt_mirror, build, local_images, recipe
+from headway.images.apt_mirror import Mirror, SourceEntry, parse_deb822, parse_one_line, read_sources, sources_for_suite
 from headway.transport.process import Ran
 
 DEB822 = """# comment
@@ -39,7 +39,7 @@ Components: main
 
 
 def test_deb822_sources() -> None:
-    found = list(deb822(DEB822))
+    found = list(parse_deb822(DEB822))
     assert [(entry.uri, entry.suite) for entry in found] == [
         ("http://mirror.test/debian", "bookworm"),
         ("http://mirror.test/debian", "bookworm-updates"),
@@ -54,14 +54,14 @@ def test_one_line_sources() -> None:
         "deb-src http://mirror.test/debian trixie main\n"
         "deb http://other.test/apt trixie extras\n"
     )
-    assert list(one_line(text)) == [Entry("http://mirror.test/debian", "trixie", "[trusted=yes]")]
+    assert list(parse_one_line(text)) == [SourceEntry("http://mirror.test/debian", "trixie", "[trusted=yes]")]
 
 
 def test_a_mirror_that_stands_still_is_taken_as_the_host_takes_it() -> None:
-    (entry,) = one_line("deb [check-valid-until=no] http://mirror.test/debian trixie main\n")
+    (entry,) = parse_one_line("deb [check-valid-until=no] http://mirror.test/debian trixie main\n")
     assert entry.options == "[check-valid-until=no]"
     stanza = "Types: deb\nURIs: http://mirror.test/debian\nSuites: trixie\nComponents: main\nTrusted: yes\n"
-    (entry,) = deb822(f"{stanza}Check-Valid-Until: no\n")
+    (entry,) = parse_deb822(f"{stanza}Check-Valid-Until: no\n")
     assert entry.options == "[trusted=yes check-valid-until=no]"
 
 
@@ -78,11 +78,11 @@ async def test_of_a_host_s_apt_its_proxies_and_a_frozen_mirror_are_carried_over(
         return Ran(tuple(argv), 0, said, "", 0.0)
 
     monkeypatch.setattr(apt_mirror, "run", run)
-    monkeypatch.setattr(apt_mirror, "entries", lambda: list(deb822(DEB822)))
+    monkeypatch.setattr(apt_mirror, "read_sources", lambda: list(parse_deb822(DEB822)))
     found = await apt_mirror.host_mirror("trixie")
     assert found.apt_options == ('Acquire::http::Proxy "http://proxy.test:3128"', 'Acquire::Check-Valid-Until "false"')
     assert len(found.lines) == 3
-    newest = await apt_mirror.host_mirror("forky", stable=False)
+    newest = await apt_mirror.host_mirror("forky", released=False)
     assert newest.lines == ("deb http://mirror.test/debian forky main",), "old lists beside it, which apt refuses"
 
 
@@ -92,12 +92,15 @@ def test_all_source_files_of_a_host_count_and_others_do_not(tmp_path: Path) -> N
     (folder / "debian.sources").write_text(DEB822)
     (folder / "backup.sources.save").write_text(DEB822)
     (tmp_path / "sources.list").write_text("deb http://first.test/debian bookworm main\n")
-    assert [entry.uri for entry in entries(tmp_path)][:2] == ["http://first.test/debian", "http://mirror.test/debian"]
-    assert len(entries(tmp_path)) == 4
+    assert [entry.uri for entry in read_sources(tmp_path)][:2] == [
+        "http://first.test/debian",
+        "http://mirror.test/debian",
+    ]
+    assert len(read_sources(tmp_path)) == 4
 
 
 def test_another_suite_comes_from_the_same_mirror() -> None:
-    line, more = candidates(deb822(DEB822), "trixie")
+    line, more = sources_for_suite(parse_deb822(DEB822), "trixie")
     assert line == "deb http://mirror.test/debian trixie main"
     assert more == [
         "deb http://mirror.test/debian trixie-updates main",
@@ -107,34 +110,34 @@ def test_another_suite_comes_from_the_same_mirror() -> None:
 
 def test_third_party_sources_are_no_debian_mirror() -> None:
     with pytest.raises(Refused, match="no Debian mirror"):
-        candidates(one_line("deb https://vendor.test/node nodistro main\n"), "trixie")
+        sources_for_suite(parse_one_line("deb https://vendor.test/node nodistro main\n"), "trixie")
 
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     copy = tmp_path / "image"
-    shutil.copytree(node_image.files_folder(), copy)
-    monkeypatch.setattr(node_image, "files_folder", lambda: copy)
+    shutil.copytree(recipe.files_folder(), copy)
+    monkeypatch.setattr(recipe, "files_folder", lambda: copy)
     return copy
 
 
 def test_tag_changes_with_every_input_and_with_nothing_else(files: Path) -> None:
-    before, base = node_image.inputs_hash("debian13"), node_image.base_hash("debian13")
+    before, base = recipe.inputs_hash("debian13"), recipe.base_hash("debian13")
     assert len(before) == 12
     cache = files / "rootfs" / "__pycache__"
     cache.mkdir()
     (cache / "x.pyc").write_bytes(b"1")
-    assert node_image.inputs_hash("debian13") == before
+    assert recipe.inputs_hash("debian13") == before
     tool = files / "rootfs" / "usr" / "bin" / "nvidia-smi"
     tool.chmod(0o644)
-    no_longer_executable = node_image.inputs_hash("debian13")
+    no_longer_executable = recipe.inputs_hash("debian13")
     (files / "rootfs" / "etc" / "new").write_text("")
-    with_new_file = node_image.inputs_hash("debian13")
-    assert len({before, no_longer_executable, with_new_file, node_image.inputs_hash("debian12")}) == 4
-    assert node_image.base_hash("debian13") == base, "a file of the upper layer must not install the packages again"
+    with_new_file = recipe.inputs_hash("debian13")
+    assert len({before, no_longer_executable, with_new_file, recipe.inputs_hash("debian12")}) == 4
+    assert recipe.base_hash("debian13") == base, "a file of the upper layer must not install the packages again"
     (files / "base.sh").write_text("#!/bin/sh\n")
-    assert node_image.base_hash("debian13") != base
-    assert node_image.inputs_hash("debian13") != with_new_file
+    assert recipe.base_hash("debian13") != base
+    assert recipe.inputs_hash("debian13") != with_new_file
 
 
 def test_files_belong_to_root_whoever_owns_the_checkout(files: Path) -> None:
@@ -149,7 +152,7 @@ def test_files_belong_to_root_whoever_owns_the_checkout(files: Path) -> None:
 
 def test_no_mirror_is_written_down_and_services_wait_for_apply(files: Path) -> None:
     there = Mirror(("deb http://mirror.test/debian trixie main",))
-    argv = build.mmdebstrap_argv(node_image.recipe("debian13"), files, there, Path("/work"))
+    argv = build.mmdebstrap_argv(recipe.get_recipe("debian13"), files, there, Path("/work"))
     assert argv[-3:] == ["trixie", "-", "deb http://mirror.test/debian trixie main"]
     include = next(word for word in argv if word.startswith("--include="))
     assert "slurm-wlm-emulator" not in include
@@ -159,7 +162,7 @@ def test_no_mirror_is_written_down_and_services_wait_for_apply(files: Path) -> N
 
 def test_unknown_image_names_the_known_ones() -> None:
     with pytest.raises(NotFound, match="debian13, debian14, debian12"):
-        node_image.recipe("ubuntu")
+        recipe.get_recipe("ubuntu")
 
 
 async def test_full_disk_and_missing_rights_are_said_before_any_download(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +173,7 @@ async def test_full_disk_and_missing_rights_are_said_before_any_download(monkeyp
 
 def test_a_failed_build_shows_the_lines_that_matter() -> None:
     text = "I: fine\nE: Failed to fetch http://x  404\nI: running\nE: mmdebstrap failed to run\n"
-    assert build._telling(text) == "E: Failed to fetch http://x  404\nE: mmdebstrap failed to run"
+    assert build._error_lines(text) == "E: Failed to fetch http://x  404\nE: mmdebstrap failed to run"
 
 
 def test_a_full_disk_is_named_however_long_the_command_was_that_met_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,12 +181,12 @@ def test_a_full_disk_is_named_however_long_the_command_was_that_met_it(monkeypat
     text = "\n".join(
         ["E: You don't have enough free space in /var/cache/apt/archives/.", f"E: apt-get {'package ' * 900}failed"]
     )
-    told = build._telling(text)
+    told = build._error_lines(text)
     assert told.startswith("E: You don't have enough free space")
     assert len(told) < 400
-    assert "that of /small" in build._what_to_do(text)
-    assert "mirror" in build._what_to_do("E: Failed to fetch http://x  Connection refused")
-    assert build._what_to_do("E: odd") == "run `headway image build` again"
+    assert "that of /small" in build._hint_for(text)
+    assert "mirror" in build._hint_for("E: Failed to fetch http://x  Connection refused")
+    assert build._hint_for("E: odd") == "run `headway image build` again"
 
 
 class FakePodman:
@@ -212,22 +215,22 @@ class FakePodman:
 
 async def test_only_images_that_nothing_needs_are_unused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     podman = FakePodman()
-    monkeypatch.setattr(node_image, "run", podman.run)
-    monkeypatch.setattr(node_image, "lock_folder", lambda: tmp_path)
-    base = f"{node_image.BASE_REPOSITORY}:debian13-{node_image.base_hash('debian13')}"
+    monkeypatch.setattr(local_images, "run", podman.run)
+    monkeypatch.setattr(local_images, "host_lock_folder", lambda: tmp_path)
+    base = f"{recipe.BASE_REPOSITORY}:debian13-{recipe.base_hash('debian13')}"
     podman.add(base, base="debian13")
     for old in ("held", "free"):
-        podman.add(f"{node_image.BASE_REPOSITORY}:debian13-{old}", base="debian13")
-    current = node_image.inputs_hash("debian13")
+        podman.add(f"{recipe.BASE_REPOSITORY}:debian13-{old}", base="debian13")
+    current = recipe.inputs_hash("debian13")
     for text, parent, machines in ((current, base, 0), ("used", "localhost/headway-base:debian13-held", 5),
                                    ("gone1", base, 0), ("gone2", "localhost/headway-base:debian13-free", 0)):  # fmt: skip
-        tag = f"{node_image.REPOSITORY}:debian13-{text}"
+        tag = f"{recipe.REPOSITORY}:debian13-{text}"
         podman.add(tag, parent=parent, machines=machines, base="debian13", image="debian13", hash=text)
     podman.add("docker.test/other:1")
-    assert await node_image.remove_unused() == (
+    assert await local_images.remove_unused_images() == (
         "localhost/headway-node:debian13-gone1",
         "localhost/headway-node:debian13-gone2",
         "localhost/headway-base:debian13-free",
     )
     assert [item["Names"][0].rpartition("-")[2] for item in podman.images[1:-1]] == ["held", current, "used"]
-    assert await node_image.remove_unused() == ()
+    assert await local_images.remove_unused_images() == ()

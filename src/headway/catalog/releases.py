@@ -1,0 +1,136 @@
+"""The only declaration of which node image has which Debian and Slurm, and of how those Slurm releases differ.
+
+To support another Slurm release: add a row to SLURM_RELEASES and one to IMAGES; where slurmrestd speaks a new REST version, add
+an adapter in slurm/adapters; record its answers with tests/slurm/record.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from headway.errors import Fault, InvalidSpec
+
+# Every release of Slurm from the oldest supported one on -> how many releases before it have state files that it reads.
+# https://slurm.schedmd.com/upgrades.html
+STATE_READ_BACK: Mapping[str, int] = {
+    "22.05": 2, "23.02": 2, "23.11": 2, "24.05": 2, "24.11": 3, "25.05": 3, "25.11": 3, "26.05": 3,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmRelease:
+    """How one Slurm release, as packaged by Debian, is configured and spoken to."""
+
+    name: str
+    rest_version: str  # of slurmrestd's API, which has an adapter in slurm/adapters
+    slurmrestd_plugins: str  # slurmrestd's -s
+    slurmrestd_data_parser: str  # slurmrestd's -d; "" where it has no such option
+    slurmd_arguments: str  # of slurmd, as systemd starts it
+    mpi_plugin: str  # of srun --mpi
+    # `scontrol reconfigure` starts a new process from the new file and keeps the old one when that fails, so that nearly every
+    # key, nodes included, needs no restart.
+    reconfigures_everything: bool
+    creates_output_folders: bool  # slurmstepd creates the folders of --output
+    has_suspend_exc_states: bool  # it knows SuspendExcStates and KeepPowerSaveSettings, which others refuse
+    preempt_signal_key: str  # key of slurm.conf that makes Slurm send a job's own --signal when it is preempted
+    preempt_signal: str  # value for that key
+    kill_wait_s: int
+
+
+_24_11 = SlurmRelease(
+    name="24.11",
+    rest_version="v0.0.42",
+    slurmrestd_plugins="openapi/slurmctld,openapi/slurmdbd",
+    slurmrestd_data_parser="data_parser/v0.0.42",
+    slurmd_arguments="--systemd",
+    mpi_plugin="pmix",
+    reconfigures_everything=True,
+    creates_output_folders=True,
+    has_suspend_exc_states=True,
+    preempt_signal_key="PreemptParameters",
+    preempt_signal="send_user_signal",
+    kill_wait_s=30,
+)
+# Debian 14's package has no mpi/pmix. All else is the same: a node of the one works under a controller of the other.
+_26_05 = replace(_24_11, name="26.05", mpi_plugin="pmi2")
+_22_05 = SlurmRelease(
+    name="22.05",
+    rest_version="v0.0.38",
+    slurmrestd_plugins="openapi/v0.0.38,openapi/dbv0.0.38",
+    slurmrestd_data_parser="",
+    slurmd_arguments="-D -s",
+    mpi_plugin="pmix",
+    reconfigures_everything=False,
+    creates_output_folders=False,
+    has_suspend_exc_states=False,
+    preempt_signal_key="SlurmctldParameters",
+    preempt_signal="preempt_send_user_signal",
+    kill_wait_s=5,
+)
+SLURM_RELEASES: Mapping[str, SlurmRelease] = {release.name: release for release in (_24_11, _26_05, _22_05)}
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A node image: a Debian release with the Slurm that it packages. Sizes and times were measured."""
+
+    name: str  # as a cluster file names it, and as /etc/os-release of such a machine gives it
+    debian: str  # "Debian 13"
+    suite: str  # Debian's code name
+    slurm: SlurmRelease
+    download_mb: int  # of packages, for one build
+    build_s: int
+    released: bool = True  # Debian has released the suite: it has updates and security fixes
+    has_jupyterlab: bool = True  # Debian packages what JupyterLab needs
+    tested_on_owned_machines: bool = True
+
+    @property
+    def summary(self) -> str:
+        """ "Debian 13, Slurm 24.11"."""
+        return f"{self.debian}{'' if self.released else ' (testing)'}, Slurm {self.slurm.name}"
+
+
+DEFAULT_IMAGE = "debian13"
+IMAGES: Mapping[str, Image] = {
+    image.name: image
+    for image in (
+        Image("debian13", "Debian 13", "trixie", _24_11, download_mb=445, build_s=150),
+        Image(
+            "debian14", "Debian 14", "forky", _26_05, download_mb=445, build_s=150,
+            released=False, tested_on_owned_machines=False,
+        ),
+        Image("debian12", "Debian 12", "bookworm", _22_05, download_mb=435, build_s=150, has_jupyterlab=False),
+    )
+}  # fmt: skip
+
+
+def slurm_release(name: str) -> SlurmRelease:
+    """The release of a Slurm version: "24.11" or "24.11.5". Raises InvalidSpec for one that no image carries."""
+    release = SLURM_RELEASES.get(release_of(name))
+    if release is None:
+        hint = f"use one of the node images {images_in_words()}"
+        raise InvalidSpec([Fault("image", f"Slurm {name} is not supported", hint)])
+    return release
+
+
+def release_of(version: str) -> str:
+    """The release that a Slurm version belongs to: "24.11.5" -> "24.11"."""
+    return ".".join(version.split(".")[:2])
+
+
+def is_at_least(version: str, release: str) -> bool:
+    """Whether a Slurm version is of this release or a later one."""
+    return _number(version) >= _number(release)
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in release_of(version).split("."))
+
+
+def images_in_words() -> str:
+    """ "debian13 (Slurm 24.11), debian14 (26.05), debian12 (22.05)"."""
+    first, *others = IMAGES.values()
+    return ", ".join(
+        [f"{first.name} (Slurm {first.slurm.name})", *(f"{one.name} ({one.slurm.name})" for one in others)]
+    )

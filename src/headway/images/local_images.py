@@ -1,0 +1,146 @@
+"""The node images that podman keeps on this host: list, find, remove."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from headway.errors import Refused
+from headway.images.podman import file_lock, host_lock_folder
+from headway.images.recipe import (
+    BASE_REPOSITORY,
+    RECIPES,
+    REPOSITORY,
+    base_hash,
+    current_tag,
+    get_recipe,
+    inputs_hash,
+)
+from headway.transport.process import run
+
+
+@dataclass(frozen=True, slots=True)
+class ImageInfo:
+    """An image that is there. `current` is False when its inputs have changed since."""
+
+    name: str
+    tag: str
+    id: str
+    hash: str
+    size_mib: int
+    built: str  # ISO 8601, UTC
+    slurm_version: str
+    current: bool = True
+    machines: int = 0  # made from it, of every state folder here
+
+    @property
+    def unused(self) -> bool:
+        """Nothing is made from it now, and nothing new will be."""
+        return not self.current and not self.machines
+
+
+async def list_images() -> tuple[ImageInfo, ...]:
+    """The images on this host, newest first."""
+    infos = [info for item in await _labelled("headway.image") for info in [_info(item)] if info is not None]
+    return tuple(sorted(infos, key=lambda info: info.built, reverse=True))
+
+
+async def _labelled(label: str) -> list[dict[str, Any]]:
+    argv = ["podman", "images", "--filter", f"label={label}", "--format", "json"]
+    return list(json.loads((await run(argv, timeout_s=60)).stdout or "[]"))
+
+
+def _info(item: dict[str, Any]) -> ImageInfo | None:
+    label = item.get("Labels") or {}
+    name = label.get("headway.image", "")
+    tags = [text for text in item.get("Names") or [] if text.startswith(f"{REPOSITORY}:{name}-")]
+    if not tags or name not in RECIPES:
+        return None
+    return ImageInfo(
+        name=name,
+        tag=tags[0],
+        id=item["Id"],
+        hash=label.get("headway.hash", ""),
+        size_mib=int(item.get("Size", 0)) >> 20,
+        built=label.get("headway.built", ""),
+        slurm_version=label.get("headway.slurm", ""),
+        current=label.get("headway.hash") == inputs_hash(name),
+        machines=int(item.get("Containers") or 0),
+    )
+
+
+_current_images: dict[str, tuple[float, ImageInfo]] = {}
+
+
+async def find_current_image(name: str) -> ImageInfo | None:
+    """The image made from the present inputs, or None."""
+    wanted = current_tag(name)
+    known = _current_images.get(wanted)
+    if known is not None and time.monotonic() - known[0] < 20:
+        return known[1]
+    for info in await list_images():
+        if info.tag == wanted:
+            _current_images[wanted] = (time.monotonic(), info)
+            return info
+    return None
+
+
+async def get_image(tag: str) -> ImageInfo:
+    """The image of this tag. Raises Refused when it is no longer on this host."""
+    info = next((info for info in await list_images() if info.tag == tag), None)
+    if info is None:
+        raise Refused(f"there is no image {tag} on this host any more", hint="headway roll takes the present one")
+    return info
+
+
+async def remove_images(name: str) -> tuple[str, ...]:
+    """Removes the images of this name ("all": every one); returns their tags. Raises Refused while machines use one."""
+    if name != "all":
+        get_recipe(name)
+    gone = []
+    for info in await list_images():
+        if name in ("all", info.name):
+            ran = await run(["podman", "rmi", info.tag], timeout_s=120, check=False)
+            if ran.code != 0:
+                raise Refused(
+                    f"image {info.tag} can't be removed: {ran.stderr.strip()[-300:]}",
+                    hint="take down the clusters that use it first: headway ls",
+                )
+            _current_images.pop(info.tag, None)
+            gone.append(info.tag)
+    return tuple(gone)
+
+
+async def remove_unused_images() -> tuple[str, ...]:
+    """Removes the images of earlier inputs that no machine is made from, then the bases of earlier inputs that no image
+    is made from; returns their tags. Waits for a build, so that nothing of it is taken away."""
+    with contextlib.ExitStack() as builds:
+        for name in RECIPES:
+            await asyncio.to_thread(builds.enter_context, build_lock(name))
+        gone = await _remove(info.tag for info in await list_images() if info.unused)
+        parents = {item.get("ParentId") for item in await _labelled("headway.image")}
+        current = {f"{BASE_REPOSITORY}:{name}-{base_hash(name)}" for name in RECIPES}
+        bases = [item for item in await _labelled("headway.base") if item["Id"] not in parents]
+        tags = {text for item in bases for text in item.get("Names") or [] if text.startswith(f"{BASE_REPOSITORY}:")}
+        return (*gone, *await _remove(sorted(tags - current)))
+
+
+async def _remove(tags: Iterable[str]) -> list[str]:
+    """The tags that are gone. podman refuses where a machine was made just now; the next time is soon enough."""
+    codes = {text: (await run(["podman", "rmi", text], timeout_s=120, check=False)).code for text in tags}
+    return [text for text, code in codes.items() if code == 0]
+
+
+def build_lock(name: str) -> contextlib.AbstractContextManager[None]:
+    """Held by whoever builds images of this name, or removes some."""
+    return file_lock(host_lock_folder() / f"headway-image-{name}.lock")
+
+
+def clear_cache() -> None:
+    """What `find` remembers; a build makes it wrong."""
+    _current_images.clear()
