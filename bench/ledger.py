@@ -23,7 +23,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from headway.api.routers.billing import energy_capacity, goodput, invoices, usage
 from headway.billing.goodput import lost_s
 from headway.billing.periods import month, zone
 from headway.catalog.plans import load_catalogue
@@ -31,9 +30,13 @@ from headway.clusterfile.load import resolve
 from headway.domain.billing import DAY_S, Held, NodeSpan, Run, Saves, SpanKind
 from headway.domain.cluster import Cluster
 from headway.domain.incident import XidClass
-from headway.services.billing import invoicing
+from headway.services.billing.capacity import load_capacity
 from headway.services.billing.daily_rollups import sum_days
-from headway.services.billing.invoicing import BenchCluster, Look
+from headway.services.billing.energy import load_energy
+from headway.services.billing.goodput import load_goodput
+from headway.services.billing.invoice_reports import load_chargeback
+from headway.services.billing.report_scope import BilledCluster, ReportScope
+from headway.services.billing.usage import load_usage
 from headway.store import PriceRow, Store, open_store
 from headway.store.billing.sums import Only
 
@@ -123,19 +126,16 @@ async def report(store: Store) -> dict[str, float]:
     lab = cluster()
     live = SimpleNamespace(snapshot=lambda _: SimpleNamespace(nodes=()))
     state: Any = SimpleNamespace(store=store, live=live, clock=lambda: float(MONTH.end + 1))
-    look = Look(BenchCluster("lab", lab, MONTH.end + 1), MONTH, None)
-    place, took = look.place, dict[str, float]()
-
-    async def chargeback() -> Any:
-        return invoices.chargeback_out(look, await invoicing.bill(state, place, MONTH))
+    look = ReportScope(BilledCluster("lab", lab, MONTH.end + 1), MONTH, None)
+    place, took = look.billed, dict[str, float]()
 
     asked: dict[str, Callable[[], Awaitable[Any]]] = {
-        "usage_by_team": lambda: usage.usage_of(state, place, MONTH, ["team"], Only()),
-        "usage_by_all": lambda: usage.usage_of(state, place, MONTH, ["team", "user", "partition", "gpu_type"], Only()),
-        "chargeback": chargeback,
-        "goodput": lambda: goodput.goodput_of(state, look),
-        "energy": lambda: energy_capacity.energy_of(state, look),
-        "capacity": lambda: energy_capacity.capacity_of(state, look),
+        "usage_by_team": lambda: load_usage(state, place, MONTH, ["team"], Only()),
+        "usage_by_all": lambda: load_usage(state, place, MONTH, ["team", "user", "partition", "gpu_type"], Only()),
+        "chargeback": lambda: load_chargeback(state, look),
+        "goodput": lambda: load_goodput(state, look),
+        "energy": lambda: load_energy(state, look),
+        "capacity": lambda: load_capacity(state, look),
     }
     for name, make in asked.items():
         began = time.monotonic()

@@ -435,13 +435,13 @@ async def _days(store: Store, t0: int) -> None:
     span, marks = Span(day, day + DAY_S, t0 + 2 * DAY_S), range(day, day + DAY_S + 1, 3600)
 
     async def told() -> tuple[object, ...]:
-        whole = await daily_rollups.covered(store, "ledger", span, marks)
-        touched = await daily_rollups.touched_between_marks(store, "ledger", span, whole, {("h100", 8): ["lab-1-1"]})
+        whole = await daily_rollups.load_coverage(store, "ledger", span, marks)
+        touched = await daily_rollups.load_touched_seconds(store, "ledger", span, whole, {("h100", 8): ["lab-1-1"]})
         cells = await store.held("ledger", span, timed=True)
         return (
             await store.usage("ledger", span, ["team"]),
             cells,
-            await daily_rollups.held_between_marks(store, "ledger", span, whole),
+            await daily_rollups.load_held_seconds_by_day_sums(store, "ledger", span, whole),
             touched,
         )
 

@@ -18,7 +18,7 @@ from headway.api.http import error_handlers
 from headway.api.http.compression import Packed
 from headway.api.http.idempotency import Once
 from headway.api.routers.access import audit, people, teams, tokens
-from headway.api.routers.billing import budgets, energy_capacity, goodput, invoices, usage
+from headway.api.routers.billing import budgets, checkpoints, energy_capacity, goodput, invoices, node_states, usage
 from headway.api.routers.cluster import (
     activity,
     backups,
@@ -27,12 +27,11 @@ from headway.api.routers.cluster import (
     events,
     incidents,
     metrics,
-    node_states,
     nodes,
     rollouts,
     storage,
 )
-from headway.api.routers.jobs import checkpoints, exec_commands, job_actions, jobs, notebooks, pipelines, submissions
+from headway.api.routers.jobs import exec_commands, job_actions, jobs, notebooks, pipelines, submissions
 from headway.schemas.base import API_PREFIX, PROBLEM_JSON, ErrorOut, Problem
 from headway.services.context import AppState
 
@@ -87,12 +86,12 @@ def create_app(state: AppState) -> FastAPI:
         pipelines,
         exec_commands,
         usage,
-        node_states,
         invoices,
         budgets,
         goodput,
-        checkpoints,
         energy_capacity,
+        node_states,
+        checkpoints,
         people,
         tokens,
         teams,

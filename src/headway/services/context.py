@@ -8,15 +8,13 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
-from headway.billing.budgets import Standing
 from headway.domain.cluster import STATE, WRITTEN, Cluster
 from headway.domain.dataset import with_versions
 from headway.domain.slurm.accounts import Share
@@ -33,6 +31,7 @@ from headway.services.cluster_backend import Resolved, Work
 from headway.services.login_throttle import LoginThrottle
 from headway.services.notebook_sessions import Notebooks
 from headway.services.read_model.snapshot import Live, Snapshot, topic
+from headway.services.shared_cache import SharedCache
 from headway.store import ClusterRow, Store
 
 if TYPE_CHECKING:
@@ -46,9 +45,6 @@ SEEN_S = 2.0  # and what somebody only looks at is not older than this, when Slu
 GLANCE_S = 0.03  # so long they wait for that while jobs run or wait: then the poller reads on and on anyway
 HISTORY_S = 5.0
 SAID_S = 60.0  # nothing more is written by then
-COLLECTED_S = 10.0  # the ledger is brought up to date for whoever looks at it
-_MOST_KEPT = 500
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -130,7 +126,7 @@ class AppState:
     worlds: dict[str, tuple[Snapshot, World, dict[int, Why | None]]] = field(
         default_factory=dict
     )  # services.read_model.pending_reasons's
-    _kept: dict[str, _Kept] = field(default_factory=dict)
+    cache: SharedCache = field(init=False)
     _shown: dict[str, tuple[int, float, asyncio.Future[ClusterRow]]] = field(default_factory=dict)
     _known: dict[str, tuple[float, Cluster | None]] = field(default_factory=dict)
     _resolved: dict[str, tuple[str, Cluster]] = field(default_factory=dict)
@@ -139,6 +135,9 @@ class AppState:
     _looks: dict[str, asyncio.Task[Snapshot]] = field(default_factory=dict)
     _glanced: dict[str, dict[int, tuple[float, JobState]]] = field(default_factory=dict)
     _read_from: dict[str, float] = field(default_factory=dict)  # when the last reading of everything began, monotonic
+
+    def __post_init__(self) -> None:
+        self.cache = SharedCache(self.clock)
 
     async def row(self, name: str) -> ClusterRow:
         """The cluster's row; NotFound names those there are."""
@@ -297,47 +296,21 @@ class AppState:
 
     async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
         """Jobs of the last days, from accounting, asked for once in a while for everybody."""
-        return await self._shared(f"{cluster.name}/history", HISTORY_S, lambda: self.work.history(cluster))
+        return await self.cache.get(f"{cluster.name}/history", HISTORY_S, lambda: self.work.history(cluster))
 
     async def rooms(self, cluster: Cluster, max_age_s: float) -> tuple[Room, ...]:
         """How full its volumes are."""
-        return await self._shared(f"{cluster.name}/rooms", max_age_s, lambda: self.work.rooms(cluster))
+        return await self.cache.get(f"{cluster.name}/rooms", max_age_s, lambda: self.work.rooms(cluster))
 
     async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
         """What teams have used; it moves by the minute."""
-        return await self._shared(f"{cluster.name}/shares", HISTORY_S, lambda: self.work.shares(cluster))
-
-    async def collected(self, cluster: Cluster, max_age_s: float = COLLECTED_S) -> None:
-        """The ledger knows what accounting does. Raises what reading that raises."""
-        from headway.services.billing.collector import collect
-
-        async def alone() -> None:
-            async with self.store.presence.turn(f"ledger/{cluster.name}"):
-                await collect(self, cluster)
-
-        await self._shared(f"{cluster.name}/ledger", max_age_s, alone)
-
-    async def standings(self, cluster: Cluster) -> list[Standing]:
-        """Where teams stand with their budgets, by what the ledger knows."""
-        from headway.services.billing.invoicing import budget_standings
-
-        now = int(self.clock())
-        return await self._shared(
-            f"{cluster.name}/standings", COLLECTED_S, lambda: budget_standings(self, cluster, now)
-        )
-
-    async def cap_uses(self, cluster: Cluster) -> dict[str, Fraction]:
-        """GPU-hours of teams that have a cap on them, by what the ledger knows."""
-        from headway.services.billing.invoicing import cap_uses
-
-        now = int(self.clock())
-        return await self._shared(f"{cluster.name}/caps", COLLECTED_S, lambda: cap_uses(self, cluster, now))
+        return await self.cache.get(f"{cluster.name}/shares", HISTORY_S, lambda: self.work.shares(cluster))
 
     async def gpu_use(self, cluster: Cluster) -> tuple[dict[tuple[str, int], int], str]:
         """((node, GPU) -> percent, why there is none). Prometheus is asked once for everybody: it has others no sooner."""
         from headway.api.routers.cluster.metrics import gpu_use
 
-        return await self._shared(f"{cluster.name}/use", SCRAPE_S, lambda: gpu_use(self, cluster))
+        return await self.cache.get(f"{cluster.name}/use", SCRAPE_S, lambda: gpu_use(self, cluster))
 
     async def job(self, cluster: Cluster, job_id: int) -> JobState:
         """One job, for somebody who looks: as last seen, else Slurm is asked for it, once in a while for everybody.
@@ -345,7 +318,7 @@ class AppState:
         known = (await self.seen(cluster)).by_id.get(job_id)
         if known is not None:
             return known
-        return await self._shared(f"{cluster.name}/job/{job_id}", SEEN_S, lambda: self.work.job(cluster, job_id))
+        return await self.cache.get(f"{cluster.name}/job/{job_id}", SEEN_S, lambda: self.work.job(cluster, job_id))
 
     async def task(self, cluster: Cluster, array: int, task: str) -> JobState:
         """The same of one task of an array, by its place there."""
@@ -353,7 +326,7 @@ class AppState:
         if known:
             return known[0]
         key = f"{cluster.name}/job/{array}_{task}"
-        return await self._shared(key, SEEN_S, lambda: self.work.task(cluster, array, task))
+        return await self.cache.get(key, SEEN_S, lambda: self.work.task(cluster, array, task))
 
     async def progress(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
         """What a job has said of itself. The files of one that ended are read once more, for they are followed no longer."""
@@ -362,7 +335,7 @@ class AppState:
             return known
         key = f"{cluster.name}/said/{job.id}/{job.start_time}"
         with contextlib.suppress(HeadwayError, TimeoutError, OSError):
-            return await self._shared(key, SAID_S, lambda: self.work.said(cluster, job))
+            return await self.cache.get(key, SAID_S, lambda: self.work.said(cluster, job))
         return None
 
     async def array(self, cluster: Cluster, number: int) -> dict[str, str]:
@@ -372,26 +345,14 @@ class AppState:
         if key not in known.kept:
             tasks = (job for job in known.jobs if job.array_job_id == number)
             known.kept[key] = tuple((job.id, job.array_task, job.state) for job in tasks)
-        now, kept = known.kept[key], self._kept.get(key)
-        if kept and kept.value and kept.value[0] == now:
-            return dict(kept.value[1])
+        now, cached = known.kept[key], self.cache.peek(key)
+        if cached and cached[0] == now:
+            return dict(cached[1])
 
         async def ask() -> tuple[object, dict[str, str]]:
             return now, await self.work.array(cluster, number)
 
-        return (await self._shared(key, HISTORY_S, ask))[1]
-
-    async def _shared(self, key: str, max_age_s: float, ask: Callable[[], Awaitable[T]]) -> T:
-        """What was answered lately, or the answer that is being waited for already."""
-        if len(self._kept) > _MOST_KEPT:
-            self._kept = {name: one for name, one in self._kept.items() if one.lock.locked()}
-        kept = self._kept.setdefault(key, _Kept())
-        async with kept.lock:
-            if not 0 <= self.clock() - kept.at < max_age_s:
-                kept.value = await ask()
-                kept.at = self.clock()
-            value: T = kept.value
-            return value
+        return (await self.cache.get(key, HISTORY_S, ask))[1]
 
     async def known(self, name: str) -> Cluster:
         """The cluster, from memory when it was asked for within a second."""
@@ -423,7 +384,7 @@ class AppState:
         self._resolved.pop(name, None)
         self._shown.pop(name, None)
         self.datasets_changed(name)
-        self._kept = {key: one for key, one in self._kept.items() if not key.startswith(f"{name}/")}
+        self.cache.forget_cluster(name)
         await self.work.forget(name)
         self.worlds.pop(name, None)
         self._glanced.pop(name, None)
@@ -441,15 +402,6 @@ def _with(
     merged = {job.id: job for job in jobs} | later
     kept = {number: row for number, row in rows.items() if number not in later}
     return tuple(merged[number] for number in sorted(merged)), kept
-
-
-@dataclass
-class _Kept:
-    """An answer that serves all who ask within a while."""
-
-    at: float = float("-inf")
-    value: Any = None
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass(frozen=True, slots=True)

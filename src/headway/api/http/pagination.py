@@ -3,22 +3,18 @@ objects (jobs, audit lines) take the same two words and have the cursor in `next
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import Depends, Query, Request, Response
 
-from headway.errors import Refused
+from headway.services.cursors import decode_cursor, encode_cursor, invalid_cursor
 
 T = TypeVar("T")
 LIMIT = 100
 MOST = 1000
 DEEP = 10_000  # rows of a table that its list goes back
-MOST_NUMBER = 2**62  # databases take no larger ones
 
 ANY: frozenset[str] = frozenset()
 Words = Annotated[frozenset[str], Query(max_length=50, description="one of these")]
@@ -42,7 +38,7 @@ class Paging:
 
     def place(self, *kinds: type) -> tuple[Any, ...] | None:
         """The key of the row before this page, of values of these kinds; None at the top."""
-        return read(self._cursor, *kinds) if self._cursor else None
+        return decode_cursor(self._cursor, *kinds) if self._cursor else None
 
     def cut(self, rows: Iterable[T], key: Callable[[T], tuple[Any, ...]], *, newest: bool = False) -> list[T]:
         """Ordered by `key`, which no two rows share; `newest`: the largest first. A cursor is the key of the row before,
@@ -56,41 +52,17 @@ class Paging:
         return shown
 
     def _behind(self, rows: list[T], key: Callable[[T], tuple[Any, ...]], newest: bool) -> list[T]:
-        place = read(self._cursor)
+        place = decode_cursor(self._cursor)
         try:
             return [row for row in rows if (key(row) < place if newest else key(row) > place)]
         except TypeError:
-            raise _none() from None
+            raise invalid_cursor() from None
 
     def _link(self, place: tuple[Any, ...]) -> None:
-        cursor = written(place)
+        cursor = encode_cursor(place)
         words = [(name, value) for name, value in self._request.query_params.multi_items() if name != "cursor"]
         address = f"{self._request.url.path}?{urlencode([*words, ('cursor', cursor)])}"
         self._response.headers["link"] = f'<{address}>; rel="next"'
-
-
-def written(place: tuple[Any, ...]) -> str:
-    """The cursor of what is behind this place."""
-    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
-
-
-def read(cursor: str, *kinds: type) -> tuple[Any, ...]:
-    """The place that a cursor names, of values of these kinds where they are given. Raises Refused for what no list gave out."""
-    try:
-        place = tuple(json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))))
-    except (ValueError, TypeError, binascii.Error, RecursionError):
-        raise _none() from None
-    if kinds and [type(value) for value in place] != list(kinds):
-        raise _none()
-    if any(type(value) is int and abs(value) > MOST_NUMBER for value in place):
-        raise _none()
-    if kinds and any(type(value) is str and not value.isprintable() for value in place):  # a database may refuse it
-        raise _none()
-    return place
-
-
-def _none() -> Refused:
-    return Refused("the cursor is none of this list's", hint="leave it out to begin at the top")
 
 
 async def _paging(

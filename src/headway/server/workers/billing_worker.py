@@ -9,6 +9,7 @@ import structlog
 from headway.errors import HeadwayError
 from headway.services.billing.collector import EVERY_S
 from headway.services.billing.daily_rollups import sum_days
+from headway.services.billing.ledger_refresh import ensure_ledger_fresh
 from headway.services.context import AppState
 
 FIRST_S = 20.0  # after the server's start, whose first seconds belong to people
@@ -37,7 +38,7 @@ class Collector:
             if row.state not in {"ready", "failed", "degraded"}:
                 continue
             try:
-                await self._state.collected(await self._state.resolved(row))
+                await ensure_ledger_fresh(self._state, await self._state.resolved(row))
                 await sum_days(self._state.store, row.name, int(self._state.clock()))
             except (HeadwayError, TimeoutError, OSError) as error:
                 if row.name not in self._silent:

@@ -15,7 +15,7 @@ from headway.domain.machine import MachineState
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.errors import HeadwayError
 from headway.server.backend.watcher import Watcher
-from headway.services.billing.collector import Meter
+from headway.services.billing.collector import MachineMeter
 from headway.services.context import AppState
 from headway.services.read_model.snapshot import ALL_JOBS, Snapshot
 from headway.store import ClusterRow
@@ -45,7 +45,7 @@ class Poller:
         self._stale: dict[str, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._glances: dict[str, asyncio.Task[None]] = {}
-        self._meter = Meter()
+        self._meter = MachineMeter()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -128,7 +128,7 @@ class Poller:
                 log.info("reading", cluster=row.name, old=snapshot.stale or "no more")
             leads = self._state.store.presence.leads
             if not snapshot.stale and leads:
-                await self._meter.look(self._state, cluster, snapshot.machines)
+                await self._meter.record_machines(self._state, cluster, snapshot.machines)
             if not leads:
                 pass
             elif row.state in {"ready", "failed"}:  # an apply that failed may have left a cluster that works
@@ -158,7 +158,7 @@ class Poller:
         """While a cluster is made there is no Slurm to ask; its machines appear one by one."""
         machines = await self._state.work.machines(cluster)
         if self._state.store.presence.leads:
-            await self._meter.look(self._state, cluster, machines)
+            await self._meter.record_machines(self._state, cluster, machines)
         known = self._state.live.snapshot(cluster.name)
         if machines != known.machines:
             self._state.live.put(replace(known, machines=machines))

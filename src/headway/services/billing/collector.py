@@ -21,7 +21,7 @@ from headway.domain.slurm.state import SPARES
 from headway.errors import HeadwayError
 from headway.render.monitoring.metric_queries import Query, Row
 from headway.services.billing import notifications
-from headway.services.billing.invoicing import budget_standings
+from headway.services.billing.budgets import load_budget_states
 from headway.services.context import AppState
 from headway.store.billing.runs import Sample
 
@@ -48,15 +48,15 @@ _QUERIES = (
 
 
 @dataclass
-class Meter:
+class MachineMeter:
     """What was last seen of machines, to the second; the store hears of it twice a minute."""
 
-    seen: dict[str, int] = field(default_factory=dict)  # cluster -> unix seconds
+    last_seen_at: dict[str, int] = field(default_factory=dict)  # cluster -> unix seconds
 
-    async def look(self, state: AppState, cluster: Cluster, machines: Sequence[Machine]) -> None:
+    async def record_machines(self, state: AppState, cluster: Cluster, machines: Sequence[Machine]) -> None:
         """The provider has just said which machines there are."""
         now, store = int(state.clock()), state.store
-        last = self.seen.get(cluster.name, 0)
+        last = self.last_seen_at.get(cluster.name, 0)
         known = [
             Life(one.machine, one.group, one.began, 0, max(one.seen, last))
             for one in await store.open_lives(cluster.name)
@@ -65,7 +65,7 @@ class Meter:
         of |= {name: group.name for name, group in cluster.group_of.items()}
         groups = {one.name: of[one.name] for one in machines if one.name in of}
         turns = machine_meter.look(known, groups, now)
-        self.seen[cluster.name] = max(now, last)
+        self.last_seen_at[cluster.name] = max(now, last)
         stale = any(now - one.seen >= SEEN_S for one in await store.open_lives(cluster.name))
         if turns.began or turns.ended or (turns.there and stale):
             await store.meter(cluster.name, turns.began, turns.ended, turns.there, now)
@@ -91,9 +91,9 @@ async def collect(state: AppState, cluster: Cluster) -> None:
         log.info("not measured", cluster=name, error=failure.message.splitlines()[0])
     await _budgets(state, cluster, now)
     if error is None:
-        await notifications.note_week(state, cluster, now)
+        await notifications.record_weekly_summary(state, cluster, now)
     try:
-        await notifications.send(state, cluster, now)
+        await notifications.send_pending(state, cluster, now)
     except HeadwayError as failure:
         log.info("news not sent", cluster=name, error=failure.message.splitlines()[0])
     if error is not None:
@@ -120,7 +120,7 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
         until = min(at + step, now)
         found = await state.work.accounting(cluster, at, until)
         progress = {"collected_to": max(until, mark.collected_to if mark.collected_to <= now else 0)}
-        await store.put_runs(name, entries(cluster, found), **progress)
+        await store.put_runs(name, ledger_entries(cluster, found), **progress)
         if until == now:
             here = {(run.job, run.start) for run in found}
             gone = [one for one in await store.open_runs(name) if one not in here]
@@ -139,7 +139,7 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
     await store.set_mark(name, swept_at=swept, error="")
 
 
-def entries(cluster: Cluster, runs: Iterable[Run]) -> list[tuple[Run, list[Held], int]]:
+def ledger_entries(cluster: Cluster, runs: Iterable[Run]) -> list[tuple[Run, list[Held], int]]:
     """As the store takes them."""
     return [(run, held(run, cluster.group_of), goodput.lost_s(run.state, run.start, run.end, None)) for run in runs]
 
@@ -176,7 +176,7 @@ async def _measure(state: AppState, cluster: Cluster, now: int) -> None:
         return
     rows = await state.work.metrics(cluster, _QUERIES, since + MEASURE_S, until, MEASURE_S)
     for measured_to, some in _pieces(rows, until):  # each with its mark: what is cut off goes on where it was
-        await state.store.measure(name, samples(some), measured_to, await _hosts(state, cluster, some))
+        await state.store.measure(name, job_samples(some), measured_to, await _hosts(state, cluster, some))
 
 
 def _pieces(rows: Iterable[Row], until: int) -> Iterator[tuple[int, list[Row]]]:
@@ -217,7 +217,7 @@ async def _hosts(state: AppState, cluster: Cluster, rows: Sequence[Row]) -> dict
     return await asyncio.to_thread(energy.shared, drawn, MEASURE_S, holds, cpus)
 
 
-def samples(rows: Iterable[Row]) -> list[Sample]:
+def job_samples(rows: Iterable[Row]) -> list[Sample]:
     """Of every job and minute."""
     found: dict[tuple[int, int], dict[str, float]] = {}
     for row in rows:
@@ -241,7 +241,7 @@ async def _budgets(state: AppState, cluster: Cluster, now: int) -> None:
     """Who has come to a new level is told once; whose budget is spent is held back, and let go with the next period. Of a period
     of which nothing is noted (it just began, or accounting came out of a backup) Slurm is told in any case."""
     store, name = state.store, cluster.name
-    found = await budget_standings(state, cluster, now)
+    found = await load_budget_states(state, cluster, now)
     held_back = await store.capped_teams(name)
     wanted = budgets.capped(found)
     by_team = {one.team: one for one in found}
@@ -254,7 +254,7 @@ async def _budgets(state: AppState, cluster: Cluster, now: int) -> None:
         if (level, capped) == (one.level.value, holds) and holds == held_now:
             continue
         if one.level is not budgets.Level.OK and level != one.level.value:
-            await notifications.note_budget(state, cluster, one, now)
+            await notifications.record_budget_notice(state, cluster, one, now)
         if (holds != held_now or not level) and not await _hold(state, cluster, one.team, on=holds):
             continue
         await store.note_budget(name, one.team, one.start, one.level.value, capped=holds)

@@ -32,7 +32,7 @@ async def sum_days(store: Store, name: str, now: int, most: int = MOST) -> int:
 async def _sum_hours(store: Store, name: str, day: int, now: int) -> None:
     await store.begin_hours(name, day)
     span, marks = Span(day, day + DAY_S, now), range(day, day + DAY_S + 1, HALF_S)
-    held = await held_of(store, name, span, marks)
+    held = await load_held_seconds(store, name, span, marks)
     touched: dict[str, list[Touched]] = {}
     for node, one in await store.touched_by_node(name, span, marks):
         touched.setdefault(node, []).append(one)
@@ -41,7 +41,7 @@ async def _sum_hours(store: Store, name: str, day: int, now: int) -> None:
     await store.keep_hours(name, day, whole, nodes)  # where runs changed meanwhile the next round has it
 
 
-async def held_of(store: Store, name: str, span: Span, marks: range) -> dict[tuple[str, str], list[float]]:
+async def load_held_seconds(store: Store, name: str, span: Span, marks: range) -> dict[tuple[str, str], list[float]]:
     """GPU-seconds that runs held between each two marks, by GPU type and group; of each run."""
     begun = await store.moments(name, span, marks, False)
     ended = await store.moments(name, span, marks, True)
@@ -53,23 +53,25 @@ async def held_of(store: Store, name: str, span: Span, marks: range) -> dict[tup
     }
 
 
-async def covered(store: Store, name: str, span: Span, marks: range) -> Cover:
+async def load_coverage(store: Store, name: str, span: Span, marks: range) -> Cover:
     """Which of these stretches are known of days that are summed."""
     days = frozenset(await store.kept_days(name, span.start - DAY_S, span.end + DAY_S))
     return cover(marks, min(span.end, span.now), days)
 
 
-async def held_between_marks(store: Store, name: str, span: Span, whole: Cover) -> dict[tuple[str, str], list[float]]:
+async def load_held_seconds_by_day_sums(
+    store: Store, name: str, span: Span, whole: Cover
+) -> dict[tuple[str, str], list[float]]:
     """As `held_of`, from sums of days as far as there are any."""
     kept: dict[tuple[str, str], Kept] = {}
     for kind, group, day, seconds in await store.kept_held(name, _days(whole)):
         kept.setdefault((kind, group), {}).update(halves(day, seconds))
-    parts = [await held_of(store, name, _within(span, marks), marks) for _, marks in whole.rest]
+    parts = [await load_held_seconds(store, name, _within(span, marks), marks) for _, marks in whole.rest]
     keys = {*kept, *(key for part in parts for key in part)}
     return {key: whole.seconds(kept.get(key, {}), _of(key, parts, whole)) for key in keys}
 
 
-async def touched_between_marks(
+async def load_touched_seconds(
     store: Store, name: str, span: Span, whole: Cover, sets: Mapping[Like, Sequence[str]]
 ) -> dict[Like, list[float]]:
     """Seconds between each two marks in which nodes were not wholly free, of each of these sets of nodes."""

@@ -16,22 +16,22 @@ from headway.billing.capacity import Cover, Fragments, Stretches, fragments
 from headway.billing.intervals import Span as Stretch
 from headway.domain.billing import Life
 from headway.domain.cluster import Plan
-from headway.services.billing.daily_rollups import touched_between_marks
-from headway.services.billing.invoicing import Place
+from headway.services.billing.daily_rollups import load_touched_seconds
+from headway.services.billing.report_scope import BilledCluster
 from headway.services.context import AppState
 from headway.store.billing.sums import Span
 
 
-async def fragments_of(
-    state: AppState, place: Place, lives: Iterable[Life], span: Span, whole: Cover
+async def load_fragmentation(
+    state: AppState, billed: BilledCluster, lives: Iterable[Life], span: Span, whole: Cover
 ) -> dict[str, Callable[[Sequence[float]], Fragments]]:
     """By GPU type, of each stretch between two marks: what is made of the GPU-seconds that runs held in them."""
     store, until, marks = state.store, min(span.end, span.now), whole.marks
-    by_group = plans_of(place)
+    by_group = gpu_plans_by_group(billed)
     plans = {life.machine: by_group[life.group] for life in lives if life.group in by_group}
-    there = gpus_there(state, place)
+    there = gpus_by_node(state, billed)
     has = {node: there.get(node, plan.gpus) for node, plan in plans.items()}
-    worked = await _worked(state, place, [life for life in lives if life.machine in plans], span)
+    worked = await _worked(state, billed, [life for life in lives if life.machine in plans], span)
     works, away_held, too_much = ({plan.gpu_type: Stretches(marks) for plan in plans.values()} for _ in range(3))
     for node, stretches in worked.items():
         for stretch in stretches:
@@ -40,7 +40,7 @@ async def fragments_of(
     for node, plan in plans.items():
         sets.setdefault((plan.gpu_type, has[node]), []).append(node)
     touched = {kind: [0.0] * (len(marks) - 1) for kind in works}
-    for (kind, gpus), seconds in (await touched_between_marks(store, place.name, span, whole, sets)).items():
+    for (kind, gpus), seconds in (await load_touched_seconds(store, billed.name, span, whole, sets)).items():
         touched[kind] = [one + gpus * other for one, other in zip(touched[kind], seconds, strict=True)]
     away = [
         (node, *stretch)
@@ -48,7 +48,7 @@ async def fragments_of(
         for stretch in intervals.without([(span.start, until)], stretches)
     ]
     then: dict[str, list[Stretch]] = {}
-    for run in await store.held_on(place.name, away, span.now):
+    for run in await store.held_on(billed.name, away, span.now):
         if run.units:  # what ran on while its node was drained, or longer than its machine was there
             plan = plans[run.node]
             away_held[plan.gpu_type].add(run.start, run.end, run.units * plan.gpus / run.per_node)
@@ -61,17 +61,23 @@ async def fragments_of(
     return {kind: partial(fragments, works[kind].seconds(), touched[kind], away_held[kind].seconds()) for kind in works}
 
 
-def gpus_there(state: AppState, place: Place) -> dict[str, int]:
+def gpus_by_node(state: AppState, billed: BilledCluster) -> dict[str, int]:
     """Of each node that Slurm knows: a machine one owns may have others than its plan says."""
-    return {node.name: node.gpus for node in state.live.snapshot(place.name).nodes}
+    return {node.name: node.gpus for node in state.live.snapshot(billed.name).nodes}
 
 
-def plans_of(place: Place) -> dict[str, Plan]:
+def gpu_plans_by_group(billed: BilledCluster) -> dict[str, Plan]:
     """What machines of each group with GPUs have, as far as the file (of a cluster that is down its last one) says so."""
-    return {group.name: group.plan for group in place.known.groups if group.plan.gpus} if place.known else {}
+    return (
+        {group.name: group.plan for group in billed.last_known_cluster.groups if group.plan.gpus}
+        if billed.last_known_cluster
+        else {}
+    )
 
 
-async def _worked(state: AppState, place: Place, lives: Iterable[Life], span: Span) -> dict[str, list[Stretch]]:
+async def _worked(
+    state: AppState, billed: BilledCluster, lives: Iterable[Life], span: Span
+) -> dict[str, list[Stretch]]:
     """When each node was there and neither down, drained nor spare."""
     there: dict[str, list[Stretch]] = {}
     other: dict[str, list[Stretch]] = {}
@@ -79,7 +85,7 @@ async def _worked(state: AppState, place: Place, lives: Iterable[Life], span: Sp
     for life in lives:
         alive = max(life.began, span.start), min(life.ended or span.now, until)
         there.setdefault(life.machine, []).append(alive)
-    for one in await state.store.node_spans(place.name, span.start, span.end):
+    for one in await state.store.node_spans(billed.name, span.start, span.end):
         other.setdefault(one.node, []).append((one.began, one.ended or span.now))
     return {
         node: intervals.without(intervals.union(alive), intervals.union(other.get(node, ())))

@@ -11,7 +11,7 @@ from headway.billing import goodput as good
 from headway.billing.goodput import Cause, Parts
 from headway.billing.invoice import Segment
 from headway.errors import Refused
-from headway.services.billing.invoicing import Look
+from headway.services.billing.report_scope import ReportScope
 from headway.services.context import AppState
 from headway.store.billing.losses import Blamed, CutShort, Piece
 from headway.store.billing.sums import Only, Span
@@ -39,43 +39,43 @@ class _Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Took:
+class LossesByCause:
     """What lost work and idle GPUs cost, by what took it."""
 
-    lost: list[Cause]
+    lost_work: list[Cause]
     notebooks: _Tally
-    idlest: list[tuple[Fraction, int]]  # (USD, job) of what idled most beside them
+    idlest_runs: list[tuple[Fraction, int]]  # (USD, job) of what idled most beside them
 
     def causes(self, whole: Parts, idle_usd: Fraction) -> list[Cause]:
         """They sum to what chargeback says was lost and held but idle: everything that idled and was no notebook is what these
         leave of `whole` and of the dollars. What was lost on nodes that cost nothing is no cause."""
-        rest = _Tally(whole.idle - self.notebooks.gpu_s, idle_usd - self.notebooks.usd, self.idlest)
+        rest = _Tally(whole.idle - self.notebooks.gpu_s, idle_usd - self.notebooks.usd, self.idlest_runs)
         idle = [
             self.notebooks.cause("notebook", NOTEBOOKS),
             rest.cause("idle", IDLE),
         ]
-        return [*self.lost, *idle]
+        return [*self.lost_work, *idle]
 
 
-async def took(state: AppState, look: Look, cut: Sequence[Segment]) -> Took:
+async def attribute_losses(state: AppState, look: ReportScope, cut: Sequence[Segment]) -> LossesByCause:
     """`cut`: the month by its prices."""
-    return Took(await _lost(state, look, cut), *await _idle(state, look, cut))
+    return LossesByCause(await _lost(state, look, cut), *await _idle(state, look, cut))
 
 
-async def began(state: AppState, name: str) -> int:
+async def data_began_at(state: AppState, name: str) -> int:
     """Since when the cluster of this name is the one it is, with its data: before, another one may have had the name. What
     trainings said of their checkpoints went with that one's data, its runs did not."""
     return int(max(await state.store.data_ends(name), default=0))
 
 
-async def behind(state: AppState, name: str, span: Span, only: Only, what: str) -> Behind:
+async def runs_behind_cause(state: AppState, name: str, span: Span, only: Only, what: str) -> Behind:
     """The runs that a cause is made of, by its words. Raises Refused for one that nothing was lost to."""
     store = state.store
     if what in (IDLE, NOTEBOOKS):
         books = tuple(dict.fromkeys(one.run[:2] for one in await store.notebooks_idle(name, span, only)))
         return Behind(idle=True, runs=books) if what == NOTEBOOKS else Behind(idle=True, but=books)
     if what == CHECKPOINTS:
-        return Behind(saved=True, since=await began(state, name))
+        return Behind(saved=True, since=await data_began_at(state, name))
     blamed = await store.blamed(name, span, only, BLAME_S)
     if mine := [one for one in blamed if _blame(one) == what]:
         return Behind(lost=True, runs=tuple(one.run[:2] for one in mine))
@@ -89,8 +89,8 @@ async def behind(state: AppState, name: str, span: Span, only: Only, what: str) 
 # --- lost
 
 
-async def _lost(state: AppState, look: Look, cut: Sequence[Segment]) -> list[Cause]:
-    store, name = state.store, look.place.name
+async def _lost(state: AppState, look: ReportScope, cut: Sequence[Segment]) -> list[Cause]:
+    store, name = state.store, look.billed.name
     tallies: dict[CutShort, _Tally] = {}
     for segment in cut:
         for how, amount in await store.lost(name, *_of(segment, look)):
@@ -99,7 +99,7 @@ async def _lost(state: AppState, look: Look, cut: Sequence[Segment]) -> list[Cau
             tally.usd += segment.usd_per_second * Fraction(amount.unit_s, amount.per_node)
     if not tallies:
         return []
-    blamed = await store.blamed(name, look.span, Only(look.seen), BLAME_S)
+    blamed = await store.blamed(name, look.span, Only(look.visible_teams), BLAME_S)
     faults: dict[str, _Tally] = {}
     for run in blamed:
         gpu_s, cost = _lost_of(run, look, cut)
@@ -135,12 +135,12 @@ def _words(how: CutShort) -> tuple[str, str]:
     return "requeue", "requeued by hand or by its own wish"
 
 
-def _lost_of(run: Blamed, look: Look, cut: Iterable[Segment]) -> tuple[int, Fraction]:
+def _lost_of(run: Blamed, look: ReportScope, cut: Iterable[Segment]) -> tuple[int, Fraction]:
     """(GPU-seconds, USD), as the database sums them."""
     gpu_s, cost = 0, Fraction(0)
     for one in cut:
         if one.group == run.group:
-            until = min(one.end, look.place.now)
+            until = min(one.end, look.billed.now)
             _, seconds, _ = good.within(run.start, run.end, run.lost_s, 0, one.start, until)
             gpu_s += run.gpus * seconds
             cost += one.usd_per_second * Fraction(run.units * seconds, run.per_node)
@@ -149,7 +149,7 @@ def _lost_of(run: Blamed, look: Look, cut: Iterable[Segment]) -> tuple[int, Frac
 
 async def _losers(
     state: AppState,
-    look: Look,
+    look: ReportScope,
     cut: Iterable[Segment],
     hows: Iterable[CutShort],
     blamed: Iterable[Blamed],
@@ -160,7 +160,7 @@ async def _losers(
     wanted, others = [how for how in hows if _words(how) in names], {one.run for one in blamed}
     runs: dict[CutShort, list[tuple[Fraction, int]]] = {}
     for segment in cut:
-        found = await state.store.lost_most(look.place.name, *_of(segment, look), wanted, _DEAREST + len(others))
+        found = await state.store.lost_most(look.billed.name, *_of(segment, look), wanted, _DEAREST + len(others))
         for how, piece in found:
             if piece.run not in others:
                 runs.setdefault(how, []).extend(_costs(segment, [piece]))
@@ -170,11 +170,13 @@ async def _losers(
 # --- idle
 
 
-async def _idle(state: AppState, look: Look, cut: Sequence[Segment]) -> tuple[_Tally, list[tuple[Fraction, int]]]:
+async def _idle(
+    state: AppState, look: ReportScope, cut: Sequence[Segment]
+) -> tuple[_Tally, list[tuple[Fraction, int]]]:
     """Notebooks, and the dearest runs of everything else."""
-    store, name = state.store, look.place.name
+    store, name = state.store, look.billed.name
     books, idlest = _Tally(), []
-    found = await store.notebooks_idle(name, look.span, Only(look.seen))
+    found = await store.notebooks_idle(name, look.span, Only(look.visible_teams))
     books.gpu_s = sum(one.gpu_s for one in found)
     others = {one.run for one in found}
     for segment in cut:
@@ -189,8 +191,8 @@ async def _idle(state: AppState, look: Look, cut: Sequence[Segment]) -> tuple[_T
 # --- both
 
 
-def _of(segment: Segment, look: Look) -> tuple[Span, Only]:
-    return Span(segment.start, segment.end, look.place.now), Only(look.seen, group=segment.group)
+def _of(segment: Segment, look: ReportScope) -> tuple[Span, Only]:
+    return Span(segment.start, segment.end, look.billed.now), Only(look.visible_teams, group=segment.group)
 
 
 def _costs(segment: Segment, pieces: Iterable[Piece]) -> list[tuple[Fraction, int]]:

@@ -4,15 +4,16 @@ that dies loses nothing and says nothing twice."""
 
 from __future__ import annotations
 
-from headway.api.routers.billing.budgets import budgets_of, unit_words
-from headway.api.routers.billing.goodput import goodput_of
-from headway.api.routers.billing.usage import usage_of
 from headway.billing.budgets import Level, Standing
 from headway.billing.periods import last_week, zone
 from headway.domain.billing import News
 from headway.domain.cluster import Cluster
 from headway.schemas.billing import BudgetOut, GoodputOut, UsageOut
-from headway.services.billing.invoicing import ALL, Look, Place
+from headway.services.billing.budgets import load_budgets, unit_label
+from headway.services.billing.goodput import load_goodput
+from headway.services.billing.pricing import ALL
+from headway.services.billing.report_scope import BilledCluster, ReportScope
+from headway.services.billing.usage import load_usage
 from headway.services.context import AppState
 
 LATE_S = 3600  # after the end of a week: records come late
@@ -20,7 +21,7 @@ OLD_S = 7 * 86_400  # what nobody took for so long is no news any more
 MOST_CAUSES = 3
 
 
-async def note_budget(state: AppState, cluster: Cluster, one: Standing, now: int) -> None:
+async def record_budget_notice(state: AppState, cluster: Cluster, one: Standing, now: int) -> None:
     """Of a budget that is spent, or soon will be. One whose limit was changed is another. What everybody sees of a cluster's
     page says nothing of it: there who may know what the team has used finds a note of its own."""
     spent = f"team {one.team}: {_words(one)}"
@@ -30,7 +31,7 @@ async def note_budget(state: AppState, cluster: Cluster, one: Standing, now: int
     await state.store.put_news(cluster.name, news)
 
 
-async def note_week(state: AppState, cluster: Cluster, now: int) -> None:
+async def record_weekly_summary(state: AppState, cluster: Cluster, now: int) -> None:
     """A summary of the last whole week, once accounting has told all of it."""
     week = last_week(now, zone(cluster.costs.timezone))
     key, store = f"week/{week.name}", state.store
@@ -38,10 +39,10 @@ async def note_week(state: AppState, cluster: Cluster, now: int) -> None:
         return
     if await store.has_news(cluster.name, key) or not await store.lives(cluster.name, week.start, week.end):
         return
-    place = Place(cluster.name, cluster, now)
-    used = await usage_of(state, place, week, ["team"], ALL)
-    good = await goodput_of(state, Look(place, week, None))
-    text = summary(used, good, await budgets_of(state, place, week.end))
+    billed = BilledCluster(cluster.name, cluster, now)
+    used = await load_usage(state, billed, week, ["team"], ALL)
+    good = await load_goodput(state, ReportScope(billed, week, None))
+    text = summary(used, good, await load_budgets(state, billed, week.end))
     title = f"{cluster.name}: week {week.name}"
     await store.put_news(cluster.name, News(key, "WeeklySummary", "info", title, text, now))
 
@@ -58,7 +59,7 @@ def summary(used: UsageOut, good: GoodputOut, budgets: list[BudgetOut]) -> str:
         f"lost: {one.usd:,.2f} USD, {one.gpu_hours:,.2f} GPU-hours: {one.what}" for one in good.causes[:MOST_CAUSES]
     ]
     lines += [
-        f"budget of {one.team}: {one.left:,.2f} of {one.limit:,.2f} {unit_words(one.unit)} a {one.per} were left"
+        f"budget of {one.team}: {one.left:,.2f} of {one.limit:,.2f} {unit_label(one.unit)} a {one.per} were left"
         for one in budgets
     ]
     if used.total.energy_kwh:
@@ -66,7 +67,7 @@ def summary(used: UsageOut, good: GoodputOut, budgets: list[BudgetOut]) -> str:
     return "\n".join([*lines, *(["GPUs are SIMULATED"] if used.simulated else [])])
 
 
-async def send(state: AppState, cluster: Cluster, now: int) -> None:
+async def send_pending(state: AppState, cluster: Cluster, now: int) -> None:
     """Raises Unreachable where nobody takes it: it is handed over again next time."""
     news = await state.store.untold_news(cluster.name, now - OLD_S)
     if news:
@@ -80,7 +81,7 @@ def _goodput(share: float | None) -> str:
 
 def _words(one: Standing) -> str:
     budget = one.budget
-    spent = f"{one.used:,} of {budget.limit:,} {unit_words(budget.unit)} a {budget.per} are used"
+    spent = f"{one.used:,} of {budget.limit:,} {unit_label(budget.unit)} a {budget.per} are used"
     if one.level is Level.OVER:
         return f"{spent}: its jobs wait for the next {budget.per}" if budget.cap else f"{spent}: the budget is spent"
     return spent

@@ -278,4 +278,4 @@ def _after(
 
 
 def _foreign() -> Refused:
-    return Refused("the cursor is none of this list's", hint="leave it out to begin at the top")
+    return Refused("the cursor does not belong to this list", hint="leave it out to begin at the top")

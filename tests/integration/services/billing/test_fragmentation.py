@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headway.domain.billing import Held, NodeSpan, SpanKind
-from headway.services.billing.collector import entries
+from headway.services.billing.collector import ledger_entries
 from tests.support import builders
 from tests.support.billing_cluster import OCTOBER, Accounting, H, at, got, lab, machines, run
 from tests.support.server_fakes import Server
@@ -30,7 +30,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 async def put(server: Server, *runs: Any) -> None:
     cluster = (await server.state.cluster("lab"))[1]
-    await server.store.put_runs("lab", entries(cluster, runs), collected_to=OCTOBER.start)
+    await server.store.put_runs("lab", ledger_entries(cluster, runs), collected_to=OCTOBER.start)
 
 
 async def hours(server: Server, month: str = "2026-10") -> Any:

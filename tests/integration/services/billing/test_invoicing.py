@@ -17,7 +17,7 @@ from headway.billing.allocation import held
 from headway.billing.money import cents
 from headway.domain.billing import NodeSpan, Run, SpanKind
 from headway.services.billing import invoicing
-from headway.services.billing.invoicing import Place
+from headway.services.billing.report_scope import BilledCluster
 from headway.store import PriceRow
 from tests.support.billing_cluster import OCTOBER, Accounting, H, lab, run
 from tests.support.server_fakes import Server
@@ -89,7 +89,7 @@ async def test_each_second_of_a_gpu_is_in_one_column_at_the_price_of_that_second
             cheap = max(0, end - low) - dear
             paid = Fraction(gpus, 8) * (Fraction(20 * dear, H) + Fraction(8 * cheap, H))
             expected[team] = expected.get(team, Fraction(0)) + paid
-    found = (await invoicing.bill(server.state, Place(name, cluster, begun + now), OCTOBER)).found
+    found = (await invoicing.load_bill(server.state, BilledCluster(name, cluster, begun + now), OCTOBER)).chargeback
     total = sum(one.total_cents for one in found.teams) + sum(one.cents for one in found.unassigned)
     assert total == found.invoice.total_cents == sum(line.amount_cents for line in found.invoice.lines)
     for one in found.teams:

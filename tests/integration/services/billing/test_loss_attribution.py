@@ -12,7 +12,7 @@ import pytest
 from headway.domain.billing import Saves
 from headway.domain.incident import XidClass
 from headway.services.billing import loss_attribution as api_causes
-from headway.services.billing.collector import collect, entries
+from headway.services.billing.collector import collect, ledger_entries
 from headway.store import PriceRow
 from tests.support.billing_cluster import OCTOBER, V1, Accounting, H, at, got, machines, run, said, server
 from tests.support.server_fakes import Server
@@ -25,7 +25,7 @@ MONTH_S = OCTOBER.seconds
 async def put(server: Server, *runs: Any) -> None:
     """As accounting says them, without asking it."""
     cluster = (await server.state.cluster("lab"))[1]
-    await server.store.put_runs("lab", entries(cluster, runs), collected_to=int(server.state.clock()))
+    await server.store.put_runs("lab", ledger_entries(cluster, runs), collected_to=int(server.state.clock()))
 
 
 async def idled(server: Server, *jobs: tuple[int, int, int]) -> None:

@@ -16,17 +16,17 @@ __all__ = ["said", "server"]  # fixtures
 
 
 async def test_spares_and_machines_are_metered_as_they_are_seen(server: Server) -> None:
-    from headway.services.billing.collector import Meter
+    from headway.services.billing.collector import MachineMeter
 
     cluster = (await server.state.cluster("lab"))[1]
     state: AppState = server.state
-    meter = Meter()
+    meter = MachineMeter()
 
     async def look(moment: int, *names: str) -> None:
         at(server, moment)
         nodes = [replace(builders.node(name), reservation=SPARES if name == "lab-1-2" else "") for name in names]
         state.live.put(replace(state.live.snapshot("lab"), nodes=tuple(nodes)))
-        await meter.look(state, cluster, [builders.machine(name) for name in (*names, "lab-head")])
+        await meter.record_machines(state, cluster, [builders.machine(name) for name in (*names, "lab-head")])
 
     await look(0, "lab-1-1", "lab-1-2")
     for moment in range(2, 100, 2):
@@ -42,10 +42,10 @@ async def test_spares_and_machines_are_metered_as_they_are_seen(server: Server) 
 
 async def test_a_machine_whose_slot_left_the_file_is_metered_until_it_goes(server: Server) -> None:
     """A scale waits for the jobs that run there; where the slot is another group's it is another machine."""
-    from headway.services.billing.collector import Meter
+    from headway.services.billing.collector import MachineMeter
 
     cluster = (await server.state.cluster("lab"))[1]
-    main, meter = cluster.groups[0], Meter()
+    main, meter = cluster.groups[0], MachineMeter()
     four = replace(
         cluster, groups=(replace(main, slots=("lab-1-1", "lab-1-2")), replace(main, name="old", slots=("x",)))
     )
@@ -53,7 +53,7 @@ async def test_a_machine_whose_slot_left_the_file_is_metered_until_it_goes(serve
 
     async def look(moment: int, cluster: Cluster, *names: str) -> None:
         at(server, moment)
-        await meter.look(server.state, cluster, [builders.machine(name) for name in (*names, "lab-head")])
+        await meter.record_machines(server.state, cluster, [builders.machine(name) for name in (*names, "lab-head")])
 
     for moment, seen in ((0, four), (H, four), (2 * H, two), (3 * H, two)):
         await look(moment, seen, "lab-1-1", "lab-1-2", "x")

@@ -63,10 +63,10 @@ async def reports(store: Store, now: int = NOW) -> list[object]:
         found.append(sorted(cells, key=repr))
         for step in (3600, 2700):
             marks = range(start - start % 900, end + step, step)
-            whole = await daily_rollups.covered(store, "lab", span, marks)
-            held_ = await daily_rollups.held_between_marks(store, "lab", span, whole)
+            whole = await daily_rollups.load_coverage(store, "lab", span, marks)
+            held_ = await daily_rollups.load_held_seconds_by_day_sums(store, "lab", span, whole)
             found.append({key: seconds for key, seconds in held_.items() if any(seconds)})
-            found.append(await daily_rollups.touched_between_marks(store, "lab", span, whole, sets))
+            found.append(await daily_rollups.load_touched_seconds(store, "lab", span, whole, sets))
     return found
 
 

@@ -95,7 +95,7 @@ def _before(cursor: str) -> int:
     if not cursor:
         return 0
     if not (cursor.isascii() and cursor.isdigit() and 0 < int(cursor) <= MAX_PATH_NUMBER):
-        raise Refused("the cursor is none of this list's", hint="start again without it")
+        raise Refused("the cursor does not belong to this list", hint="start again without it")
     return int(cursor)
 
 

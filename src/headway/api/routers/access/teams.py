@@ -16,6 +16,7 @@ from headway.domain.slurm.state import JobState
 from headway.errors import HeadwayError
 from headway.schemas.people import TeamOut, TeamsOut, UserOut
 from headway.services.authorization import may_see_team_usage
+from headway.services.billing.budgets import cached_cap_usage
 from headway.services.context import AppState
 from headway.services.identity import Principal
 
@@ -50,7 +51,7 @@ async def teams_of(name: str, state: AppState, who: Principal) -> TeamsOut:
     """All of them."""
     _, cluster = await state.cluster(name)
     shares, stale = await _shares(state, cluster)
-    jobs, capped = state.live.snapshot(name).jobs, await state.cap_uses(cluster)
+    jobs, capped = state.live.snapshot(name).jobs, await cached_cap_usage(state, cluster)
     total = sum(team.share for team in cluster.teams)
     return TeamsOut(
         cluster=name,

@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 
 from headway.api.auth.dependencies import MAX_PATH_NUMBER, Anyone, State
-from headway.api.http.pagination import Cursor, read, written
+from headway.api.http.pagination import Cursor
 from headway.errors import Refused
 from headway.schemas.people import HappeningOut, HappeningPage
+from headway.services.cursors import decode_cursor, encode_cursor
 from headway.store import HappeningPlace, HappeningRow
 from headway.store.core.activity import KINDS
 
@@ -51,14 +52,14 @@ async def happenings(
     await state.row(name)
     after = _place(cursor) if cursor else None
     rows = await state.store.happenings(name, kind=kind, after=after, limit=limit + 1)
-    more = written(rows[limit - 1].place) if len(rows) > limit else ""
+    more = encode_cursor(rows[limit - 1].place) if len(rows) > limit else ""
     return HappeningPage(happenings=[told(row) for row in rows[:limit]], next=more)
 
 
 def _place(cursor: str) -> HappeningPlace:
-    at, kind, number, seq = read(cursor, float, str, int, int)
+    at, kind, number, seq = decode_cursor(cursor, float, str, int, int)
     if not (0 <= at < 1e12 and kind in KINDS and 0 <= number <= MAX_PATH_NUMBER and 0 <= seq <= MAX_PATH_NUMBER):
-        raise Refused("the cursor is none of this list's", hint="start again without it")
+        raise Refused("the cursor does not belong to this list", hint="start again without it")
     return at, kind, number, seq
 
 

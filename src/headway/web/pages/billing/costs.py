@@ -13,14 +13,26 @@ from starlette.responses import HTMLResponse, Response
 
 from headway.api.auth.dependencies import MAX_PATH_NUMBER, Anyone, State
 from headway.api.http.pagination import Cursor
-from headway.api.routers.billing import budgets, energy_capacity, goodput, invoices, usage
-from headway.api.routers.billing.usage import Which
-from headway.api.routers.cluster import node_states
+from headway.api.routers.billing.query_parameters import NodeStateNames, TimeText, UsageFilterQuery
 from headway.billing import capacity
 from headway.billing.periods import Period, before, days, month_of, zone
 from headway.schemas.billing import CauseOut, RunsOut, UsageRow
-from headway.services.billing import invoicing
-from headway.services.billing.invoicing import Look, Place, place_of
+from headway.services.billing.budgets import cached_budgets, load_visible_budgets, spent_or_nearly_spent
+from headway.services.billing.capacity import load_capacity
+from headway.services.billing.energy import load_energy
+from headway.services.billing.goodput import load_goodput
+from headway.services.billing.invoice_reports import load_chargeback, load_invoice
+from headway.services.billing.ledger_refresh import refresh_ledger
+from headway.services.billing.node_states import NodeStateFilter, load_node_states_page, parse_states
+from headway.services.billing.report_scope import (
+    BilledCluster,
+    ReportScope,
+    load_billed_cluster,
+    parse_period,
+    visible_teams,
+)
+from headway.services.billing.runs import RunSelection, load_runs
+from headway.services.billing.usage import UsageFilter, load_usage, usage_selection
 from headway.services.context import AppState
 from headway.services.identity import Principal, Right
 from headway.store.billing.sums import NONE
@@ -41,7 +53,8 @@ SECTIONS = (
     ("runs", "Runs"),
     ("nodes", "Nodes"),
 )
-MOST_STATES = 200  # of a page
+MAX_RUNS = 100  # of one page
+MAX_NODE_STATES = 200  # of one page
 COLUMNS = ("productive", "lost", "held_idle", "idle", "spare", "broken")
 _BY = {one: ("gpu" if one == "gpu_type" else one) for one in BY}
 
@@ -50,15 +63,20 @@ _BY = {one: ("gpu" if one == "gpu_type" else one) for one in BY}
 class Asked:
     """Which runs, or states of nodes, a figure led to."""
 
-    which: Which
+    which: UsageFilter
     start: str
     end: str
     job: int
     lossy: bool
     waited: bool
-    stood: str
+    node_states: str
     cause: str
     cursor: str
+
+    @property
+    def runs(self) -> RunSelection:
+        """Which runs to list, and in which order."""
+        return RunSelection(self.job, self.lossy, self.waited, self.cause)
 
     @property
     def words(self) -> dict[str, str]:
@@ -67,13 +85,20 @@ class Asked:
         if not self.which.least_gpus:
             of["least_gpus"] = ""
         flags = {key: "1" if getattr(self, key) else "" for key in ("lossy", "waited")}
-        found = {**of, "start": self.start, "end": self.end, "job": str(self.job or ""), "state": self.stood, **flags}
+        found = {
+            **of,
+            "start": self.start,
+            "end": self.end,
+            "job": str(self.job or ""),
+            "state": self.node_states,
+            **flags,
+        }
         found["cause"] = self.cause
         return {key: value for key, value in found.items() if value}
 
-    def span(self, place: Place, month: Period) -> Period:
+    def span(self, billed: BilledCluster, month: Period) -> Period:
         """Raises Refused."""
-        return usage.stretch(place, self.start or str(month.start), self.end or str(month.end))
+        return parse_period(billed, self.start or str(month.start), self.end or str(month.end))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,28 +116,28 @@ async def page(
     name: str,
     state: State,
     who: Anyone,
-    which: usage.Asked,
+    which: UsageFilterQuery,
     section: Annotated[str, Query(max_length=12)] = "usage",
     period: Annotated[str, Query(max_length=7)] = "",
     by: Annotated[str, Query(max_length=12)] = "team",
-    start: usage.When = "",
-    end: usage.When = "",
-    stood: node_states.States = "",
+    start: TimeText = "",
+    end: TimeText = "",
+    node_states: NodeStateNames = "",
     lossy: bool = False,
     waited: bool = False,
     cause: Annotated[str, Query(max_length=4000)] = "",
     job: Annotated[int, Query(ge=0, le=MAX_PATH_NUMBER)] = 0,
     cursor: Cursor = "",
 ) -> Response:
-    place = await place_of(state, name)
-    month = place.month(period)
-    where = zone(place.costs.timezone)
+    billed = await load_billed_cluster(state, name)
+    month = billed.month(period)
+    where = zone(billed.costs.timezone)
     earlier = before(month, where)
     shown = tuple(one for one in SECTIONS if one[0] != "invoice" or _sees_all(who))
     section = section if section in dict(shown) else "usage"
     by = by if by in _BY.values() else "team"
-    asked = Asked(which, start, end, job, lossy, waited, stood, cause, cursor)
-    found = await _found(state, place, who, section, month, by, asked)
+    asked = Asked(which, start, end, job, lossy, waited, node_states, cause, cursor)
+    found = await _found(state, billed, who, section, month, by, asked)
 
     def link(to: str = section, **others: str) -> str:
         words = {"section": to, "period": month.name, **others}
@@ -128,7 +153,7 @@ async def page(
         month=month,
         month_title=f"{datetime.fromtimestamp(month.start, where):%B %Y}",
         earlier=earlier.name if earlier else "",
-        later=month_of(month.end, where).name if month.end <= place.now else "",
+        later=month_of(month.end, where).name if month.end <= billed.now else "",
         found=found,
         heat=heat(found.types, month, where) if section == "capacity" else (),
         days=days(month.start, month.end, where),
@@ -139,9 +164,9 @@ async def page(
         sizes=_sizes(),
         narrowed=asked.words,
         link=link,
-        cluster=place.cluster,
+        cluster=billed.cluster,
         may_close=who.may(Right.ADMIN),
-        timezone=place.costs.timezone,
+        timezone=billed.costs.timezone,
     )
 
 
@@ -149,9 +174,9 @@ async def page(
 async def note(name: str, state: State, who: Anyone) -> Response:
     """A piece of other pages: budgets that are spent, or soon will be."""
     _, cluster = await state.cluster(name)
-    seen = usage.teams_seen(Place(name, cluster, int(state.clock())), who)
+    seen = visible_teams(BilledCluster(name, cluster, int(state.clock())), who)
     near = [
-        one for one in budgets.near(await budgets.budgets_lately(state, cluster)) if seen is None or one.team in seen
+        one for one in spent_or_nearly_spent(await cached_budgets(state, cluster)) if seen is None or one.team in seen
     ]
     text = templates().get_template("parts/budget_note.html").render(name=name, near=near)
     return HTMLResponse(text, headers=HEADERS)
@@ -163,7 +188,7 @@ def _sees_all(who: Principal) -> bool:
 
 async def _found(
     state: AppState,
-    place: Place,
+    billed: BilledCluster,
     who: Principal,
     section: str,
     month: Period,
@@ -171,31 +196,30 @@ async def _found(
     asked: Asked,
 ) -> Any:
     """The API's own answer."""
-    look = Look(place, month, usage.teams_seen(place, who))
+    look = ReportScope(billed, month, visible_teams(billed, who))
     if section == "usage":
         key = "gpu_type" if by == "gpu" else by
-        only = usage.narrowed(place, who, asked.which)
-        return await usage.usage_of(state, place, month, [key], only, await usage.fresh(state, place))
+        only = usage_selection(billed, who, asked.which)
+        return await load_usage(state, billed, month, [key], only, await refresh_ledger(state, billed))
     if section == "runs":
-        return await _runs(state, place, who, asked, asked.span(place, month))
+        return await _runs(state, billed, who, asked, asked.span(billed, month))
     if section == "nodes":
-        span = asked.span(place, month)
-        return await node_states.nodes(
-            place.name, state, who, str(span.start), str(span.end), group=asked.which.group, stood=asked.stood,
-            cursor=asked.cursor, limit=MOST_STATES,
-        )  # fmt: skip
-    await usage.fresh(state, place)
+        span = asked.span(billed, month)
+        filters = NodeStateFilter(group=asked.which.group, states=parse_states(asked.node_states))
+        await refresh_ledger(state, billed)
+        return await load_node_states_page(state, billed, span, filters, asked.cursor, MAX_NODE_STATES)
+    await refresh_ledger(state, billed)
     if section == "invoice":
-        return invoices.invoice_out(place, await invoicing.bill(state, place, month))
+        return await load_invoice(state, billed, month)
     if section == "chargeback":
-        return invoices.chargeback_out(look, await invoicing.bill(state, place, month))
+        return await load_chargeback(state, look)
     if section == "goodput":
-        return await goodput.goodput_of(state, look)
+        return await load_goodput(state, look)
     if section == "budgets":
-        return await budgets.budgets_seen(state, place, look.seen)
+        return await load_visible_budgets(state, billed, look.visible_teams)
     if section == "energy":
-        return await energy_capacity.energy_of(state, look)
-    return await energy_capacity.capacity_of(state, look)
+        return await load_energy(state, look)
+    return await load_capacity(state, look)
 
 
 def _sizes() -> dict[str, dict[str, str]]:
@@ -207,23 +231,22 @@ def _sizes() -> dict[str, dict[str, str]]:
     }
 
 
-async def _runs(state: AppState, place: Place, who: Principal, asked: Asked, span: Period) -> Runs:
-    page = await usage.runs(
-        place.name, state, who, asked.which, str(span.start), str(span.end), job=asked.job, lossy=asked.lossy,
-        waited=asked.waited, cause=asked.cause, cursor=asked.cursor,
-    )  # fmt: skip
+async def _runs(state: AppState, billed: BilledCluster, who: Principal, asked: Asked, span: Period) -> Runs:
+    only = usage_selection(billed, who, asked.which)
+    await refresh_ledger(state, billed)
+    page = await load_runs(state, billed, span, only, asked.runs, asked.cursor, MAX_RUNS)
     if asked.job:
         return Runs(page, None, span)
     if asked.cause:
-        return Runs(page, None, span, await _cause(state, place, who, asked, span))
-    only = listed(usage.narrowed(place, who, asked.which), usage.order_of(asked.lossy, asked.waited), span.start)
-    sums = await usage.usage_of(state, place, span, ["team"], only)
+        return Runs(page, None, span, await _cause(state, billed, who, asked, span))
+    only = listed(only, asked.runs.order, span.start)
+    sums = await load_usage(state, billed, span, ["team"], only)
     return Runs(page, sums.total, span)
 
 
-async def _cause(state: AppState, place: Place, who: Principal, asked: Asked, span: Period) -> CauseOut | None:
+async def _cause(state: AppState, billed: BilledCluster, who: Principal, asked: Asked, span: Period) -> CauseOut | None:
     """Its figures, above the first of its runs where they are all of them: a whole month's goodput is reckoned for it."""
-    if asked.cursor or asked.which != usage.Which():
+    if asked.cursor or asked.which != UsageFilter():
         return None
-    found = (await goodput.goodput_of(state, Look(place, span, usage.teams_seen(place, who)))).causes
+    found = (await load_goodput(state, ReportScope(billed, span, visible_teams(billed, who)))).causes
     return next((one for one in found if one.what == asked.cause), None)

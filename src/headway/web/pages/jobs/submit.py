@@ -13,7 +13,6 @@ from starlette.responses import HTMLResponse, Response
 
 from headway.api.auth.dependencies import Member, State
 from headway.api.http.failure_audit import audit_failure
-from headway.api.routers.billing import budgets
 from headway.api.routers.jobs import jobs, submissions
 from headway.errors import HeadwayError, NotAllowed, Unanswered, Unreachable
 from headway.jobs.submission.submission_check import refusal
@@ -22,6 +21,8 @@ from headway.schemas.billing import EstimateOut
 from headway.schemas.submissions import CheckJobIn, CheckJobOut
 from headway.services import job_clone
 from headway.services.authorization import cluster_to_work_on
+from headway.services.billing.budgets import cached_budgets
+from headway.services.billing.cost_estimate import estimate_cost
 from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.store import StoreAway
@@ -110,7 +111,8 @@ async def _price(name: str, state: AppState, who: Principal, draft: Draft, told:
     ask, _ = view.request(draft)
     if ask is None or told.faults:
         return None
-    return await budgets.estimate_of(name, ask, told, state, who)
+    _, cluster = await state.cluster(name)
+    return await estimate_cost(state, who, cluster, ask, told, submissions.offered(state, cluster))
 
 
 def _refused(error: HeadwayError) -> CheckJobOut:
@@ -144,7 +146,7 @@ async def _page(
         draft=draft,
         told=told,
         price=None,
-        budgets=[one for one in await budgets.budgets_lately(state, cluster) if one.team in mine],
+        budgets=[one for one in await cached_budgets(state, cluster) if one.team in mine],
         beside=view.beside(told.faults, draft.how),
         partitions=[one.name for one in cluster.partitions],
         teams=mine or [team.name for team in cluster.teams],

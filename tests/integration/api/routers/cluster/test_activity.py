@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headway.api.http.pagination import written
 from headway.domain.incident import IncidentState, XidClass
 from headway.schemas.people import HappeningPage
+from headway.services.cursors import encode_cursor
 from tests.support.server_fakes import Server
 
 API = "/api/v1/clusters/lab/happenings"
@@ -21,21 +21,21 @@ async def furnish(server: Server) -> None:
     await server.store.note("olga", "node.drain", "lab/lab-1-2", {"reason": "disk swap"})
 
 
-async def read(server: Server, query: str = "") -> HappeningPage:
+async def read_page(server: Server, query: str = "") -> HappeningPage:
     client = await server.client(role="viewer")
     return HappeningPage.model_validate((await client.get(f"{API}{query}")).json())
 
 
 async def test_applies_incidents_and_deeds_are_one_list_in_words(server: Server) -> None:
     await furnish(server)
-    found = {(one.kind, one.level, one.node, one.person, one.text) for one in (await read(server)).happenings}
+    found = {(one.kind, one.level, one.node, one.person, one.text) for one in (await read_page(server)).happenings}
     assert found == {
         ("operation", "info", "", "setup", "apply: done in 0 s"),
         ("incident", "warning", "lab-1-1", "", "XID 79: fell off the bus"),
         ("incident", "info", "lab-1-1", "", "returned: tests passed"),
         ("deed", "info", "lab-1-2", "olga", "drained: disk swap"),
     }
-    assert [one.node for one in (await read(server, "?kind=deed")).happenings] == ["lab-1-2"]
+    assert [one.node for one in (await read_page(server, "?kind=deed")).happenings] == ["lab-1-2"]
 
 
 async def test_others_deeds_refusals_and_what_is_no_event_are_not_in_it(server: Server) -> None:
@@ -44,7 +44,7 @@ async def test_others_deeds_refusals_and_what_is_no_event_are_not_in_it(server: 
     await server.store.note("olga", "node.drain", "lab2/lab2-1-1", {"reason": "x"})
     await server.store.note("victor", "node.drain", "lab/lab-1-1", {}, result="refused", address="192.0.2.1")
     await server.store.note("ann", "exec", "lab", {"program": "id"})
-    assert [one.kind for one in (await read(server)).happenings] == ["operation"]
+    assert [one.kind for one in (await read_page(server)).happenings] == ["operation"]
 
 
 async def test_a_failed_operation_says_why(server: Server) -> None:
@@ -53,7 +53,7 @@ async def test_a_failed_operation_says_why(server: Server) -> None:
     await server.store.claim("one", 1e9, 1e9)
     error = {"kind": "command_failed", "message": "lab-1-1: no space left\nmore", "hint": ""}
     await server.store.finish(made.id, "one", "failed", error=error)
-    (latest,) = [one for one in (await read(server)).happenings if one.operation == made.id]
+    (latest,) = [one for one in (await read_page(server)).happenings if one.operation == made.id]
     assert (latest.level, latest.text, latest.operation) == (
         "error",
         "apply: failed; lab-1-1: no space left",
@@ -69,10 +69,10 @@ async def test_pages_of_all_kinds_at_one_moment_lose_and_repeat_none(server: Ser
         one = await server.store.open_incident("lab", f"lab-1-{number}", f"XID {number}", XidClass.RMA, 5.0, {})
         await server.store.move_incident(one, IncidentState.RETURNED, "tests passed", evidence={"passed": ["gpus"]})
         await server.store.note("olga", "node.test", f"lab/lab-1-{number}", {})
-    whole = (await read(server)).happenings
+    whole = (await read_page(server)).happenings
     seen, cursor = [], ""
     while True:
-        page = await read(server, f"?limit={limit}&cursor={cursor}")
+        page = await read_page(server, f"?limit={limit}&cursor={cursor}")
         seen += page.happenings
         cursor = page.next
         if not cursor:
@@ -87,7 +87,7 @@ async def test_pages_hold_each_once_though_all_happened_at_one_moment(server: Se
         await server.store.note("olga", "node.test", f"lab/lab-1-{number}", {})
     seen, cursor = [], ""
     while True:
-        page = await read(server, f"?kind=deed&limit=3&cursor={cursor}")
+        page = await read_page(server, f"?kind=deed&limit=3&cursor={cursor}")
         seen += [one.node for one in page.happenings]
         cursor = page.next
         if not cursor:
@@ -96,6 +96,6 @@ async def test_pages_hold_each_once_though_all_happened_at_one_moment(server: Se
     client = await server.client(role="viewer")
     places = [(1,), (1, "deed", 1, 1), (-1.0, "deed", 1, 0), (float("inf"), "deed", 1, 0), (float("nan"), "deed", 1, 0),
               (1.0, "x", 1, 0), (1.0, "deed", 2**31, 0), (1.0, "deed", "1", 0)]  # fmt: skip
-    for wrong in ("x", "1", *(written(place) for place in places)):
+    for wrong in ("x", "1", *(encode_cursor(place) for place in places)):
         assert (await client.get(f"{API}?cursor={wrong}")).status_code == 400, wrong
     assert (await client.get("/api/v1/clusters/none/happenings")).status_code == 404

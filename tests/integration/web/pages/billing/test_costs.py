@@ -13,13 +13,14 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.api.http.pagination import written
-from headway.api.routers.billing.goodput import goodput_of
-from headway.api.routers.billing.usage import usage_of
 from headway.domain.billing import NodeSpan, SpanKind
 from headway.domain.cluster import Budget
-from headway.services.billing.invoicing import ALL, Look, place_of
+from headway.services.billing.goodput import load_goodput
 from headway.services.billing.notifications import summary
+from headway.services.billing.pricing import ALL
+from headway.services.billing.report_scope import ReportScope, load_billed_cluster
+from headway.services.billing.usage import load_usage
+from headway.services.cursors import encode_cursor
 from headway.web.pages.billing.costs import SECTIONS
 from tests.support.billing_cluster import OCTOBER, TEAMS, Accounting, H, at, got, lab, machines, run
 from tests.support.server_fakes import Server
@@ -185,7 +186,7 @@ async def test_what_nodes_were_is_told_in_every_form(server: Server) -> None:
     first = await got(vera, "usage/nodes?start=2026-10&limit=2")
     rest = await got(vera, f"usage/nodes?start=2026-10&cursor={first['next']}")
     assert [one["node"] for one in (*first["states"], *rest["states"])] == ["lab-1-1", *["lab-1-2"] * 3, "lab-1-3"]
-    odd = f"usage/runs?cursor={written((1, 2, chr(0xD800)))}"
+    odd = f"usage/runs?cursor={encode_cursor((1, 2, chr(0xD800)))}"
     for path in ("usage/nodes?cursor=2", f"usage/runs?cursor={first['next']}", "usage/runs?cursor=WzEsMiwzLDRd", odd):
         assert (await ann.get(f"/api/v1/clusters/lab/{path}")).status_code == 400, path
     wrong = await ann.get("/api/v1/clusters/lab/usage/nodes?state=asleep")
@@ -216,9 +217,9 @@ async def test_runs_without_a_team_are_not_all_runs(server: Server, said: Accoun
         assert set(re.findall(r"/jobs/(\d+)\"", behind)) == {"4"}
     paid = await figures(ann, "?section=chargeback&period=2026-10")
     assert [text for text, href in paid if href == "?section=runs&period=2026-10"] == []
-    place = await place_of(server.state, "lab")
-    used = await usage_of(server.state, place, OCTOBER, ["team"], ALL)
-    text = summary(used, await goodput_of(server.state, Look(place, OCTOBER, None)), [])
+    place = await load_billed_cluster(server.state, "lab")
+    used = await load_usage(server.state, place, OCTOBER, ["team"], ALL)
+    text = summary(used, await load_goodput(server.state, ReportScope(place, OCTOBER, None)), [])
     names = {line.partition(":")[0]: line for line in text.splitlines()}
     assert names["no team"].startswith("no team: 8.00 GPU-hours")
     assert names["all"].startswith(f"all: {used.total.gpu_hours:.2f} GPU-hours")

@@ -1,4 +1,4 @@
-"""Checkpoints: how long trainings stand still for them, and how often a job should write one."""
+"""How long trainings stand still for checkpoints, and how often a job should write one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ import heapq
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query
-
-from headway.api.auth.dependencies import MAX_PATH_NUMBER, Anyone, State
-from headway.api.routers.billing.usage import HOUR_S, runs_of_job, teams_seen
 from headway.billing import goodput as good
 from headway.billing.goodput import Advice, Cause
 from headway.billing.invoice import Segment
@@ -20,24 +16,33 @@ from headway.billing.periods import Period
 from headway.domain.billing import Life, Saves
 from headway.errors import Refused
 from headway.schemas.billing import AdviceOut
-from headway.services.billing import invoicing
-from headway.services.billing.invoicing import Look, Place, place_of
-from headway.services.billing.loss_attribution import CHECKPOINTS, NAMED, began
+from headway.services.billing.loss_attribution import CHECKPOINTS, NAMED, data_began_at
+from headway.services.billing.pricing import priced_segments
+from headway.services.billing.report_scope import HOUR_S, BilledCluster, ReportScope, visible_teams
+from headway.services.billing.runs import load_runs_of_job
 from headway.services.context import AppState
+from headway.services.identity import Principal
 from headway.store.billing.losses import Saved
 from headway.store.billing.sums import Only
 from headway.store.billing.usage import RunRow
 
-router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
-LATELY_S = 90 * 86_400  # failures of so long say how often a node fails
-NEVER_H = 24 * 365.0  # a node that never failed is taken to do it once a year
-FEWEST = 2  # checkpoints that say how often a job saves
-MOST_TOLD = 100  # jobs that are advised, those that would save most
+FAILURE_HISTORY_S = 90 * 86_400  # how often a node fails is measured over this period
+
+
+DEFAULT_FAILURE_HOURS = 24 * 365.0  # assumed for a node that has not failed yet
+
+
+MIN_CHECKPOINTS = 2  # needed to know how often a job saves
+
+
+MAX_ADVISED_JOBS = 100  # those that would save most
+
+
 _MILLIONTHS = 10**6  # of a dollar
 
 
 @dataclass(frozen=True, slots=True)
-class Stall:
+class CheckpointStall:
     """What a job's checkpoints took in a period. `usd` is what the whole job cost in it."""
 
     job: int
@@ -60,32 +65,38 @@ class Stall:
         return told.model_copy(update={"saves_usd": usd(cents(self.usd * Fraction(self.advice.saves)))})
 
 
-@router.get("/goodput/checkpoints")
-async def checkpoints(
-    name: str,
-    state: State,
-    who: Anyone,
-    every_s: Annotated[float, Query(ge=0, le=1e7, description="0: as measured of the job")] = 0,
-    write_s: Annotated[float, Query(ge=0, le=1e6, description="0: as measured of the job")] = 0,
-    nodes: Annotated[int, Query(ge=0, le=100_000, description="0: those of the job")] = 0,
-    job: Annotated[int, Query(ge=0, le=MAX_PATH_NUMBER)] = 0,
+@dataclass(frozen=True, slots=True)
+class CheckpointStalls:
+    """`dearest`: those whose better interval saves most, that first. `gpu_s` and `usd` are of all."""
+
+    dearest: tuple[CheckpointStall, ...] = ()
+    gpu_s: int = 0
+    usd: Fraction = Fraction(0)
+    longest: tuple[int, ...] = ()  # jobs that stood still for most dollars
+
+    @property
+    def causes(self) -> list[Cause]:
+        """The time for which they stood still; it is part of what is productive otherwise."""
+        return [Cause("checkpoints", CHECKPOINTS, self.gpu_s, self.usd, self.longest)] if self.longest else []
+
+
+async def advise_checkpoints(
+    state: AppState, who: Principal, billed: BilledCluster, job: int, every_s: float, write_s: float, nodes: int
 ) -> AdviceOut:
-    """How often a job should write a checkpoint, by how often nodes of this cluster failed lately: of one that reports, as
-    it was measured, else by what is said here. Raises Refused where neither is known."""
-    place = await place_of(state, name)
-    seen = teams_seen(place, who)
-    runs = await runs_of_job(state, name, job, seen) if job else []
-    known = (await state.store.saves(name, [job])).get(job) if runs else None
-    if known is not None and known.count >= FEWEST:
-        every_s, write_s = every_s or known.every_s, write_s or known.write_s
+    """The best interval between checkpoints, in seconds. Zeros are replaced by what was measured of the job (0: no job).
+
+    Raises Refused if the interval or the writing time is neither given nor measured."""
+    teams = visible_teams(billed, who)
+    runs = await load_runs_of_job(state, billed.name, job, teams) if job else []
+    measured = (await state.store.saves(billed.name, [job])).get(job) if runs else None
+    if measured is not None and measured.count >= MIN_CHECKPOINTS:
+        every_s, write_s = every_s or measured.every_s, write_s or measured.write_s
     if not every_s or not write_s:
         raise Refused(
-            f"nobody measured checkpoints of job {job}"
-            if job
-            else "how often it writes, and for how long, is not said",
+            f"no checkpoints of job {job} were measured" if job else "every_s and write_s are missing",
             hint="every_s=600&write_s=20; headway_train measures them by itself (docs/checkpoints.md)",
         )
-    hours = await failure_hours(state, place, Period("", place.now - LATELY_S, place.now))
+    hours = await failure_hours(state, billed, Period("", billed.now - FAILURE_HISTORY_S, billed.now))
     failure_s = _failure_s(hours, nodes or _nodes(runs) or 1)
     return advice_out(job, write_s, failure_s, good.advice(every_s, failure_s, write_s))
 
@@ -101,36 +112,21 @@ def advice_out(job: int, write_s: float, failure_s: float, told: Advice) -> Advi
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Stalls:
-    """`dearest`: those whose better interval saves most, that first. `gpu_s` and `usd` are of all."""
-
-    dearest: tuple[Stall, ...] = ()
-    gpu_s: int = 0
-    usd: Fraction = Fraction(0)
-    longest: tuple[int, ...] = ()  # jobs that stood still for most dollars
-
-    @property
-    def causes(self) -> list[Cause]:
-        """The time for which they stood still; it is part of what is productive otherwise."""
-        return [Cause("checkpoints", CHECKPOINTS, self.gpu_s, self.usd, self.longest)] if self.longest else []
-
-
-async def stalls(state: AppState, look: Look) -> Stalls:
+async def load_checkpoint_stalls(state: AppState, look: ReportScope) -> CheckpointStalls:
     """Of all jobs that one sees and that tell of their checkpoints: they are read one after the other, and few are kept."""
-    place, month = look.place, look.month
-    cut = await invoicing.priced(state, place, month)
-    hours = await failure_hours(state, place, Period("", place.now - LATELY_S, place.now))
+    billed, month = look.billed, look.month
+    cut = await priced_segments(state, billed, month)
+    hours = await failure_hours(state, billed, Period("", billed.now - FAILURE_HISTORY_S, billed.now))
     gpu_s, millionths = 0, 0
-    dearest: list[tuple[float, int, Stall]] = []
+    dearest: list[tuple[float, int, CheckpointStall]] = []
     longest: list[tuple[int, int]] = []
     async for one in _stalls(state, look, cut, hours):
         share, whole = one.share, float(one.usd)  # shares are measured: nothing is won by exact products of them
         still = round(whole * share * _MILLIONTHS)
         gpu_s, millionths = gpu_s + round(one.gpu_s * share), millionths + still
         _keep(longest, (still, -one.job), NAMED)
-        _keep(dearest, (whole * one.advice.saves, -one.job, one), MOST_TOLD)
-    return Stalls(
+        _keep(dearest, (whole * one.advice.saves, -one.job, one), MAX_ADVISED_JOBS)
+    return CheckpointStalls(
         tuple(stall for *_, stall in sorted(dearest, reverse=True)),
         gpu_s,
         Fraction(millionths, _MILLIONTHS),
@@ -138,10 +134,14 @@ async def stalls(state: AppState, look: Look) -> Stalls:
     )
 
 
-async def _stalls(state: AppState, look: Look, cut: Sequence[Segment], hours: float | None) -> AsyncIterator[Stall]:
+async def _stalls(
+    state: AppState, look: ReportScope, cut: Sequence[Segment], hours: float | None
+) -> AsyncIterator[CheckpointStall]:
     rows: list[Saved] = []
-    name = look.place.name
-    async for row in state.store.saved(name, look.span, Only(look.seen), FEWEST, await began(state, name)):
+    name = look.billed.name
+    async for row in state.store.saved(
+        name, look.span, Only(look.visible_teams), MIN_CHECKPOINTS, await data_began_at(state, name)
+    ):
         if rows and rows[-1].job != row.job:
             yield _stall(rows, look, cut, hours)
             rows = []
@@ -150,8 +150,8 @@ async def _stalls(state: AppState, look: Look, cut: Sequence[Segment], hours: fl
         yield _stall(rows, look, cut, hours)
 
 
-def _stall(rows: Sequence[Saved], look: Look, cut: Sequence[Segment], hours: float | None) -> Stall:
-    now, last = look.place.now, rows[-1]
+def _stall(rows: Sequence[Saved], look: ReportScope, cut: Sequence[Segment], hours: float | None) -> CheckpointStall:
+    now, last = look.billed.now, rows[-1]
 
     def seconds(one: Saved, start: int, end: int) -> int:
         return max(0, min(one.end or now, end, now) - max(one.start, start))
@@ -163,7 +163,7 @@ def _stall(rows: Sequence[Saved], look: Look, cut: Sequence[Segment], hours: flo
             if segment.group == one.group and (held := seconds(one, segment.start, segment.end)):
                 cost += segment.usd_per_second * Fraction(one.units * held, one.per_node)
     saves = Saves(last.saves, last.stalled_s, last.up_s)
-    return Stall(last.job, saves, _failure_s(hours, _nodes(rows)), gpu_s, cost)
+    return CheckpointStall(last.job, saves, _failure_s(hours, _nodes(rows)), gpu_s, cost)
 
 
 def _keep(into: list[Any], one: Any, most: int) -> None:
@@ -181,16 +181,16 @@ def _nodes(rows: Sequence[RunRow] | Sequence[Saved]) -> int:
 
 def _failure_s(hours: float | None, nodes: int) -> float:
     """Mean time between failures of a job on so many nodes."""
-    return (hours or NEVER_H) * HOUR_S / nodes
+    return (hours or DEFAULT_FAILURE_HOURS) * HOUR_S / nodes
 
 
-async def failure_hours(state: AppState, place: Place, month: Period) -> float | None:
+async def failure_hours(state: AppState, billed: BilledCluster, month: Period) -> float | None:
     """Mean time between failures of one node: machine hours by incidents that took a node out; None without any. Of a cluster
     that was taken down with its data neither counts."""
-    month = replace(month, start=max(month.start, await began(state, place.name)))
-    lives = await state.store.lives(place.name, month.start, month.end)
-    hours = sum(_seconds(life, month, place.now) for life in lives) / HOUR_S
-    failures = await state.store.failures(place.name, month.start, month.end)
+    month = replace(month, start=max(month.start, await data_began_at(state, billed.name)))
+    lives = await state.store.lives(billed.name, month.start, month.end)
+    hours = sum(_seconds(life, month, billed.now) for life in lives) / HOUR_S
+    failures = await state.store.failures(billed.name, month.start, month.end)
     return round(hours / failures, 2) if failures and hours else None
 
 

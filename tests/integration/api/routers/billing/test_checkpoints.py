@@ -9,7 +9,7 @@ import pytest
 
 from headway.domain.billing import Saves
 from headway.domain.incident import Incident, IncidentState, XidClass
-from headway.services.billing.collector import collect, entries
+from headway.services.billing.collector import collect, ledger_entries
 from headway.services.billing.loss_attribution import CHECKPOINTS
 from tests.support.billing_cluster import OCTOBER, Accounting, H, at, got, machines, run, said, server
 from tests.support.server_fakes import Server
@@ -98,7 +98,7 @@ async def test_a_job_over_several_groups_has_the_nodes_of_all_of_them(server: Se
     await failure(server, H)
     first = run(7, 0, H, nodes=main.slots[:1])
     last = run(7, 2 * H, 0, nodes=main.slots[:4], gpus=32)
-    await server.store.put_runs("lab", entries(both, [first, last]))
+    await server.store.put_runs("lab", ledger_entries(both, [first, last]))
     said.away = True
     at(server, 10 * H)
     await server.store.put_saves("lab", {7: Saves(10, 100.0, 3600.0)}, OCTOBER.start + 10 * H)

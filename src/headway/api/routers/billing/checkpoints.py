@@ -1,0 +1,30 @@
+"""Advice on how often a job should write checkpoints."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from headway.api.auth.dependencies import MAX_PATH_NUMBER, Anyone, State
+from headway.schemas.billing import AdviceOut
+from headway.services.billing.checkpoint_advice import advise_checkpoints
+from headway.services.billing.report_scope import load_billed_cluster
+
+router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
+
+
+@router.get("/goodput/checkpoints")
+async def checkpoints(
+    name: str,
+    state: State,
+    who: Anyone,
+    every_s: Annotated[float, Query(ge=0, le=1e7, description="seconds between checkpoints; 0: as the job does")] = 0,
+    write_s: Annotated[float, Query(ge=0, le=1e6, description="seconds that writing one takes; 0: as measured")] = 0,
+    nodes: Annotated[int, Query(ge=0, le=100_000, description="number of nodes; 0: as many as the job has")] = 0,
+    job: Annotated[int, Query(ge=0, le=MAX_PATH_NUMBER)] = 0,
+) -> AdviceOut:
+    """How often a job should write a checkpoint, by how often this cluster's nodes have failed. The interval and writing time
+    are the query's, else those measured of the job. Raises Refused if neither is known."""
+    billed = await load_billed_cluster(state, name)
+    return await advise_checkpoints(state, who, billed, job, every_s, write_s, nodes)

@@ -1,0 +1,55 @@
+"""The states that nodes were in: up, drained, down, spare, or off."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from headway.api.auth.dependencies import Anyone, State
+from headway.api.http.pagination import Cursor
+from headway.api.routers.billing.query_parameters import (
+    MAX_ROWS,
+    FilterText,
+    NodeStateNames,
+    ReportFormat,
+    TimeText,
+    csv_response,
+)
+from headway.schemas.billing import NodeStatesOut
+from headway.services.billing.ledger_refresh import refresh_ledger
+from headway.services.billing.node_states import (
+    NodeStateFilter,
+    load_all_node_states,
+    load_node_states_page,
+    parse_states,
+)
+from headway.services.billing.report_scope import load_billed_cluster, parse_period, visible_teams
+
+router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
+
+
+@router.get("/usage/nodes", response_model=NodeStatesOut)
+async def nodes(
+    name: str,
+    state: State,
+    who: Anyone,
+    start: TimeText = "",
+    end: TimeText = "",
+    node: FilterText = "",
+    group: FilterText = "",
+    states: NodeStateNames = "",
+    cursor: Cursor = "",
+    limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = MAX_ROWS,
+    format: ReportFormat = "json",  # noqa: A002
+) -> NodeStatesOut | Response:
+    """Every second in which a node had a machine, in exactly one state; the time between two machines is `off`. CSV holds all
+    of it, JSON one page."""
+    billed = await load_billed_cluster(state, name)
+    visible_teams(billed, who)
+    period, filters = parse_period(billed, start, end), NodeStateFilter(node, group, parse_states(states))
+    await refresh_ledger(state, billed)
+    if format == "csv":
+        return csv_response(await load_all_node_states(state, billed, period, filters), f"{name}-nodes")
+    return await load_node_states_page(state, billed, period, filters, cursor, limit)

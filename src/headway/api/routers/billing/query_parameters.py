@@ -1,0 +1,42 @@
+"""Query parameters that the billing reports share, and the answer as a CSV file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import Depends, Query
+from starlette.responses import Response
+
+from headway.schemas import spreadsheets
+from headway.schemas.base import Wire
+from headway.services.billing.usage import MAX_GPUS, UsageFilter
+
+MAX_ROWS = 1000  # of one page
+MonthText = Annotated[str, Query(max_length=7, description="a month, as 2026-10 (default: the current one)")]
+ReportFormat = Annotated[Literal["json", "csv"], Query(alias="format")]
+FilterText = Annotated[str, Query(max_length=64, description='"-": those without one')]
+TimeText = Annotated[str, Query(max_length=40, description="2026-10, 2026-10-03, 2026-10-03T12:00, or unix seconds")]
+NodeStateNames = Annotated[
+    str, Query(alias="state", max_length=40, description="only these states, comma-separated, as down,drained")
+]
+
+
+def _usage_filter(
+    team: FilterText = "",
+    user: FilterText = "",
+    partition: FilterText = "",
+    gpu: FilterText = "",
+    group: FilterText = "",
+    least_gpus: Annotated[int, Query(ge=0, le=MAX_GPUS, description="runs with this many GPUs or more")] = 0,
+    most_gpus: Annotated[int | None, Query(ge=0, le=MAX_GPUS, description="runs with this many GPUs or fewer")] = None,
+) -> UsageFilter:
+    return UsageFilter(team, user, partition, gpu, group, least_gpus, most_gpus)
+
+
+UsageFilterQuery = Annotated[UsageFilter, Depends(_usage_filter)]
+
+
+def csv_response(report: Wire, name: str) -> Response:
+    """The report as a CSV attachment called NAME.csv."""
+    headers = {"content-disposition": f'attachment; filename="{name}.csv"'}
+    return Response(spreadsheets.text(report), media_type="text/csv", headers=headers)

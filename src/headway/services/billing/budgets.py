@@ -1,0 +1,121 @@
+"""Budgets and GPU-hour caps of teams: what is used of them and what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, tzinfo
+from decimal import Decimal
+from fractions import Fraction
+
+from headway.billing import budgets
+from headway.billing.budgets import Level, Standing
+from headway.billing.periods import Period, zone
+from headway.changes.slurm_accounts import period_end, period_start
+from headway.domain.cluster import Cluster
+from headway.schemas.billing import BudgetOut
+from headway.services.billing.pricing import usage_cost
+from headway.services.billing.report_scope import BilledCluster
+from headway.services.context import AppState
+from headway.store.billing.sums import Only, Span
+
+MAX_AGE_S = 10.0
+
+
+async def load_budget_states(
+    state: AppState, cluster: Cluster, now: int, until: int | None = None
+) -> list[budgets.Standing]:
+    """What each team has used of its budget in the current period; with `until` (unix seconds): as it was just before then."""
+    billed = BilledCluster(cluster.name, cluster, now)
+    until = now + 1 if until is None else until
+    here = datetime.fromtimestamp(until - 1, zone(cluster.costs.timezone))
+    found = []
+    for team in cluster.teams:
+        if team.budget is None:
+            continue
+        start = int(period_start(team.budget.per, here).timestamp())
+        period = Period(team.budget.per, start, until)
+        used = await (_usd if team.budget.unit == "usd" else _gpu_hours)(state, billed, period, team.name)
+        found.append(budgets.standing(team.name, team.budget, start, used))
+    return found
+
+
+async def load_cap_usage(state: AppState, cluster: Cluster, now: int) -> dict[str, Fraction]:
+    """GPU-hours that count against each team's cap: those since its usage was last reset. Slurm counts them for the team's QOS,
+    which only slurmctld knows; the account's usage in `sshare` decays."""
+    billed, since = BilledCluster(cluster.name, cluster, now), await state.store.refills(cluster.name)
+    return {
+        team.name: await _gpu_hours(state, billed, Period("", int(since.get(team.name, now)), now + 1), team.name)
+        for team in cluster.teams
+        if team.gpu_hours is not None
+    }
+
+
+async def _usd(state: AppState, billed: BilledCluster, period: Period, team: str) -> Fraction:
+    return sum((cost for _, cost in await usage_cost(state, billed, period, Only(teams=(team,)))), Fraction(0))
+
+
+async def _gpu_hours(state: AppState, billed: BilledCluster, period: Period, team: str) -> Fraction:
+    span = Span(period.start, period.end, billed.now)
+    totals = await state.store.usage(billed.name, span, [], Only(teams=(team,)))
+    return Fraction(sum(one.gpu_s for one in totals), 3600)
+
+
+async def load_visible_budgets(state: AppState, billed: BilledCluster, seen: tuple[str, ...] | None) -> list[BudgetOut]:
+    """The budgets of the teams `seen` (None: all)."""
+    return [one for one in await load_budgets(state, billed) if seen is None or one.team in seen]
+
+
+async def load_budgets(state: AppState, billed: BilledCluster, until: int | None = None) -> list[BudgetOut]:
+    """The budgets of all teams as they are now, or just before `until` (unix seconds)."""
+    if billed.cluster is None:
+        return []
+    found = await load_budget_states(state, billed.cluster, billed.now, until)
+    return await _budgets_out(state, billed.cluster, found)
+
+
+async def cached_budgets(state: AppState, cluster: Cluster) -> list[BudgetOut]:
+    """All budgets, at most MAX_AGE_S old, without refreshing the ledger: for pages that many people have open."""
+    now = int(state.clock())
+    found = await state.cache.get(f"{cluster.name}/budgets", MAX_AGE_S, lambda: load_budget_states(state, cluster, now))
+    return await _budgets_out(state, cluster, found)
+
+
+async def cached_cap_usage(state: AppState, cluster: Cluster) -> dict[str, Fraction]:
+    """As `load_cap_usage`, at most MAX_AGE_S old."""
+    now = int(state.clock())
+    return await state.cache.get(f"{cluster.name}/caps", MAX_AGE_S, lambda: load_cap_usage(state, cluster, now))
+
+
+def spent_or_nearly_spent(found: Iterable[BudgetOut]) -> list[BudgetOut]:
+    """The budgets that have reached their warning level."""
+    return [one for one in found if one.level != Level.OK.value]
+
+
+async def _budgets_out(state: AppState, cluster: Cluster, found: Iterable[Standing]) -> list[BudgetOut]:
+    held_back = await state.store.capped_teams(cluster.name)
+    return [
+        BudgetOut(
+            team=one.team,
+            unit=one.budget.unit,
+            per=one.budget.per,
+            limit=float(one.budget.limit),
+            used=float(one.used),
+            left=float(one.left),
+            warn_at=float(one.budget.limit * Decimal(str(one.budget.warn))),
+            level=one.level.value,
+            cap=one.budget.cap,
+            held_back=one.team in held_back,
+            start=one.start,
+            end=_end(one, zone(cluster.costs.timezone)),
+        )
+        for one in found
+    ]
+
+
+def _end(one: Standing, where: tzinfo) -> int:
+    return int(period_end(one.budget.per, datetime.fromtimestamp(one.start, where)).timestamp())
+
+
+def unit_label(unit: str) -> str:
+    """A budget's unit for people."""
+    return "USD" if unit == "usd" else "GPU-hours"

@@ -1,0 +1,119 @@
+"""How full the GPUs were, hour by hour, how fragmented, and how long jobs waited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from headway.billing import capacity as rules
+from headway.billing.capacity import Cover, Fragments, Stretches
+from headway.domain.billing import Life
+from headway.schemas.billing import CapacityOut, HourOut, TypeOut, WaitOut
+from headway.services.billing.daily_rollups import load_coverage, load_held_seconds_by_day_sums
+from headway.services.billing.fragmentation import gpu_plans_by_group, gpus_by_node, load_fragmentation
+from headway.services.billing.report_scope import HOUR_S, BilledCluster, ReportScope, to_hours
+from headway.services.context import AppState
+from headway.store.billing.sums import Span
+
+_HOUR = ("held", "there", "free", "fragmented")
+
+
+Waits = list[tuple[int, int, int]]
+
+
+async def load_capacity(state: AppState, look: ReportScope) -> CapacityOut:
+    billed, month, span = look.billed, look.month, look.span
+    until = min(month.end, billed.now)
+    marks = range(month.start, max(until, month.start + 1) + HOUR_S - 1, HOUR_S)
+    free = rules.free(
+        [
+            (node.gpus, node.gpus_used)
+            for node in state.live.snapshot(billed.name).nodes
+            if node.usable and node.gpus and not node.reservation
+        ]
+    )
+    types, waits = await _types(state, billed, span, marks)
+    return CapacityOut(
+        cluster=billed.name,
+        period=month.name,
+        start=month.start,
+        end=month.end,
+        types=types,
+        waits=_waits(waits),
+        free_gpus=free.gpus,
+        free_whole_node_gpus=free.together,
+        fragmentation=round(free.fragmentation, 4),
+    )
+
+
+async def _types(state: AppState, billed: BilledCluster, span: Span, marks: range) -> tuple[list[TypeOut], Waits]:
+    """What hours were, and how long runs waited: two long questions at a time."""
+
+    async def held_and_waits() -> tuple[dict[str, list[float]], Waits]:
+        return await _held(state, billed, span, whole), await state.store.waits(billed.name, span)
+
+    lives = await state.store.lives(billed.name, span.start, span.end)
+    whole = await load_coverage(state.store, billed.name, span, marks)
+    (held, waits), unused = await asyncio.gather(
+        held_and_waits(), load_fragmentation(state, billed, lives, span, whole)
+    )
+    there, nothing = _there(billed, gpus_by_node(state, billed), lives, span, marks), [0.0] * (len(marks) - 1)
+    found = []
+    for kind in sorted(held.keys() | there.keys()):
+        mine, had = held.get(kind, nothing), there.get(kind, nothing)
+        pieces = unused[kind](mine) if kind in unused else Fragments(tuple(nothing), tuple(nothing))
+        hours = [
+            HourOut(at=at, **{name: to_hours(gpu_s) for name, gpu_s in zip(_HOUR, sums, strict=True)})
+            for at, *sums in zip(marks, mine, had, pieces.free, pieces.fragmented, strict=False)
+        ]
+        found.append(
+            TypeOut(
+                gpu_type=kind,
+                utilisation=round(sum(mine) / sum(had), 6) if sum(had) else None,
+                fragmentation=None if pieces.share is None else round(pieces.share, 6),
+                hours=hours,
+            )
+        )
+    return found, waits
+
+
+async def _held(state: AppState, billed: BilledCluster, span: Span, whole: Cover) -> dict[str, list[float]]:
+    """GPU-seconds that runs held in each hour, by GPU type, of the groups that the file still names: of others nobody knows any
+    more what their machines had."""
+    every = await load_held_seconds_by_day_sums(state.store, billed.name, span, whole)
+    plans = gpu_plans_by_group(billed)
+    found: dict[str, list[float]] = {}
+    for (_, group), sums in every.items():
+        if group in plans:
+            key = plans[group].gpu_type
+            found[key] = [one + other for one, other in zip(found.get(key, [0.0] * len(sums)), sums, strict=True)]
+    return found
+
+
+def _there(
+    billed: BilledCluster, gpus: Mapping[str, int], lives: Iterable[Life], span: Span, marks: range
+) -> dict[str, list[float]]:
+    """GPU-seconds that machines had in each hour, by type, as far as the file still says what they have. `gpus`: of nodes."""
+    found: dict[str, Stretches] = {}
+    plans = gpu_plans_by_group(billed)
+    for life in lives:
+        if (plan := plans.get(life.group)) is not None:
+            alive = max(life.began, span.start), min(life.ended or span.now, span.now, span.end)
+            found.setdefault(plan.gpu_type, Stretches(marks)).add(*alive, gpus.get(life.machine, plan.gpus))
+    return {kind: one.seconds() for kind, one in found.items()}
+
+
+def _waits(rows: Iterable[tuple[int, int, int]]) -> list[WaitOut]:
+    sizes: dict[str, Counter[int]] = {words: Counter() for _, words in rules.SIZES}
+    for gpus, waited_s, count in rows:
+        sizes[rules.size_of(gpus)][waited_s] += count
+    return [
+        WaitOut(
+            size=words,
+            runs=sum(counts.values()),
+            **{f"p{which}_s": rules.percentile(counts.items(), which) for which in rules.PERCENTILES},
+        )
+        for words, counts in sizes.items()
+        if counts
+    ]

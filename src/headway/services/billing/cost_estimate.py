@@ -1,0 +1,144 @@
+"""What a job would cost before it is submitted, and whether its team's budget allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from headway.billing.money import cents, usd
+from headway.domain.cluster import Cluster, Group, Partition
+from headway.jobs.submission.node_capacity import Offer
+from headway.jobs.submission.requested_resources import Asked, asked, seconds
+from headway.jobs.submission.run_request import checked_run
+from headway.jobs.submission.submission_check import partitions_of
+from headway.schemas.billing import BudgetOut, EstimateOut
+from headway.schemas.submissions import CheckJobIn, CheckJobOut
+from headway.services.billing.budgets import cached_budgets, unit_label
+from headway.services.billing.report_scope import HOUR_S
+from headway.services.context import AppState
+from headway.services.identity import Principal
+
+
+async def estimate_cost(
+    state: AppState, who: Principal, cluster: Cluster, ask: CheckJobIn, checked: CheckJobOut, offer: Offer
+) -> EstimateOut:
+    """The estimate of a job that was checked without faults. `offer`: what the cluster's nodes have."""
+    request = ask.submit or ask.run
+    assert request is not None
+    user = who.user_to_act_as(request.user)
+    submit = ask.submit
+    if ask.run is not None:
+        submit, _ = checked_run(ask.run, cluster, user, offer)
+    assert submit is not None
+    wants = asked(submit)
+    tasks = wants[0].tasks
+    # Where none is named the first is the one that sbatch has found, and all others are the default.
+    parts = [partitions_of(want, cluster, "" if number else checked.partition) for number, want in enumerate(wants)]
+    choices = [_dearest_group(cluster, want, some) for want, some in zip(wants, parts, strict=True)]
+    nodes = [_nodes(*choice) for choice in choices]
+    gpus = [_gpus(*choice) for choice in choices]
+    rates = [_usd_per_hour(*choice) for choice in choices]
+    limits = [_limit_s(want, some) for want, some in zip(wants, parts, strict=True)]
+    per_hour = sum(rates, Fraction(0)) * tasks
+    gpu_hours = cost = None
+    unread = [f"--{option}" for want in wants for option in want.unread]
+    if None not in limits and not unread:
+        hours = [Fraction(limit or 0, HOUR_S) for limit in limits]
+        gpu_hours = round(float(sum(held * length for held, length in zip(gpus, hours, strict=True)) * tasks), 4)
+        cost = sum((rate * length for rate, length in zip(rates, hours, strict=True)), Fraction(0)) * tasks
+    team = wants[0].options.get("account") or next((t.name for t in cluster.teams if user in t.users), "")
+    budget = next((one for one in await cached_budgets(state, cluster) if one.team == team), None)
+    waits = budget is not None and _spent(budget)
+    return EstimateOut(
+        team=team,
+        gpus=None if unread else sum(gpus),
+        nodes=None if unread else sum(nodes),
+        tasks=tasks,
+        time_limit_s=None if None in limits else max(limit or 0 for limit in limits),
+        gpu_hours=gpu_hours,
+        usd=None if cost is None else usd(cents(cost)),
+        usd_per_hour=None if unread else usd(cents(per_hour)),
+        unread=list(dict.fromkeys(unread)),
+        start=max(checked.starts_at, budget.end) if budget is not None and waits else checked.starts_at,
+        waits=checked.waits,
+        expected_nodes="" if waits else checked.nodes,
+        budget=budget,
+        warning=_budget_warning(budget, cost, gpu_hours) if budget else "",
+    )
+
+
+def _usd_per_hour(group: Group, want: Asked) -> Fraction:
+    return Fraction(group.price_usd_per_node_hour) * _priced_nodes(group, want)
+
+
+def _nodes(group: Group, want: Asked) -> int:
+    """Of a range no more than the group has."""
+    said = want.nodes_of(group.plan.gpus, group.plan.cpus)
+    return min(said, max(want.least_nodes, len(group.slots))) if want.nodes_range else said
+
+
+def _priced_nodes(group: Group, want: Asked) -> Fraction:
+    """Of the group's nodes, as they are paid for: 2 of 8 GPUs are a quarter of one."""
+    plan, nodes = group.plan, _nodes(group, want)
+    if want.exclusive:
+        return Fraction(nodes)
+    if plan.gpus:
+        return Fraction(want.gpus_on(nodes), plan.gpus)
+    return min(Fraction(nodes), Fraction(want.cpus_on(nodes), plan.cpus or 1))
+
+
+def _gpus(group: Group, want: Asked) -> int:
+    nodes = _nodes(group, want)
+    return group.plan.gpus * nodes if want.exclusive else want.gpus_on(nodes)
+
+
+def _spent(budget: BudgetOut) -> bool:
+    """No job of its team starts until the period ends, whatever Slurm expects."""
+    return budget.held_back or (budget.cap and budget.left <= 0)
+
+
+def _budget_warning(budget: BudgetOut, cost: Fraction | None, gpu_hours: float | None) -> str:
+    asks = (None if cost is None else float(cost)) if budget.unit == "usd" else gpu_hours
+    if _spent(budget):
+        return "the team's budget is spent: the job waits for the next period"
+    if asks is not None and asks > budget.left:
+        return f"it may use {asks:,.2f} {unit_label(budget.unit)}; {budget.left:,.2f} are left of the team's budget"
+    return ""
+
+
+def _limit_s(want: Asked, partitions: Sequence[Partition]) -> int | None:
+    """Where it may run longest. None: it may run on and on."""
+    asked_s = seconds(want.options.get("time", ""))
+    if asked_s:
+        return asked_s
+    # UNLIMITED: as long as the partition lets it
+    limits = [one.max_time_s if asked_s == 0 else one.default_time_s or one.max_time_s for one in partitions]
+    return None if None in limits else max((limit or 0 for limit in limits), default=None)
+
+
+def _dearest_group(cluster: Cluster, want: Asked, partitions: Sequence[Partition]) -> tuple[Group, Asked]:
+    """Of the groups that it may land on the one where it costs most, and what it asks for there: in a partition that gives nodes
+    as a whole, whole nodes."""
+    types = {kind.lower() for kind in want.gpu_types}
+    places = [(group, want) for group in cluster.groups]
+    if any(one.nodes for one in partitions):
+        places = [
+            (group, replace(want, options={**want.options, "exclusive": ""}) if _gives_whole(one) else want)
+            for one in partitions
+            for group in {cluster.group_of[node].name: cluster.group_of[node] for node in one.nodes}.values()
+        ]
+    fit = [
+        (group, asks)
+        for group, asks in places
+        if (not want.gpus or group.plan.gpus) and (not types or group.plan.gpu_type in types)
+    ]
+    if not want.gpus and any(not group.plan.gpus for group, _ in fit):
+        fit = [(group, asks) for group, asks in fit if not group.plan.gpus]
+    whole = [(group, asks) for group, asks in fit if _nodes(group, asks) <= len(group.slots)]
+    every = [(group, want) for group in cluster.groups]
+    return max(whole or fit or every, key=lambda choice: _usd_per_hour(*choice))
+
+
+def _gives_whole(partition: Partition) -> bool:
+    return partition.slurm.get("OverSubscribe") == "EXCLUSIVE"

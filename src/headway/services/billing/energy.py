@@ -1,0 +1,48 @@
+"""Energy of a month by team: measured, else estimated by GPU type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
+
+from headway.billing.energy import Energy
+from headway.billing.money import cents, usd
+from headway.schemas.billing import EnergyOut, EnergyRow
+from headway.services.billing.report_scope import ReportScope
+from headway.services.billing.usage import energy_sum
+from headway.services.context import AppState
+from headway.store.billing.sums import Only
+from headway.store.billing.usage import Total
+
+
+async def load_energy(state: AppState, look: ReportScope) -> EnergyOut:
+    billed, month = look.billed, look.month
+    totals = await state.store.usage(billed.name, look.span, ["team", "gpu_type"], Only(look.visible_teams))
+    teams: dict[str, list[Total]] = {}
+    for one in totals:
+        teams.setdefault(one.by[0], []).append(one)
+    price = billed.costs.usd_per_kwh
+    return EnergyOut(
+        cluster=billed.name,
+        period=month.name,
+        start=month.start,
+        end=month.end,
+        pue=billed.costs.pue,
+        usd_per_kwh=None if price is None else float(price),
+        simulated=billed.simulated,
+        total=_energy_row("", totals, billed.costs.pue, price),
+        teams=[_energy_row(team, parts, billed.costs.pue, price) for team, parts in sorted(teams.items())],
+    )
+
+
+def _energy_row(team: str, parts: Iterable[Total], pue: float, price: Decimal | None) -> EnergyRow:
+    found = energy_sum(parts)
+    kwh = found.kwh(pue)
+    return EnergyRow(
+        team=team,
+        kwh=round(kwh, 4),
+        measured_kwh=round(Energy(found.measured_j).kwh(pue), 4),
+        estimated_kwh=round(Energy(0, found.estimated_j).kwh(pue), 4),
+        usd=None if price is None else usd(cents(Fraction(price) * Fraction(kwh))),
+    )

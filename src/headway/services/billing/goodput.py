@@ -1,0 +1,128 @@
+"""Goodput: the productive share of the GPU time that jobs held, and what took the rest."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import fields
+from fractions import Fraction
+
+from headway.billing import goodput as good
+from headway.billing.goodput import Cause, Parts
+from headway.billing.money import cents, usd
+from headway.errors import NotFound
+from headway.schemas.billing import CauseOut, GoodputOut, JobGoodputOut, PartsOut
+from headway.services.billing import invoicing
+from headway.services.billing.checkpoint_advice import CheckpointStalls, failure_hours, load_checkpoint_stalls
+from headway.services.billing.loss_attribution import QUEUE, attribute_losses
+from headway.services.billing.pricing import SegmentTotals, priced_segments, unpriced_segments
+from headway.services.billing.report_scope import BilledCluster, ReportScope, to_hours, visible_teams
+from headway.services.billing.runs import load_runs_of_job
+from headway.services.context import AppState
+from headway.services.identity import Principal
+from headway.store.billing.sums import Only
+from headway.store.billing.usage import RunRow, Times
+
+
+async def load_goodput(state: AppState, look: ReportScope) -> GoodputOut:
+    """The month's goodput by team, the causes of loss (the most expensive first) and advice on checkpoints."""
+    billed, month = look.billed, look.month
+    sums = SegmentTotals(state, billed, Only(look.visible_teams), timed=True)
+    cut = await priced_segments(state, billed, month)
+    every = [*cut, *await unpriced_segments(state, billed, month)]
+
+    async def all_runs() -> tuple[dict[str, Times], CheckpointStalls]:
+        return await sums.times_by_team(every), await load_checkpoint_stalls(state, look)
+
+    (times, stalled), lost = await asyncio.gather(
+        all_runs(), attribute_losses(state, look, cut)
+    )  # two long questions at a time
+    by_use = sorted(times.items(), key=lambda one: (-one[1].gpu_s, one[0]))
+    parts = {team: _parts(one) for team, one in by_use if one.gpu_s or one.waited_gpu_s}
+    whole = Parts(
+        *(sum(getattr(one, field) for one in parts.values()) for field in ("productive", "lost", "idle", "waiting"))
+    )
+    causes = [
+        *lost.causes(whole, await sums.idle_cost_usd(cut)),
+        *await _queue(state, look, sums, whole),
+        *stalled.causes,
+    ]
+    return GoodputOut(
+        cluster=billed.name,
+        period=month.name,
+        start=month.start,
+        end=month.end,
+        as_of=billed.now,
+        simulated=billed.simulated,
+        total=_parts_out("", whole),
+        teams=[_parts_out(team, one) for team, one in parts.items()],
+        causes=[
+            CauseOut(
+                kind=one.kind,
+                what=one.what,
+                gpu_hours=to_hours(one.gpu_s),
+                usd=usd(cents(one.usd)),
+                jobs=list(one.jobs),
+            )
+            for one in good.ranked(causes)
+        ],
+        failure_hours=await failure_hours(state, billed, month),
+        checkpoints=[one.out() for one in stalled.dearest],
+    )
+
+
+async def load_job_goodput(state: AppState, billed: BilledCluster, job: int, who: Principal) -> JobGoodputOut:
+    """One job's goodput over all its runs. Raises NotFound if the ledger has no run of it that the person may see."""
+    runs = await load_runs_of_job(state, billed.name, job, visible_teams(billed, who))
+    if not runs:
+        raise NotFound(
+            f"the ledger of {billed.name} has no run of job {job}", hint=f"headway usage {billed.name} --runs"
+        )
+    parts = [_parts_of(run, billed.now) for run in runs]
+    total = Parts(*(sum(getattr(one, field.name) for one in parts) for field in fields(Parts)))
+    return JobGoodputOut(
+        cluster=billed.name,
+        job=job,
+        user=runs[-1].user,
+        runs=len({run.start for run in runs}),
+        as_of=billed.now,
+        simulated=billed.simulated,
+        total=_parts_out(runs[-1].team, total),
+    )
+
+
+def _parts_of(run: RunRow, now: int) -> Parts:
+    """As the sums over a period count it (store.billing.usage)."""
+    during = max(0, (run.end or now) - run.start)
+    lost = min(run.lost_s, during)
+    idle = min(run.idle_s, during - lost)
+    times = (during - lost - idle, lost, idle, max(0, run.start - run.eligible))
+    return Parts(*(seconds * run.gpus for seconds in times))
+
+
+def _parts(one: Times) -> Parts:
+    return Parts(one.gpu_s - one.lost_gpu_s - one.idle_gpu_s, one.lost_gpu_s, one.idle_gpu_s, one.waited_gpu_s)
+
+
+def _parts_out(team: str, one: Parts) -> PartsOut:
+    return PartsOut(
+        team=team,
+        productive_gpu_hours=to_hours(one.productive),
+        lost_gpu_hours=to_hours(one.lost),
+        idle_gpu_hours=to_hours(one.idle),
+        waited_gpu_hours=to_hours(one.waiting),
+        goodput=None if one.goodput is None else round(one.goodput, 6),
+        ettr=None if one.ettr is None else round(one.ettr, 6),
+    )
+
+
+async def _queue(state: AppState, look: ReportScope, sums: SegmentTotals, whole: Parts) -> list[Cause]:
+    """Nobody pays for waiting; what stood idle while jobs waited was paid for. Only who sees the invoice sees that."""
+    if look.visible_teams is not None or not whole.waiting:
+        return []
+    found = (await invoicing.load_bill(state, look.billed, look.month, sums)).chargeback
+    idle = sum(one.cents["idle"] for one in found.teams) + sum(
+        one.cents for one in found.unassigned if one.what == "idle"
+    )
+    held = sum(sum(one.cents[column] for column in ("productive", "lost", "held_idle")) for one in found.teams)
+    waited = Fraction(held, 100) * whole.waiting / whole.held if whole.held else Fraction(idle, 100)
+    return [Cause("queue", QUEUE, whole.waiting, min(Fraction(idle, 100), waited))]

@@ -1,0 +1,107 @@
+"""Invoices and chargeback as the API answers them."""
+
+from __future__ import annotations
+
+from headway.billing import chargeback, invoice
+from headway.billing.chargeback import Chargeback
+from headway.billing.money import usd
+from headway.billing.periods import Period
+from headway.errors import Refused
+from headway.schemas.billing import (
+    ChargebackOut,
+    InvoiceOut,
+    LineOut,
+    TeamCostOut,
+    UnassignedOut,
+)
+from headway.services.authorization import write_audit_line
+from headway.services.billing.invoicing import Bill, close_month, load_bill
+from headway.services.billing.ledger_refresh import refresh_ledger
+from headway.services.billing.report_scope import HOUR_S, BilledCluster, ReportScope
+from headway.services.context import AppState
+from headway.services.identity import Principal
+
+
+async def load_invoice(state: AppState, billed: BilledCluster, month: Period) -> InvoiceOut:
+    """The month's invoice: as it was closed, else up to now."""
+    return _invoice_out(billed, await load_bill(state, billed, month))
+
+
+async def load_closed_invoices(state: AppState, billed: BilledCluster) -> list[InvoiceOut]:
+    """The closed invoices, the latest first."""
+    return [
+        _invoice_out(billed, Bill(Chargeback(invoice.unpacked(row.document["invoice"]), (), ()), row))
+        for row in reversed(await state.store.invoices(billed.name))
+    ]
+
+
+async def close_invoice(state: AppState, who: Principal, billed: BilledCluster, month: Period) -> InvoiceOut:
+    """Closes the month's invoice for good; later changes become corrections on the next one.
+
+    Raises Refused while accounting can't be read, and as `close_month`."""
+    if stale := await refresh_ledger(state, billed):
+        raise Refused(f"accounting of {billed.name} can't be read: {stale}", hint="close it once that works again")
+    row = await close_month(state, billed, month, who.person)
+    await write_audit_line(state, who, "invoice.close", f"{billed.name}/{month.name}", number=row.number)
+    return await load_invoice(state, billed, month)
+
+
+async def load_chargeback(state: AppState, scope: ReportScope) -> ChargebackOut:
+    """Which team pays which part of the month's invoice, for the teams that the person may see."""
+    return _chargeback_out(scope, await load_bill(state, scope.billed, scope.month))
+
+
+def _invoice_out(billed: BilledCluster, bill: Bill) -> InvoiceOut:
+    row, period = bill.closed_row, bill.period
+    return InvoiceOut(
+        cluster=billed.name,
+        period=period.name,
+        start=period.start,
+        end=period.end,
+        timezone=bill.timezone(billed),
+        state="closed" if row else "open",
+        as_of=min(billed.now, period.end),
+        number=row.number if row else None,
+        closed_at=row.closed_at if row else None,
+        closed_by=row.closed_by if row else "",
+        lines=[
+            LineOut(
+                what=line.what,
+                group=line.group,
+                billing=line.billing,
+                usd_per_hour=line.usd_per_hour,
+                hours=round(line.seconds / HOUR_S, 4),
+                seconds=line.seconds,
+                amount_usd=usd(line.amount_cents),
+                of=line.of,
+            )
+            for line in bill.chargeback.invoice.lines
+        ],
+        total_usd=usd(bill.chargeback.invoice.total_cents),
+    )
+
+
+def _chargeback_out(look: ReportScope, bill: Bill) -> ChargebackOut:
+    billed, period, seen, found = look.billed, bill.period, look.visible_teams, bill.chargeback
+    return ChargebackOut(
+        cluster=billed.name,
+        period=period.name,
+        start=period.start,
+        end=period.end,
+        state="closed" if bill.closed_row else "open",
+        as_of=min(billed.now, period.end),
+        rules=bill.rules(billed),
+        invoice_total_usd=usd(found.invoice.total_cents) if seen is None else None,
+        teams=[
+            TeamCostOut(
+                team=one.team,
+                total_usd=usd(one.total_cents),
+                **{f"{column}_usd": usd(one.cents[column]) for column in chargeback.COLUMNS},
+            )
+            for one in found.teams
+            if seen is None or one.team in seen
+        ],
+        unassigned=[UnassignedOut(what=one.what, centre=one.centre, usd=usd(one.cents)) for one in found.unassigned]
+        if seen is None
+        else [],
+    )

@@ -1,0 +1,58 @@
+"""Brings the ledger (the stored runs, node states and measurements) up to date before a report is made."""
+
+from __future__ import annotations
+
+from headway.domain.cluster import Cluster
+from headway.errors import HeadwayError, Refused
+from headway.schemas.billing import CollectedOut
+from headway.services.authorization import write_audit_line
+from headway.services.billing.collector import collect
+from headway.services.billing.report_scope import BilledCluster, ReportScope, load_billed_cluster, visible_teams
+from headway.services.context import AppState
+from headway.services.identity import Principal
+
+MAX_AGE_S = 10.0  # a ledger younger than this is not read again
+
+
+async def ensure_ledger_fresh(state: AppState, cluster: Cluster, max_age_s: float = MAX_AGE_S) -> None:
+    """Collects accounting and measurements unless that was done within `max_age_s`. Concurrent callers share one collection,
+    also across servers on one database. Raises what reading accounting raises."""
+
+    async def collect_alone() -> None:
+        async with state.store.presence.turn(f"ledger/{cluster.name}"):
+            await collect(state, cluster)
+
+    await state.cache.get(f"{cluster.name}/ledger", max_age_s, collect_alone)
+
+
+async def refresh_ledger(state: AppState, billed: BilledCluster) -> str:
+    """Brings the ledger up to date if the cluster answers. Returns why it could not, "" if it did."""
+    if billed.cluster is None:
+        return ""
+    if stale := state.live.snapshot(billed.name).stale:
+        return stale
+    try:
+        await ensure_ledger_fresh(state, billed.cluster)
+    except HeadwayError as error:
+        return error.message.splitlines()[0]
+    except (TimeoutError, OSError) as error:
+        return str(error) or type(error).__name__
+    return ""
+
+
+async def rebuild_ledger(state: AppState, who: Principal, billed: BilledCluster) -> CollectedOut:
+    """Forgets the stored runs and reads accounting again from its beginning. Raises Refused for a cluster that is down."""
+    if billed.cluster is None:
+        raise Refused(f"{billed.name} is down: its accounting can't be read", hint="headway apply brings it back")
+    await state.store.forget_runs(billed.name)
+    await ensure_ledger_fresh(state, billed.cluster, max_age_s=0)
+    await write_audit_line(state, who, "ledger.rebuild", billed.name)
+    return CollectedOut(collected_to=(await state.store.mark(billed.name)).collected_to)
+
+
+async def load_report_scope(state: AppState, name: str, who: Principal, period: str) -> ReportScope:
+    """The scope of a monthly report for this person, with the ledger brought up to date. Raises NotFound, NotAllowed, Refused."""
+    billed = await load_billed_cluster(state, name)
+    scope = ReportScope(billed, billed.month(period), visible_teams(billed, who))
+    await refresh_ledger(state, billed)
+    return scope

@@ -1,0 +1,93 @@
+"""What state each node was in, and from when to when."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from headway.billing import node_timeline
+from headway.billing.node_timeline import Standing, Stood
+from headway.billing.periods import Period
+from headway.domain.slurm.hostlist import natural_key
+from headway.errors import Refused
+from headway.schemas.billing import NodeStateOut, NodeStatesOut
+from headway.services.billing.report_scope import BilledCluster
+from headway.services.context import AppState
+from headway.services.cursors import decode_cursor, encode_cursor
+
+
+def parse_states(text: str) -> frozenset[Standing]:
+    """The node states named in comma-separated text; all if it is empty. Raises Refused for unknown ones."""
+    words = [word for word in text.split(",") if word]
+    if unknown := [word for word in words if word not in list(Standing)]:
+        raise Refused(f"there is no node state {unknown[0]!r}", hint=f"use one of {', '.join(Standing)}")
+    return frozenset(Standing(word) for word in words) or frozenset(Standing)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStateFilter:
+    """Which node states to list; empty fields do not narrow it."""
+
+    node: str = ""
+    group: str = ""
+    states: frozenset[Standing] = frozenset(Standing)
+
+    def matches(self, one: Stood) -> bool:
+        """Whether the interval is one of those."""
+        named = (not self.node or one.node == self.node) and (not self.group or one.group == self.group)
+        return named and one.state in self.states
+
+
+async def load_all_node_states(
+    state: AppState, billed: BilledCluster, period: Period, filters: NodeStateFilter
+) -> NodeStatesOut:
+    """All node states of the period, for a spreadsheet."""
+    found = [one for one in await load_node_states(state, billed, period) if filters.matches(one)]
+    return _node_states_out(billed, period, found)
+
+
+async def load_node_states_page(
+    state: AppState, billed: BilledCluster, period: Period, filters: NodeStateFilter, cursor: str, limit: int
+) -> NodeStatesOut:
+    """One page of the node states of the period. Raises Refused for a cursor that does not belong to this list."""
+    found = [one for one in await load_node_states(state, billed, period) if filters.matches(one)]
+    if cursor:
+        node, start = decode_cursor(cursor, str, int)
+        last_key = (natural_key(node), start)
+        found = found[bisect_right(found, last_key, key=lambda one: (natural_key(one.node), one.start)) :]
+    more = len(found) > limit
+    next_cursor = encode_cursor((found[limit - 1].node, found[limit - 1].start)) if more else ""
+    return _node_states_out(billed, period, found[:limit], next_cursor)
+
+
+async def load_node_states(state: AppState, billed: BilledCluster, period: Period) -> list[Stood]:
+    """Every interval of the period in which a node was in one state, by node and time."""
+    lives = await state.store.lives(billed.name, period.start, period.end)
+    reserved = {row.group for row in await state.store.prices(billed.name) if row.reserved}
+    if reserved:  # they are paid for while off too, and an earlier machine tells since when they are off
+        before = await state.store.lives(billed.name, 0, period.start)
+        lives += [one for one in before if one.group in reserved and one not in lives]
+    said = await state.store.node_spans(billed.name, period.start, period.end)
+    return node_timeline.intervals(lives, said, period.start, period.end, billed.now)
+
+
+def _node_states_out(billed: BilledCluster, period: Period, found: list[Stood], next_cursor: str = "") -> NodeStatesOut:
+    return NodeStatesOut(
+        cluster=billed.name,
+        start=period.start,
+        end=period.end,
+        as_of=billed.now,
+        states=[
+            NodeStateOut(
+                node=one.node,
+                group=one.group,
+                state=one.state.value,
+                start=one.start,
+                end=one.end or None,
+                seconds=(one.end or billed.now) - one.start,
+                reason=one.reason,
+            )
+            for one in found
+        ],
+        next=next_cursor,
+    )

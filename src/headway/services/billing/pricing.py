@@ -1,0 +1,98 @@
+"""What runs cost: time on nodes at the prices that were valid then, in exact USD."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+
+from headway.billing import invoice
+from headway.billing.invoice import Segment
+from headway.billing.periods import Period
+from headway.domain.billing import Price
+from headway.services.billing.report_scope import BilledCluster
+from headway.services.context import AppState
+from headway.store.billing.sums import NONE, Only, Span
+from headway.store.billing.usage import Cell, RunRow, Times
+
+ALL = Only()
+
+
+class SegmentTotals:
+    """What was held in stretches of one price, asked of the database once for all that a report needs it for. `timed`: with the
+    times that goodput is made of."""
+
+    def __init__(self, state: AppState, billed: BilledCluster, only: Only = ALL, *, timed: bool = False) -> None:
+        self._state, self._place, self._only, self._timed = state, billed, only, timed
+        self._known: dict[tuple[str, int, int], list[Cell]] = {}
+
+    async def load_cells(self, segment: Segment) -> list[Cell]:
+        key = (segment.group, segment.start, segment.end)
+        if key not in self._known:
+            span = Span(segment.start, segment.end, self._place.now)
+            only = replace(self._only, group=segment.group or NONE)
+            self._known[key] = await self._state.store.held(self._place.name, span, only=only, timed=self._timed)
+        return self._known[key]
+
+    async def times_by_team(self, cut: Sequence[Segment]) -> dict[str, Times]:
+        """By team, over all of these."""
+        found: dict[str, Times] = {}
+        for segment in cut:
+            for cell in await self.load_cells(segment):
+                found[cell.use.team] = found.get(cell.use.team, Times()) + cell.times
+        return found
+
+    async def idle_cost_usd(self, cut: Sequence[Segment]) -> Fraction:
+        """What stood idle in these while it was held."""
+        cost = Fraction(0)
+        for segment in cut:
+            for cell in await self.load_cells(segment):
+                cost += segment.usd_per_second * Fraction(cell.use.idle_unit_s, cell.use.per_node)
+        return cost
+
+
+async def priced_segments(state: AppState, billed: BilledCluster, period: Period) -> list[Segment]:
+    """The period cut by the prices of every group that ever had one."""
+    return await cut_by_prices(state, billed, period, {row.group for row in await state.store.prices(billed.name)})
+
+
+async def unpriced_segments(state: AppState, billed: BilledCluster, period: Period) -> list[Segment]:
+    """The period, of every group that never had a price and that runs were on all the same."""
+    known = {row.group for row in await state.store.prices(billed.name)}
+    return invoice.segments([], {*await state.store.groups_of_runs(billed.name)} - known, period)
+
+
+async def cut_by_prices(state: AppState, billed: BilledCluster, period: Period, groups: set[str]) -> list[Segment]:
+    prices = [
+        Price(row.group, int(row.since), Decimal(row.usd_per_hour), row.spot, row.reserved)
+        for row in await state.store.prices(billed.name)
+    ]
+    return [one for one in invoice.segments(prices, groups, period) if one.group in groups]
+
+
+async def usage_cost(
+    state: AppState, billed: BilledCluster, period: Period, only: Only = ALL, by: tuple[str, ...] = ()
+) -> list[tuple[tuple[str, ...], Fraction]]:
+    """(values of `by`, exact USD) of what runs held."""
+    found: dict[tuple[str, ...], Fraction] = {}
+    for segment in await priced_segments(state, billed, period):
+        if only.group and only.group != segment.group:
+            continue
+        narrowed = replace(only, group=segment.group)
+        span = Span(segment.start, segment.end, billed.now)
+        for cell in await state.store.held(billed.name, span, by, narrowed):
+            cost = Fraction(cell.use.unit_s, cell.use.per_node) * segment.usd_per_second
+            found[cell.by] = found.get(cell.by, Fraction(0)) + cost
+    return sorted(found.items())
+
+
+async def run_costs(state: AppState, billed: BilledCluster, runs: Sequence[RunRow], within: Period) -> list[Fraction]:
+    """Exact USD of what each run held in that time; one that runs on, until now."""
+    cut = await cut_by_prices(state, billed, within, {one.group for one in runs})
+
+    def cost(one: RunRow, segment: Segment) -> Fraction:
+        seconds = min(one.end or billed.now, segment.end) - max(one.start, segment.start)
+        return segment.usd_per_second * Fraction(one.units * max(0, seconds), one.per_node)
+
+    return [sum((cost(one, part) for part in cut if part.group == one.group), Fraction(0)) for one in runs]

@@ -1,0 +1,118 @@
+"""The single runs behind a usage figure."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from dataclasses import dataclass
+from fractions import Fraction
+
+from headway.billing.energy import Energy, estimate_j
+from headway.billing.goodput import within
+from headway.billing.money import cents, usd
+from headway.billing.periods import Period
+from headway.schemas.billing import RunLine, RunsOut
+from headway.services.billing.loss_attribution import QUEUE, runs_behind_cause
+from headway.services.billing.pricing import run_costs
+from headway.services.billing.report_scope import BilledCluster
+from headway.services.context import AppState
+from headway.services.cursors import decode_cursor, encode_cursor
+from headway.store.billing.sums import Only, Span
+from headway.store.billing.usage import Order, RunRow, run_place
+
+
+async def load_runs_of_job(state: AppState, name: str, job: int, seen: tuple[str, ...] | None) -> list[RunRow]:
+    """A job's runs, of the newest cluster of that name that had this job, as far as people of the teams `seen` (None: all) may
+    see them."""
+    runs = await state.store.runs_of(name, job)
+    ends = await state.store.data_ends(name)
+    newest = bisect(ends, runs[-1].start) if runs else 0
+    return [one for one in runs if bisect(ends, one.start) == newest and (seen is None or one.team in seen)]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSelection:
+    """Which runs of a period to list, and in which order.
+
+    job: only this job's runs, over its whole life. lossy: only runs that lost or idled, the most expensive first. waited: only
+    runs that started in the period, the longest wait first. cause: only runs behind this cause of loss, worded as in goodput.
+    """
+
+    job: int = 0
+    lossy: bool = False
+    waited: bool = False
+    cause: str = ""
+
+    @property
+    def order(self) -> Order:
+        """The order in which the store lists them."""
+        return run_order(self.lossy, self.waited or self.cause == QUEUE)
+
+
+async def load_runs(
+    state: AppState, billed: BilledCluster, period: Period, only: Only, selection: RunSelection, cursor: str, limit: int
+) -> RunsOut:
+    """One page of runs and their costs. Raises Refused for a cursor that does not belong to this order."""
+    order, cause = selection.order, selection.cause
+    integers = 2 if order == "latest" and not cause else 3
+    after = decode_cursor(cursor, *[int] * integers, str) if cursor else None
+    behind = None
+    if selection.job:
+        found = await load_runs_of_job(state, billed.name, selection.job, only.teams)
+    else:
+        span = Span(period.start, period.end, billed.now)
+        if cause and cause != QUEUE:
+            behind = await runs_behind_cause(state, billed.name, span, only, cause)
+        found = await state.store.runs(
+            billed.name, span, only, first=order, behind=behind, after=after, limit=limit + 1
+        )
+    page = found if selection.job else found[:limit]
+    next_cursor = encode_cursor(run_place(page[-1], order, behind)) if len(found) > len(page) else ""
+    lifetime = Period("", min((run.start for run in page), default=0), billed.now + 1)
+    shown_period = lifetime if selection.job else period
+    costs = await run_costs(state, billed, page, shown_period)
+    whole_costs = await run_costs(state, billed, page, lifetime)
+    lines = [_run_line(run, billed, shown_period, *usd) for run, *usd in zip(page, costs, whole_costs, strict=True)]
+    return RunsOut(cluster=billed.name, start=period.start, end=period.end, runs=lines, next=next_cursor)
+
+
+def run_order(lossy: bool, waited: bool) -> Order:
+    """The store's name of the order."""
+    return "lossy" if lossy else "waited" if waited else "latest"
+
+
+def _run_line(one: RunRow, billed: BilledCluster, period: Period, cost: Fraction, whole: Fraction) -> RunLine:
+    """The run, with what it held, lost, idled and drew within the period, counted as the sums of that period count it."""
+    end = max(one.start, one.end or billed.now)
+    elapsed, until = end - one.start, min(period.end, billed.now)
+    held, lost, idle = within(one.start, end, one.lost_s, one.idle_s, period.start, until)
+    gpu_s, cpu_s = one.gpus * (elapsed - one.measured_s), one.cpus * elapsed - one.cpu_measured_s
+    drawn = (one.energy_j, estimate_j(one.gpu_type, gpu_s, cpu_s))
+    energy = Energy(*(joules * held // max(1, elapsed) for joules in drawn))
+    return RunLine(
+        job=one.job,
+        team=one.team,
+        user=one.user,
+        partition=one.partition,
+        group=one.group,
+        state=one.state,
+        nodes=one.nodes,
+        node_count=one.node_count,
+        gpu_type=one.gpu_type,
+        gpus=one.gpus,
+        cpus=one.cpus,
+        start=one.start,
+        end=one.end or None,
+        waited_s=max(0, one.start - one.eligible),
+        elapsed_s=elapsed,
+        held_s=held,
+        time_limit_s=one.time_limit_s,
+        used_cpu_s=one.used_cpu_s,
+        memory_mib=one.memory_mib,
+        used_memory_mib=one.used_memory_mib,
+        lost_s=lost,
+        idle_s=idle,
+        energy_kwh=round(energy.kwh(billed.costs.pue), 4),
+        energy_estimated=energy.marked,
+        usd=usd(cents(cost)),
+        usd_whole=usd(cents(whole)),
+    )

@@ -1,0 +1,49 @@
+"""Answers that all requests share for a while, so that Slurm and the database are asked once for everybody."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+MAX_ENTRIES = 500
+T = TypeVar("T")
+
+
+@dataclass
+class _Entry:
+    loaded_at: float = float("-inf")
+    value: Any = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass
+class SharedCache:
+    """Values by key, each loaded by one caller at a time. Keys begin with the cluster's name and a slash."""
+
+    clock: Callable[[], float] = time.time
+    _entries: dict[str, _Entry] = field(default_factory=dict)
+
+    async def get(self, key: str, max_age_s: float, load: Callable[[], Awaitable[T]]) -> T:
+        """The value under `key` if it is younger than `max_age_s`, else what `load` returns. Callers that come while it is
+        being loaded wait for that value. What `load` raises is raised and not kept."""
+        if len(self._entries) > MAX_ENTRIES:
+            self._entries = {name: one for name, one in self._entries.items() if one.lock.locked()}
+        entry = self._entries.setdefault(key, _Entry())
+        async with entry.lock:
+            if not 0 <= self.clock() - entry.loaded_at < max_age_s:
+                entry.value = await load()
+                entry.loaded_at = self.clock()
+            value: T = entry.value
+            return value
+
+    def peek(self, key: str) -> Any:
+        """The value under `key` at any age; None if there is none."""
+        entry = self._entries.get(key)
+        return entry.value if entry else None
+
+    def forget_cluster(self, name: str) -> None:
+        """Drops all values of a cluster."""
+        self._entries = {key: one for key, one in self._entries.items() if not key.startswith(f"{name}/")}
