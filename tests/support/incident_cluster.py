@@ -16,8 +16,8 @@ from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident, IncidentState, Signal
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Unreachable
-from headway.health.incidents.engine import Responder
-from headway.health.incidents.repair import AWAY_S
+from headway.health.incidents.engine import IncidentEngine
+from headway.health.incidents.repair import JOBS_START_S
 from headway.providers.base import Notice
 from headway.render.slurm.prolog_epilog import HOLD
 from headway.render.system.agent_config import UNFIT
@@ -280,7 +280,7 @@ class World:
 class Ward:
     """A responder on a store of its own."""
 
-    def __init__(self, world: World, responder: Responder) -> None:
+    def __init__(self, world: World, responder: IncidentEngine) -> None:
         self.world, self.responder, self.clock = world, responder, world.clock
 
     @property
@@ -290,11 +290,11 @@ class Ward:
     async def settle(self) -> Incident:
         """Until nothing is under way any more; the newest incident."""
         for _ in range(20):
-            await self.responder.go_on()
-            if self.responder.beside:
-                await asyncio.wait(list(self.responder.beside.values()))
+            await self.responder.resume_open()
+            if self.responder.tasks:
+                await asyncio.wait(list(self.responder.tasks.values()))
             elif (await self.newest()).state is IncidentState.JOBS_MOVED:
-                self.clock.now += AWAY_S  # its jobs had their time to start elsewhere
+                self.clock.now += JOBS_START_S  # its jobs had their time to start elsewhere
             else:
                 break
         return await self.newest()
@@ -305,18 +305,18 @@ class Ward:
 
     async def bring_back(self, number: int, person: str, *, false_alarm: bool = False) -> Incident:
         """As the server does it."""
-        tests = await self.responder.ask_back(number, person, false_alarm=false_alarm)
+        tests = await self.responder.return_node(number, person, false_alarm=false_alarm)
         if tests is not None:
             await asyncio.wait([tests])
-        await self.responder.go_on()
+        await self.responder.resume_open()
         found: Incident = await self.store.incident(number)
         return found
 
-    async def another_server(self) -> Responder:
+    async def another_server(self) -> IncidentEngine:
         """What an earlier one had under way is lost with it."""
         await self.responder.close()
         env = self.responder.env
-        self.responder = Responder(self.responder.cluster, env, self.clock, self.responder.sleep)
+        self.responder = IncidentEngine(self.responder.cluster, env, self.clock, self.responder.sleep)
         return self.responder
 
 
@@ -334,7 +334,7 @@ async def ward(folder: Path, of: Cluster = LAB) -> AsyncIterator[Ward]:
             await asyncio.sleep(0)
 
     store = await builders.store(folder, clock)
-    responder = Responder(of, Env(cast(Any, world), store, cast(Any, world), Path("/nowhere")), clock, sleep)
+    responder = IncidentEngine(of, Env(cast(Any, world), store, cast(Any, world), Path("/nowhere")), clock, sleep)
     made = Ward(world, responder)
     try:
         yield made

@@ -18,7 +18,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
 from headway.domain.slurm.hostlist import compress
 from headway.errors import HeadwayError, Unreachable
-from headway.health.context import fault_of
+from headway.health.context import fault_text
 from headway.render.slurm.power_saving import MAKE_S
 from headway.slurm import commands
 from headway.store import StoreAway
@@ -84,7 +84,7 @@ class Waker:
             yield
             self.faults.pop(where, None)
         except HeadwayError as error:
-            fault = fault_of(error)
+            fault = fault_text(error)
             if self.faults.get(where) != fault:
                 self.said.append((where, fault))
             self.faults[where] = fault
@@ -205,7 +205,7 @@ class Waker:
         try:
             await self.env.provider.delete(machine)
         except HeadwayError as error:
-            fault, now = fault_of(error)[:200], self.clock()
+            fault, now = fault_text(error)[:200], self.clock()
             count = self.kept.get(name, (0, 0.0))[0] + 1
             until = now + planner.wait_s(count)
             self.kept[name] = count, until
@@ -231,7 +231,7 @@ class Waker:
                 row.pop(group.name, None)
             self.said.append((node, f"is ready after {time.monotonic() - began:.0f} s"))
         except HeadwayError as error:
-            await self._fail(node, head, asked, fault_of(error)[:200])
+            await self._fail(node, head, asked, fault_text(error)[:200])
         except TimeoutError:
             await self._fail(node, head, asked, f"it was not there after {MAKE_S} s")
         except Exception as error:

@@ -13,7 +13,7 @@ from headway.autoscale.planner import CLOSED, State
 from headway.domain.cluster import Cluster, Group
 from headway.domain.incident import Incident, IncidentState, XidClass
 from headway.domain.machine import Machine
-from headway.health.incidents.orphaned import missed
+from headway.health.incidents.orphaned import group_is_short
 from headway.slurm import commands
 from headway.store import Store
 
@@ -65,7 +65,7 @@ async def look(
             words = _settled(incident.node, states, machines)
         elif group is not None:
             words = await _over(store, group, incident, states, machines, making, now)
-            if not words and group.idle_s is None and not making and not missed(group, machines, going):
+            if not words and group.idle_s is None and not making and not group_is_short(group, machines, going):
                 words = NOT_MISSED
         if words:
             await store.move_incident(incident, IncidentState.RETURNED, words)

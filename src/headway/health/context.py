@@ -18,10 +18,10 @@ from headway.slurm import commands
 from headway.store import StoreAway
 
 # Nodes at once whose volumes are tried: a file server that is away is away for all of them, and others are asked things too.
-MOUNTING = 8
+MOUNTS_AT_ONCE = 8
 
 
-def fault_of(error: HeadwayError) -> str:
+def fault_text(error: HeadwayError) -> str:
     """What is wrong with a machine, by what a step on it met: everything here that judges a machine by an error asks this.
     Raises the error again where the server's database is what is away."""
     if isinstance(error, StoreAway):
@@ -30,18 +30,18 @@ def fault_of(error: HeadwayError) -> str:
 
 
 @dataclass
-class Tools:
+class HealthContext:
     cluster: Cluster
     env: Env
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    mounting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOUNTING))
+    mount_limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOUNTS_AT_ONCE))
 
     async def machines(self) -> dict[str, Machine]:
         """All that exist, running or not."""
         return {machine.name: machine for machine in await self.env.provider.list(self.cluster.name)}
 
-    async def machine(self, name: str) -> Machine:
+    async def running_machine(self, name: str) -> Machine:
         """One that runs. Raises Unreachable."""
         found = (await self.machines()).get(name)
         if found is None or found.state is not MachineState.RUNNING:
@@ -52,7 +52,7 @@ class Tools:
         """The one to speak to. Raises Unreachable."""
         return await the_head(self.cluster, self.env, await self.machines())
 
-    async def node_now(self, node: str) -> tuple[frozenset[str], str]:
+    async def node_state(self, node: str) -> tuple[frozenset[str], str]:
         """(states, reason) as the controller has them this moment."""
         return await commands.node_now(self.env.connections, await self.head(), node)
 
@@ -64,10 +64,10 @@ class Tools:
         """Nodes in service that run nothing."""
         return await commands.idle_nodes(self.env.connections, await self.head())
 
-    async def job_word(self, job: int) -> str:
+    async def job_state(self, job: int) -> str:
         """Its state as the controller has it this moment; "" when it has forgotten the job."""
         return await commands.job_word(self.env.connections, await self.head(), job)
 
-    async def go(self, incident: Incident, state: IncidentState, text: str, **more: Any) -> Incident:
+    async def add_step(self, incident: Incident, state: IncidentState, text: str, **more: Any) -> Incident:
         """The incident after a step; see Store.move_incident."""
         return await self.env.store.move_incident(incident, state, text, **more)

@@ -22,51 +22,51 @@ _UNITS: Mapping[Daemon, str] = {
 }  # fmt: skip
 
 
-async def inject(cluster: Cluster, env: Env, asked: FaultIn) -> str:
+async def inject_fault(cluster: Cluster, env: Env, fault: FaultIn) -> str:
     """What was done, in words. Raises Refused for machines that are not there to be broken, NotFound for those that
     aren't there at all."""
-    if not cluster.provider.simulates_hardware and not asked.force:
+    if not cluster.provider.simulates_hardware and not fault.force:
         raise Refused(
             f"{cluster.name} is no local cluster: its machines are not there to be broken",
             hint="--force does it all the same, to the work that runs there; try it on a cluster with provider: local",
         )
-    node = asked.node or cluster.head
-    if asked.node and node not in cluster.slot_names:
-        raise NotFound(f"{cluster.name} has no node {asked.node}", hint=f"headway nodes {cluster.name}")
-    gpus = (cluster.group_of[node].plan if asked.node else cluster.largest).gpus
-    if asked.kind in OF_GPUS and not asked.heal and asked.gpu >= gpus:
-        raise Refused(f"{node} has {_gpus(gpus)}, not {asked.gpu}", hint="--gpu N chooses one")
+    node = fault.node or cluster.head
+    if fault.node and node not in cluster.slot_names:
+        raise NotFound(f"{cluster.name} has no node {fault.node}", hint=f"headway nodes {cluster.name}")
+    gpus = (cluster.group_of[node].plan if fault.node else cluster.largest).gpus
+    if fault.kind in OF_GPUS and not fault.heal and fault.gpu >= gpus:
+        raise Refused(f"{node} has {_gpus(gpus)}, not {fault.gpu}", hint="--gpu N chooses one")
     machines = {machine.name: machine for machine in await env.provider.list(cluster.name)}
     machine = machines.get(node)
     if machine is None:
         raise NotFound(f"{node} has no machine", hint=f"headway apply brings {cluster.name} back")
-    if asked.kind is FaultKind.RECLAIM and not cluster.group_of[node].spot:
+    if fault.kind is FaultKind.RECLAIM and not cluster.group_of[node].spot:
         raise Refused(
             f"{node} is of group {cluster.group_of[node].name}, whose machines nobody takes back",
             hint="spot: true in its group makes it one of those that may be",
         )
-    if asked.kind in OF_MACHINES:
-        return await _by_provider(env, machine, asked)
-    return await _inside(cluster, env, machine, asked)
+    if fault.kind in OF_MACHINES:
+        return await _inject_by_provider(env, machine, fault)
+    return await _inject_on_machine(cluster, env, machine, fault)
 
 
 def _gpus(count: int) -> str:
     return f"GPUs 0 to {count - 1}" if count else "no GPU"
 
 
-async def _by_provider(env: Env, machine: Machine, asked: FaultIn) -> str:
+async def _inject_by_provider(env: Env, machine: Machine, fault: FaultIn) -> str:
     breaks, node = env.provider, machine.name
     if not isinstance(breaks, Breakable):
         raise Refused(
             f"{node}: provider {env.provider.traits.name} can't do that to a machine", hint="pull a plug yourself"
         )
-    if asked.kind is FaultKind.RECLAIM:
-        if asked.heal:
+    if fault.kind is FaultKind.RECLAIM:
+        if fault.heal:
             raise Refused(f"{node}: a machine that is taken back is not left again")
-        await breaks.reclaim(machine, time.time() + asked.in_s)
-        return f"{node} is taken back in {asked.in_s} s"
-    if asked.heal:
-        if asked.kind is FaultKind.CUT_NETWORK:
+        await breaks.reclaim(machine, time.time() + fault.in_s)
+        return f"{node} is taken back in {fault.in_s} s"
+    if fault.heal:
+        if fault.kind is FaultKind.CUT_NETWORK:
             await breaks.join(machine)
             return f"{node} is on the network again"
         if machine.state is MachineState.STOPPED:
@@ -75,21 +75,21 @@ async def _by_provider(env: Env, machine: Machine, asked: FaultIn) -> str:
         await breaks.thaw(machine)
         return f"{node} goes on"
     if machine.state is not MachineState.RUNNING:
-        raise Refused(f"{node} does not run", hint=f"headway fault {machine.cluster} {asked.kind} {node} --heal")
-    if asked.kind is FaultKind.KILL_NODE:
+        raise Refused(f"{node} does not run", hint=f"headway fault {machine.cluster} {fault.kind} {node} --heal")
+    if fault.kind is FaultKind.KILL_NODE:
         await breaks.kill(machine)
         return f"{node} has lost its power"
-    if asked.kind is FaultKind.FREEZE_NODE:
+    if fault.kind is FaultKind.FREEZE_NODE:
         await breaks.freeze(machine)
         return f"{node} stands still"
     await breaks.cut(machine)
     return f"{node} is off the network"
 
 
-async def _inside(cluster: Cluster, env: Env, machine: Machine, asked: FaultIn) -> str:
-    ask = {"do": asked.kind, "heal": asked.heal, "code": asked.code, "gpu": asked.gpu, "text": asked.text}
-    if asked.daemon is not None:
-        ask["unit"] = _UNITS.get(asked.daemon, asked.daemon)
+async def _inject_on_machine(cluster: Cluster, env: Env, machine: Machine, fault: FaultIn) -> str:
+    ask = {"do": fault.kind, "heal": fault.heal, "code": fault.code, "gpu": fault.gpu, "text": fault.text}
+    if fault.daemon is not None:
+        ask["unit"] = _UNITS.get(fault.daemon, fault.daemon)
     if not cluster.provider.simulates_hardware:
         ask["real"] = True
     argv = ["python3", "-I", "-S", "-c", program("inject_fault"), json.dumps(ask)]

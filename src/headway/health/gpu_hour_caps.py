@@ -12,7 +12,7 @@ from headway.domain.machine import Machine
 from headway.slurm import commands
 
 
-async def refill(cluster: Cluster, env: Env, head: Machine, now: datetime) -> list[tuple[str, str]]:
+async def reset_due_usage(cluster: Cluster, env: Env, head: Machine, now: datetime) -> list[tuple[str, str]]:
     """Sets back every team whose period began since the last time; a server that was away catches up. A team seen for
     the first time is noted: its usage begins with it. So is one whose last time is yet to come: the clock was ahead then.
     Returns (team, words) for people to read."""

@@ -13,41 +13,43 @@ from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError
 
-AGAIN_S = 120.0  # a start has so long to bring the daemons up before another one
-TRIES = 3
-SILENT_LOOKS = 2
-TAKES_OVER_S = 30.0  # so long the second one may take until it leads
+RETRY_S = 120.0  # a start has so long to bring the daemons up before another one
+MAX_STARTS = 3
+SILENT_CHECKS = 2
+TAKEOVER_S = 30.0  # so long the second one may take until it leads
 
 
 @dataclass
-class Heads:
+class HeadRecovery:
     """One cluster's. After TRIES starts it is a person's turn: apply makes a container anew, a machine one owns is mended."""
 
     clock: Callable[[], float] = time.monotonic
-    silent: int = 0  # looks in a row at which it ran and did not answer
+    silent_checks: int = 0  # looks in a row at which it ran and did not answer
     tries: int = 0
     tried_at: float = 0.0
     off_since: float | None = None
 
-    async def step(self, cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> list[tuple[str, str]]:
+    async def recover_first_head(
+        self, cluster: Cluster, env: Env, machines: Mapping[str, Machine]
+    ) -> list[tuple[str, str]]:
         """One look; what was done as (machine, words)."""
         if cluster.controllers == 1:
             return []
         first = machines.get(cluster.head)
-        if first is None or (self.tries and self.clock() - self.tried_at < AGAIN_S):
+        if first is None or (self.tries and self.clock() - self.tried_at < RETRY_S):
             return []
         running = first.state is MachineState.RUNNING
         if running and await answers(env, first):
-            self.tries = self.silent = 0
+            self.tries = self.silent_checks = 0
             self.off_since = None
             return []
-        self.silent += running
-        if running and self.silent < SILENT_LOOKS:
+        self.silent_checks += running
+        if running and self.silent_checks < SILENT_CHECKS:
             return []
         second = await second_alone(cluster, env, machines)
-        if second is None or self.tries >= TRIES:
+        if second is None or self.tries >= MAX_STARTS:
             return []
-        if not running and await self._takes_over(cluster, env, second):
+        if not running and await self._is_taking_over(cluster, env, second):
             return []
         self.off_since = None
         self.tries, self.tried_at = self.tries + 1, self.clock()
@@ -60,12 +62,12 @@ class Heads:
             await env.provider.start(first)
         except HeadwayError as error:
             return [(first.name, f"does not come back: {error.message}; {second.name} leads")]
-        if self.tries == TRIES:
+        if self.tries == MAX_STARTS:
             return [(first.name, f"started again, for the last time; {second.name} leads until then: headway apply")]
         return [(first.name, f"started again; {second.name} leads until it is back")]
 
-    async def _takes_over(self, cluster: Cluster, env: Env, second: Machine) -> bool:
+    async def _is_taking_over(self, cluster: Cluster, env: Env, second: Machine) -> bool:
         """Whether the second one has yet to lead: a first one that starts in the middle of that stops it, and nobody leads
         until both have found out."""
         self.off_since = self.clock() if self.off_since is None else self.off_since
-        return self.clock() - self.off_since < TAKES_OVER_S and not await leads_already(cluster, env, second)
+        return self.clock() - self.off_since < TAKEOVER_S and not await leads_already(cluster, env, second)

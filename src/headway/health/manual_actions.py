@@ -8,59 +8,59 @@ import contextlib
 from headway.domain.incident import OUT_BEFORE, OWN_REASON, REBOOTS, Incident, IncidentState, XidClass
 from headway.domain.slurm.state import OUT
 from headway.errors import Conflict, HeadwayError
-from headway.health.context import Tools, fault_of
+from headway.health.context import HealthContext, fault_text
 from headway.health.incidents import repair, verification
 from headway.slurm import commands
 
-ALREADY = "Slurm has it as"
-_LED_S = 60.0  # in which an incident's jobs have left the node, or its tests have ended
+IN_SERVICE_AS = "Slurm has it as"
+_INCIDENT_S = 60.0  # in which an incident's jobs have left the node, or its tests have ended
 
 
-async def drain(tools: Tools, node: str, reason: str, person: str) -> str:
+async def drain_node(context: HealthContext, node: str, reason: str, person: str) -> str:
     """No new job starts there; running ones go on. What was done, in words."""
     words = f"{person}: {reason}"
     if words.startswith(OWN_REASON):  # somebody of that very name: the drain is a person's all the same
         words = f"by {words}"
-    await commands.node_drain(tools.env.connections, await tools.head(), node, words)
-    jobs = await tools.jobs_on(node)
+    await commands.node_drain(context.env.connections, await context.head(), node, words)
+    jobs = await context.jobs_on(node)
     return f"drained by {words}" + (f"; jobs {', '.join(map(str, sorted(jobs)))} end first" if jobs else "")
 
 
-async def bring_back(tools: Tools, node: str, person: str) -> str:
+async def return_node(context: HealthContext, node: str, person: str) -> str:
     """A node without an open incident: its machine answers, and Slurm may use it again. Conflict otherwise."""
-    states, reason = await tools.node_now(node)
+    states, reason = await context.node_state(node)
     if not states & OUT:
-        raise Conflict(f"{node} is in service: {ALREADY} {'+'.join(sorted(states))}")
-    machine = await tools.machine(node)
-    await tools.env.connections.remote(machine, ["true"], timeout_s=10)
-    await commands.node_resume(tools.env.connections, await tools.head(), node)
+        raise Conflict(f"{node} is in service: {IN_SERVICE_AS} {'+'.join(sorted(states))}")
+    machine = await context.running_machine(node)
+    await context.env.connections.remote(machine, ["true"], timeout_s=10)
+    await commands.node_resume(context.env.connections, await context.head(), node)
     return f"returned to service by {person}" + (f"; it was out: {reason}" if reason else "")
 
 
-async def may_reboot(tools: Tools, node: str, *, busy: bool) -> None:
+async def check_reboot(context: HealthContext, node: str, *, end_jobs: bool) -> None:
     """Raises Conflict while jobs run there, unless it was said that they may end."""
-    jobs = sorted(await tools.jobs_on(node))
-    if jobs and not busy:
+    jobs = sorted(await context.jobs_on(node))
+    if jobs and not end_jobs:
         raise Conflict(
             f"jobs {', '.join(map(str, jobs))} run on {node}: a reboot would end them",
             hint="drain it and wait, or say that they may be ended",
         )
 
 
-async def rebooter(tools: Tools, node: str) -> str:
+async def person_rebooting(context: HealthContext, node: str) -> str:
     """By the node's reason, whose reboot of it has not ended; "" for nobody's."""
-    states, reason = await tools.node_now(node)
+    states, reason = await context.node_state(node)
     words = f": {REBOOTS}"
     return reason.removesuffix(words) if states & OUT and reason.endswith(words) else ""
 
 
-async def reboot(tools: Tools, node: str, person: str, *, busy: bool = False) -> str:
+async def reboot_node(context: HealthContext, node: str, person: str, *, end_jobs: bool = False) -> str:
     """What went wrong, "" once the node has registered again. One in service is drained first, and returns when its tests
     have passed; one that was out stays out. Goes on with one that a server was ended under. `busy`: jobs there may end."""
-    began = tools.clock()
-    again = await rebooter(tools, node) == person
-    served = again or not (await tools.node_now(node))[0] & OUT
-    connections, head, mine = tools.env.connections, await tools.head(), f"{person}: {REBOOTS}"
+    began = context.clock()
+    again = await person_rebooting(context, node) == person
+    served = again or not (await context.node_state(node))[0] & OUT
+    connections, head, mine = context.env.connections, await context.head(), f"{person}: {REBOOTS}"
 
     def ours(reason: str) -> bool:
         return reason.startswith(mine)  # slurmctld may say more behind it
@@ -68,59 +68,65 @@ async def reboot(tools: Tools, node: str, person: str, *, busy: bool = False) ->
     if served:
         await commands.node_drain(connections, head, node, mine)
     try:
-        jobs = () if busy else sorted(await tools.jobs_on(node))  # before the drain one may have begun
+        jobs = () if end_jobs else sorted(await context.jobs_on(node))  # before the drain one may have begun
         if jobs:
             if served:
                 await commands.return_own(connections, head, node, ours)
             return f"not rebooted: by now jobs {', '.join(map(str, jobs))} run there"
         if not (
-            tools.env.provider.traits.powers_off_machines or again
+            context.env.provider.traits.powers_off_machines or again
         ):  # one that can't be told so now is not waited for
-            await connections.remote(await tools.machine(node), ["true"], timeout_s=10)
-        await repair.restart(tools, node, began)
-        fault = await repair.registered(tools, node, repair.BOOT_S)
+            await connections.remote(await context.running_machine(node), ["true"], timeout_s=10)
+        await repair.restart_machine(context, node, began)
+        fault = await repair.wait_until_registered(context, node, repair.BOOT_S)
     except HeadwayError as error:
-        fault = fault_of(error)
+        fault = fault_text(error)
     if not served:
         return fault
-    fault = fault or (await verification.prove(tools, node)).fault or await _open_incident(tools, node, person, began)
+    fault = (
+        fault
+        or (await verification.run_node_tests(context, node)).fault
+        or await _blocking_incident(context, node, person, began)
+    )
     if not fault:
         kept = await commands.return_own(connections, head, node, ours)
         return kept and f"its tests passed; it stays out of service, for another reason by now: {kept}"
     with contextlib.suppress(HeadwayError):  # it has ended, and nobody goes on with it
-        states, reason = await tools.node_now(node)
+        states, reason = await context.node_state(node)
         if not states & OUT or ours(reason):
             await commands.node_drain(connections, head, node, f"{person}: reboot: {fault}")
     return fault
 
 
-async def _open_incident(tools: Tools, node: str, person: str, began: float) -> str:
+async def _blocking_incident(context: HealthContext, node: str, person: str, began: float) -> str:
     """Why a node whose tests passed does not serve: a fault that came while it was rebooted, and now has the drain, so that its
     end returns the node. "" for none: what the watch took the reboot itself for is over."""
-    store, ends = tools.env.store, tools.clock() + _LED_S
+    store, ends = context.env.store, context.clock() + _INCIDENT_S
     while True:
-        unfinished = await store.incidents(tools.cluster.name, node=node, unfinished=True)
+        unfinished = await store.incidents(context.cluster.name, node=node, unfinished=True)
         found = await store.with_steps([one for one in unfinished if one.action is not XidClass.MAKE])
-        led = [one for one in found if tools.cluster.health.act and one.state is not IncidentState.OUT]
-        if not led or tools.clock() >= ends:
+        led = [one for one in found if context.cluster.health.act and one.state is not IncidentState.OUT]
+        if not led or context.clock() >= ends:
             break
-        await tools.sleep(repair.LOOK_S)
-    others = [one for one in found if one in led or not _of_the_reboot(one, person, began)]
+        await context.sleep(repair.POLL_S)
+    others = [one for one in found if one in led or not _caused_by_reboot(one, person, began)]
     for one in (one for one in found if one not in others):
         words = f"it was {person}'s reboot, and the tests passed"
-        await tools.go(one, IncidentState.RETURNED, words, actor=person, score=0)
+        await context.add_step(one, IncidentState.RETURNED, words, actor=person, score=0)
     if not others:
         return ""
     one = others[0]
-    states, reason = await tools.node_now(node)
+    states, reason = await context.node_state(node)
     if not states & OUT or reason.startswith(f"{person}: {REBOOTS}"):
         # Noted first: a server that goes on in between finds the reason still the reboot's.
-        await tools.go(one, one.state, f"its drain was of {person}'s reboot, which is over", actor=person, drained=True)
-        await commands.node_drain(tools.env.connections, await tools.head(), node, one.reasons[0])
+        await context.add_step(
+            one, one.state, f"its drain was of {person}'s reboot, which is over", actor=person, drained=True
+        )
+        await commands.node_drain(context.env.connections, await context.head(), node, one.reasons[0])
     return f"incident {one.number} is open: headway incident return {one.number} first"
 
 
-def _of_the_reboot(incident: Incident, person: str, began: float) -> bool:
+def _caused_by_reboot(incident: Incident, person: str, began: float) -> bool:
     """Whether nothing speaks of a fault but that the machine was away, since the reboot `began`, which another server may have
     done, or where the node was out for it."""
     dead = incident.action is XidClass.REBOOT and incident.found("dead")

@@ -16,43 +16,47 @@ from headway.domain.machine import Machine
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.state import OUT, JobState, NodeState
 from headway.errors import CommandFailed
-from headway.health.context import fault_of
-from headway.health.gpu_hour_caps import refill
-from headway.health.head_recovery import Heads
+from headway.health.context import fault_text
+from headway.health.gpu_hour_caps import reset_due_usage
+from headway.health.head_recovery import HeadRecovery
 from headway.health.incidents import flaky_nodes
-from headway.health.incidents.engine import Responder
-from headway.health.incidents.verification import return_again
-from headway.health.jobs.short_run_requeue import CutShort
-from headway.health.jobs.stall_watchdog import Tender
-from headway.health.policy.reconcile_rules import Dead, Reserve, StartNow, decide
+from headway.health.incidents.engine import IncidentEngine
+from headway.health.incidents.verification import repeat_return
+from headway.health.jobs.short_run_requeue import ShortRunRequeuer
+from headway.health.jobs.stall_watchdog import StallWatchdog
+from headway.health.policy.reconcile_rules import DeadNode, ReserveSpares, StartRequeuedJob, plan_actions
 from headway.slurm import commands
 
-REFILL_EVERY_S = 10.0
-REST_S = 1.0  # between a job's end and its next beginning: slurmd's own count (control.start_now)
+CAPS_EVERY_S = 10.0
+REQUEUE_PAUSE_S = 1.0  # between a job's end and its next beginning: slurmd's own count (control.start_now)
 
 
 @dataclass
-class Watch:
+class HealthReconciler:
     """One cluster's watch. `nudged` keeps a job from being nudged twice for the same restart."""
 
     cluster: Cluster
     env: Env
-    responder: Responder
-    tender: Tender
-    nudged: set[tuple[int, int]] = field(default_factory=set)
-    cut_short: CutShort = field(init=False)
-    heads: Heads = field(default_factory=Heads)
+    incidents: IncidentEngine
+    stall_watchdog: StallWatchdog
+    started: set[tuple[int, int]] = field(default_factory=set)
+    short_runs: ShortRunRequeuer = field(init=False)
+    head_recovery: HeadRecovery = field(default_factory=HeadRecovery)
     clock: Callable[[], float] = time.time
-    refilled: float = 0.0  # when caps were last looked at
-    refused: str = ""  # why Slurm does not hold the spares, as last said
+    caps_checked_at: float = 0.0  # when caps were last looked at
+    reservation_fault: str = ""  # why Slurm does not hold the spares, as last said
 
     def __post_init__(self) -> None:
-        self.cut_short = CutShort(leads_file(self.cluster) if self.cluster.controllers > 1 else "")
+        self.short_runs = ShortRunRequeuer(leads_file(self.cluster) if self.cluster.controllers > 1 else "")
 
-    async def step(self, nodes: Iterable[NodeState], jobs: Iterable[JobState]) -> list[tuple[str, str]]:
+    async def reconcile(self, nodes: Iterable[NodeState], jobs: Iterable[JobState]) -> list[tuple[str, str]]:
         """Looks once and acts. Returns what was done as (node or job, words), for people to read."""
         machines = {machine.name: machine for machine in await self.env.provider.list(self.cluster.name)}
-        said = await self.heads.step(self.cluster, self.env, machines) if self.cluster.health.act else []
+        said = (
+            await self.head_recovery.recover_first_head(self.cluster, self.env, machines)
+            if self.cluster.health.act
+            else []
+        )
         head = await head_now(self.cluster, self.env, machines)
         if head is None:
             return said
@@ -60,61 +64,61 @@ class Watch:
         reserved = frozenset(await commands.reserved(self.env.connections, head))
         by_name = {node.name: node for node in nodes if not node.absent}
         if by_name:
-            self.responder.absent = frozenset(set(self.cluster.slot_names) - by_name.keys())
+            self.incidents.empty_slots = frozenset(set(self.cluster.slot_names) - by_name.keys())
         waited = False
-        for action in decide(self.cluster, machines, by_name, all_jobs.values(), reserved):
-            if isinstance(action, Dead):
-                if not action.runs or await self.responder.still_so(action.node, action.jobs):
-                    said += await self.responder.dead(
-                        action.node, action.what, at=action.at, runs_again=action.runs, fence=action.what
+        for action in plan_actions(self.cluster, machines, by_name, all_jobs.values(), reserved):
+            if isinstance(action, DeadNode):
+                if not action.running or await self.incidents.confirm_dead(action.node, action.jobs):
+                    said += await self.incidents.handle_dead_node(
+                        action.node, action.what, at=action.at, runs_again=action.running, fence=action.what
                     )
                 continue
-            if isinstance(action, StartNow):
-                if not self.cluster.health.act or (action.job, all_jobs[action.job].restarts) in self.nudged:
+            if isinstance(action, StartRequeuedJob):
+                if not self.cluster.health.act or (action.job, all_jobs[action.job].restarts) in self.started:
                     continue
                 if not waited:
-                    await asyncio.sleep(REST_S)
+                    await asyncio.sleep(REQUEUE_PAUSE_S)
                     waited = True
-            words = await self._do(action, head, all_jobs)
+            words = await self._carry_out(action, head, all_jobs)
             if words:
                 said.append(words)
         if self.cluster.health.act:
-            said += await self._returned_before(by_name.values())
-            said += await self.cut_short.step(self.env.connections, head, all_jobs.values())
-        if self.clock() - self.refilled >= REFILL_EVERY_S:
-            self.refilled = self.clock()
-            now = datetime.fromtimestamp(self.refilled).astimezone()
-            said += await refill(self.cluster, self.env, head, now)
-            await flaky_nodes.hold(self.responder.tools)
-        said += await self.tender.step(head, all_jobs.values())
+            said += await self._repeat_returns(by_name.values())
+            said += await self.short_runs.requeue_short_runs(self.env.connections, head, all_jobs.values())
+        if self.clock() - self.caps_checked_at >= CAPS_EVERY_S:
+            self.caps_checked_at = self.clock()
+            now = datetime.fromtimestamp(self.caps_checked_at).astimezone()
+            said += await reset_due_usage(self.cluster, self.env, head, now)
+            await flaky_nodes.update_reservation(self.incidents.context)
+        said += await self.stall_watchdog.check_jobs(head, all_jobs.values())
         return said
 
-    async def _returned_before(self, nodes: Iterable[NodeState]) -> list[tuple[str, str]]:
+    async def _repeat_returns(self, nodes: Iterable[NodeState]) -> list[tuple[str, str]]:
         """Nodes that are out for an incident that is over. slurmctld forgets the last seconds before it is killed, and with
         them that a node was returned: nobody else would ever take it up."""
         said = []
         for node in nodes:
             if not (node.reason.startswith(INCIDENT_REASON) and OUT & set(node.states)):
                 continue
-            words = await return_again(self.responder.tools, node.name)
+            words = await repeat_return(self.incidents.context, node.name)
             said += [(node.name, words)] if words else []
         return said
 
-    async def _do(
-        self, action: Reserve | StartNow, head: Machine, jobs: Mapping[int, JobState]
+    async def _carry_out(
+        self, action: ReserveSpares | StartRequeuedJob, head: Machine, jobs: Mapping[int, JobState]
     ) -> tuple[str, str] | None:
         run = self.env.connections
         match action:
-            case Reserve(names):
+            case ReserveSpares(names):
                 try:
                     await commands.reserve(run, head, sorted(names))
                 except CommandFailed as error:  # the rest of the look does not depend on it; tried again with the next
-                    before, self.refused = self.refused, fault_of(error)
-                    return ("spares", self.refused) if self.refused != before else None
-                self.refused = ""
+                    before, self.reservation_fault = self.reservation_fault, fault_text(error)
+                    return ("spares", self.reservation_fault) if self.reservation_fault != before else None
+                self.reservation_fault = ""
                 return "spares", f"{compress(names)} stands by" if names else "the spare takes over"
-            case StartNow(job):
-                self.nudged.add((job, jobs[job].restarts))
+            case StartRequeuedJob(job):
+                self.started.add((job, jobs[job].restarts))
                 await commands.start_now(run, head, job)
                 return (
                     f"job {job}",

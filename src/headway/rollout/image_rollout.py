@@ -27,9 +27,9 @@ from headway.domain.slots import ROLLS, choose
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.state import OUT
 from headway.errors import HeadwayError, Refused
-from headway.health.context import Tools, fault_of
-from headway.health.incidents.repair import BOOT_S, registered
-from headway.health.incidents.verification import prove
+from headway.health.context import HealthContext, fault_text
+from headway.health.incidents.repair import BOOT_S, wait_until_registered
+from headway.health.incidents.verification import run_node_tests
 from headway.images import build, local_images, recipe
 from headway.images.local_images import ImageInfo
 from headway.slurm import commands
@@ -42,43 +42,45 @@ Alone = Callable[[], AbstractAsyncContextManager[object]]
 Waits = Callable[[], Awaitable[bool]]
 
 
-async def plan(tools: Tools, *, back: bool, head: bool, by: bool) -> ChangeSet:
+async def plan(context: HealthContext, *, back: bool, head: bool, by: bool) -> ChangeSet:
     """What a roll would do now. Builds nothing: an image that has yet to be built is named, and nothing is of it."""
-    _check(tools)
-    cluster = tools.cluster
+    _check(context)
+    cluster = context.cluster
     if back:
-        info = await _before(tools)
+        info = await _before(context)
         if head:
             _check_way_back(cluster, info)
         number, tag, version = info.id, info.tag, info.slurm_version
     else:
         found = await local_images.find_current_image(cluster.image)
         number, tag, version = found.id if found else "", recipe.current_tag(cluster.image), cluster.slurm_version
-    seen = await look(tools)
+    seen = await look(context)
     apart = await _apart(cluster, seen, version)
     return rebuilds(cluster, seen, number, tag, head=head, by=by, apart=apart)
 
 
-async def roll(tools: Tools, say: Say, alone: Alone, waits: Waits, *, back: bool, until: float | None) -> bool:
+async def roll(
+    context: HealthContext, say: Say, alone: Alone, waits: Waits, *, back: bool, until: float | None
+) -> bool:
     """Until every node that is in service is of the present image, or (`back`) of the one before; False when it stepped aside
     for another operation (`waits`). `until`: unix seconds from which on jobs are sent away. `alone`: while it is held nobody
     else makes machines. Raises Refused when a node does not pass its tests: that one stays drained, the others as they were."""
-    _check(tools)
-    await _check_heads(tools)
-    store, name = tools.env.store, tools.cluster.name
+    _check(context)
+    await _check_heads(context)
+    store, name = context.env.store, context.cluster.name
     kept = await store.node_image(name)
     if back:
-        info = await _before(tools)
+        info = await _before(context)
         await store.set_node_image(name, NodeImage(info.tag, info.tag))
     else:
-        info = await build.ensure_image(tools.cluster.image, say, state_dir=tools.env.state_dir)
-        before = await _most(tools, info) or kept.before
+        info = await build.ensure_image(context.cluster.image, say, state_dir=context.env.state_dir)
+        before = await _most(context, info) or kept.before
         # Of another Slurm than the heads' none is made but by going back: see `_apart`.
         same = any(
             one.tag == before and one.slurm_version == info.slurm_version for one in await local_images.list_images()
         )
         await store.set_node_image(name, NodeImage(before if same else "", before))
-    work = Roll(tools, say, info, alone, waits, until)
+    work = Roll(context, say, info, alone, waits, until)
     if not await work.nodes():
         return False
     if not back:
@@ -86,20 +88,20 @@ async def roll(tools: Tools, say: Say, alone: Alone, waits: Waits, *, back: bool
     return True
 
 
-async def roll_head(tools: Tools, say: Say, *, back: bool) -> None:
+async def roll_head(context: HealthContext, say: Say, *, back: bool) -> None:
     """The heads too, once their nodes are done: a machine is made anew, and an apply sets it up. Jobs on nodes go on. A second
     head goes first, and none goes while another is missing."""
-    cluster, env = tools.cluster, tools.env
+    cluster, env = context.cluster, context.env
     if back:
-        _check_way_back(cluster, await _before(tools))
-    info = await (_before(tools) if back else build.ensure_image(cluster.image, say, state_dir=env.state_dir))
-    machines = await tools.machines()
+        _check_way_back(cluster, await _before(context))
+    info = await (_before(context) if back else build.ensure_image(cluster.image, say, state_dir=env.state_dir))
+    machines = await context.machines()
     due = heads_to_roll(cluster, Seen(machines), info.id)
-    served = await _served(tools) if due else frozenset()
+    served = await _served(context) if due else frozenset()
 
     async def set_up() -> None:
         await apply(cluster, env, say)
-        await wait_for_nodes(cluster, env, await tools.head(), served)
+        await wait_for_nodes(cluster, env, await context.head(), served)
 
     if not due or not set(cluster.heads) <= machines.keys():
         await set_up()
@@ -113,22 +115,22 @@ async def roll_head(tools: Tools, say: Say, *, back: bool) -> None:
         await set_up()
 
 
-async def _served(tools: Tools) -> frozenset[str]:
+async def _served(context: HealthContext) -> frozenset[str]:
     """Nodes in service, none where the head does not answer: that one is made anew all the same."""
     with contextlib.suppress(HeadwayError):
-        seen = await look(tools)
-        return frozenset(seen.machines) & frozenset(tools.cluster.slot_names) - seen.out.keys() - seen.rolling
+        seen = await look(context)
+        return frozenset(seen.machines) & frozenset(context.cluster.slot_names) - seen.out.keys() - seen.rolling
     return frozenset()
 
 
-async def halt(tools: Tools, say: Say) -> None:
+async def halt(context: HealthContext, say: Say) -> None:
     """What a roll had drained and not begun to make anew is in service again. One that was killed may have left a machine of an
     image that nobody has tested: that one stays."""
-    seen, head = await look(tools), await tools.head()
-    reasons = await commands.node_reasons(tools.env.connections, head)
-    nodes = {name: one for name, one in seen.machines.items() if name in tools.cluster.group_of}
+    seen, head = await look(context), await context.head()
+    reasons = await commands.node_reasons(context.env.connections, head)
+    nodes = {name: one for name, one in seen.machines.items() if name in context.cluster.group_of}
     serves = {one.image for name, one in nodes.items() if name not in seen.rolling and name not in seen.out}
-    before = (await tools.env.store.node_image(tools.cluster.name)).before
+    before = (await context.env.store.node_image(context.cluster.name)).before
     serves |= {info.id for info in await local_images.list_images() if info.tag == before}
     if not serves and len(seen.rolling) > 1:
         # A roll makes one anew before all others: what most are of was there before.
@@ -137,7 +139,7 @@ async def halt(tools: Tools, say: Say) -> None:
         machine = seen.machines.get(name)
         there = machine is not None and machine.state is MachineState.RUNNING
         if there and reasons[name][1] == ROLLS and (name in seen.busy or seen.machines[name].image in serves):
-            kept = await commands.return_own(tools.env.connections, head, name, _ours)
+            kept = await commands.return_own(context.env.connections, head, name, _ours)
             words = f"stays out of service: {kept}" if kept else "is in service again, as it was"
             await say(name, words, done=True)
         else:
@@ -145,10 +147,10 @@ async def halt(tools: Tools, say: Say) -> None:
             await say(name, words, level="warning", done=True)
 
 
-async def look(tools: Tools) -> Seen:
+async def look(context: HealthContext) -> Seen:
     """Raises Unreachable where the controller does not answer: without it nobody knows which node is idle."""
-    connections, head = tools.env.connections, await tools.head()
-    machines = await tools.machines()
+    connections, head = context.env.connections, await context.head()
+    machines = await context.machines()
     states = await commands.node_reasons(connections, head)
     busy = await commands.busy_nodes(connections, head)
     rolling = {name for name, (_, reason) in states.items() if reason.startswith(ROLLS)}
@@ -164,7 +166,7 @@ async def look(tools: Tools) -> Seen:
 class Roll:
     """See `roll`."""
 
-    tools: Tools
+    context: HealthContext
     say: Say
     image: ImageInfo
     alone: Alone
@@ -184,23 +186,23 @@ class Roll:
                 await self.say("roll", "another operation waits and goes first", level="warning", done=True)
                 return False
             if seen is not None:
-                left = to_roll(self.tools.cluster, seen, self.image.id)
+                left = to_roll(self.context.cluster, seen, self.image.id)
                 if not left:
                     await self._tell_left_out(seen)
                     return True
                 if await self._step(seen, left):
                     continue
-            await self.tools.sleep(LOOK_S)
+            await self.context.sleep(LOOK_S)
 
     async def _look(self) -> Seen | None:
         """None while the controller does not answer: a roll may take days, and a head may be started again meanwhile."""
         try:
-            seen = await look(self.tools)
+            seen = await look(self.context)
         except HeadwayError as error:
             await self._tell_silent(error)
             return None
         if self.apart is None:
-            self.apart = await _apart(self.tools.cluster, seen, self.image.slurm_version)
+            self.apart = await _apart(self.context.cluster, seen, self.image.slurm_version)
         return seen
 
     async def _tell_silent(self, error: HeadwayError) -> None:
@@ -210,7 +212,7 @@ class Roll:
 
     async def _step(self, seen: Seen, left: Sequence[str]) -> bool:
         """Whether something was done, so that all is to be looked at anew at once."""
-        width = self._width(len(self.tools.cluster.slot_names))
+        width = self._width(len(self.context.cluster.slot_names))
         going = [name for name in left if name in seen.rolling]
         empty = [name for name in going if name not in seen.busy][:width]
         if empty:
@@ -227,10 +229,10 @@ class Roll:
 
     async def _empty(self, seen: Seen, left: Sequence[str], going: Sequence[str], width: int) -> bool:
         """Drains what is next and, when time is over, sends jobs away; whether anything was done."""
-        late = self.until is not None and self.tools.clock() >= self.until
+        late = self.until is not None and self.context.clock() >= self.until
         drained = self._to_drain(seen, left, going, width, late=late)
         if drained:
-            await commands.nodes_drain(self.tools.env.connections, await self.tools.head(), drained, ROLLS)
+            await commands.nodes_drain(self.context.env.connections, await self.context.head(), drained, ROLLS)
             return True
         jobs = {name: seen.busy[name] for name in left if name in seen.busy}
         away = await self._away()
@@ -256,11 +258,11 @@ class Roll:
         return MAKE_AT_ONCE if self.apart else max(1, min(MAKE_AT_ONCE, count // SHARE))
 
     async def _away(self) -> SendAway:
-        head = await self.tools.head()
+        head = await self.context.head()
         if self.away is None or self.away.head != head:
-            tools = self.tools
+            context = self.context
             why = "its node is made anew"
-            self.away = SendAway(tools.cluster, tools.env, self.say, head, why, tools.clock, tools.sleep)
+            self.away = SendAway(context.cluster, context.env, self.say, head, why, context.clock, context.sleep)
         return self.away
 
     async def _rebuild(self, names: Sequence[str]) -> None:
@@ -285,12 +287,12 @@ class Roll:
             raise Refused(
                 f"the roll stops: on {self.image.tag} "
                 + "; ".join(f"{name}: {fault}" for name, fault in failed.items()),
-                hint=f"{alone}; headway roll {self.tools.cluster.name} "
+                hint=f"{alone}; headway roll {self.context.cluster.name} "
                 "tries again, with --back it goes back to the image before",
             )
         if names and not self.proved:
             self.proved = True
-            store, cluster = self.tools.env.store, self.tools.cluster.name
+            store, cluster = self.context.env.store, self.context.cluster.name
             kept = await store.node_image(cluster)
             if kept.pinned != self.image.tag:
                 await store.set_node_image(cluster, NodeImage("", kept.before))
@@ -298,7 +300,9 @@ class Roll:
     def _serves(self, seen: Seen) -> bool:
         """Whether a node of the image is in service."""
         out = seen.rolling | seen.out.keys()
-        nodes = (one for name, one in seen.machines.items() if name in self.tools.cluster.group_of and name not in out)
+        nodes = (
+            one for name, one in seen.machines.items() if name in self.context.cluster.group_of and name not in out
+        )
         return any(one.image == self.image.id for one in nodes)
 
     async def _give_back(self, seen: Seen, failed: Collection[str]) -> None:
@@ -306,24 +310,24 @@ class Roll:
         for name in sorted(seen.rolling - set(failed)):
             machine = seen.machines.get(name)
             if machine is not None and machine.image != self.image.id and machine.state is MachineState.RUNNING:
-                await commands.return_own(self.tools.env.connections, await self.tools.head(), name, _ours)
+                await commands.return_own(self.context.env.connections, await self.context.head(), name, _ours)
 
     async def _one(self, name: str, seen: Seen) -> str:
         """What went wrong, "" once the node serves."""
-        tools, began = self.tools, self.tools.clock()
+        context, began = self.context, self.context.clock()
         if not self._wanted(name, seen):
-            await commands.nodes_gone(tools.env.connections, await tools.head(), [name], "headway: no machine")
+            await commands.nodes_gone(context.env.connections, await context.head(), [name], "headway: no machine")
             return ""
         try:
-            fault = await self._made(name) or await registered(tools, name, BOOT_S)
+            fault = await self._made(name) or await wait_until_registered(context, name, BOOT_S)
         except HeadwayError as error:
-            fault = fault_of(error)
+            fault = fault_text(error)
         if not fault:
             await self.say(name, "is being tested")
-            fault = (await prove(tools, name, hard=not self.proved)).fault
-        connections, head = tools.env.connections, await tools.head()
+            fault = (await run_node_tests(context, name, thorough=not self.proved)).fault
+        connections, head = context.env.connections, await context.head()
         if fault:
-            states, reason = await tools.node_now(name)
+            states, reason = await context.node_state(name)
             if not states & OUT or _ours(reason):
                 await commands.node_drain(connections, head, name, f"{ROLLS}: {fault}")
             await self.say(name, fault, level="error", done=True)
@@ -334,37 +338,37 @@ class Roll:
             await self.say(name, words, level="warning", done=True)
             return ""
         # A machine that is back so soon may be missed only now: what slurmctld had asked the one before has no answer.
-        await registered(tools, name, BOOT_S)
+        await wait_until_registered(context, name, BOOT_S)
         words = f"is of {self.image.tag}, has passed its tests and is in service"
-        await self.say(name, words, done=True, seconds=tools.clock() - began)
+        await self.say(name, words, done=True, seconds=context.clock() - began)
         return ""
 
     def _wanted(self, name: str, seen: Seen) -> bool:
         """A slot whose machine a killed roll had taken away may be one too many by now."""
-        return name in seen.machines or name in choose(self.tools.cluster, {*seen.machines, name})
+        return name in seen.machines or name in choose(self.context.cluster, {*seen.machines, name})
 
     async def _made(self, name: str) -> str:
         """The machine is of the image; one that is already is let be."""
-        tools = self.tools
-        machine = (await tools.machines()).get(name)
+        context = self.context
+        machine = (await context.machines()).get(name)
         if machine is not None and machine.image == self.image.id and machine.state is MachineState.RUNNING:
             return ""
         if machine is not None:
-            await tools.env.provider.delete(machine)
-            await tools.env.connections.drop(name)
-        await bring(tools.cluster, tools.env, name, self.say, why="it rolls", image=self.image.tag)
+            await context.env.provider.delete(machine)
+            await context.env.connections.drop(name)
+        await bring(context.cluster, context.env, name, self.say, why="it rolls", image=self.image.tag)
         return ""
 
     async def _tell_waits(self, jobs: dict[str, tuple[int, ...]]) -> None:
         if self.told == (found := tuple(jobs.items())):
             return
         self.told = found
-        left = "" if self.until is None else f", {max(0, round(self.until - self.tools.clock()))} s at most"
+        left = "" if self.until is None else f", {max(0, round(self.until - self.context.clock()))} s at most"
         for name, numbers in jobs.items():
             await self.say(name, f"drained; waits for {listed(numbers)}{left}")
 
     async def _tell_left_out(self, seen: Seen) -> None:
-        for name, reason in left_out(self.tools.cluster, seen, self.image.id).items():
+        for name, reason in left_out(self.context.cluster, seen, self.image.id).items():
             await self.say(name, f"is out of service and stays as it is: {reason}", level="warning", done=True)
         await self.say("roll", f"every node in service is of {self.image.tag}", done=True)
 
@@ -373,10 +377,10 @@ def _ours(reason: str) -> bool:
     return reason.startswith(ROLLS)
 
 
-def _check(tools: Tools) -> None:
-    if not tools.env.provider.traits.creates_machines:
+def _check(context: HealthContext) -> None:
+    if not context.env.provider.traits.creates_machines:
         raise Refused(
-            f"the machines of {tools.cluster.name} are not made from an image: you own them",
+            f"the machines of {context.cluster.name} are not made from an image: you own them",
             hint="what Headway sets up there comes by headway apply",
         )
 
@@ -388,12 +392,12 @@ async def _apart(cluster: Cluster, seen: Seen, version: str) -> bool:
     return bool(of_another(version, nodes, await local_images.list_images()))
 
 
-async def _check_heads(tools: Tools) -> None:
+async def _check_heads(context: HealthContext) -> None:
     """A slurmd may be older than its slurmctld, never newer."""
-    for name, version in (await of_other_slurm(tools.cluster, (await tools.machines()).values())).items():
+    for name, version in (await of_other_slurm(context.cluster, (await context.machines()).values())).items():
         raise Refused(
             f"{name} runs Slurm {version} still, and no node may be ahead of it",
-            hint=f"headway apply takes the heads to {tools.cluster.slurm_version} first",
+            hint=f"headway apply takes the heads to {context.cluster.slurm_version} first",
         )
 
 
@@ -407,17 +411,17 @@ def _check_way_back(cluster: Cluster, info: ImageInfo) -> None:
         )
 
 
-async def _before(tools: Tools) -> ImageInfo:
-    tag = (await tools.env.store.node_image(tools.cluster.name)).before
+async def _before(context: HealthContext) -> ImageInfo:
+    tag = (await context.env.store.node_image(context.cluster.name)).before
     if not tag:
         raise Refused(
-            f"{tools.cluster.name} has not been rolled: there is no image to go back to", hint="headway image ls"
+            f"{context.cluster.name} has not been rolled: there is no image to go back to", hint="headway image ls"
         )
     return await local_images.get_image(tag)
 
 
-async def _most(tools: Tools, present: ImageInfo) -> str:
+async def _most(context: HealthContext, present: ImageInfo) -> str:
     """The tag of the other image that most machines are of; "" where there is none."""
     tags = {info.id: info.tag for info in await local_images.list_images()}
-    others = Counter(one.image for one in (await tools.machines()).values() if one.image != present.id)
+    others = Counter(one.image for one in (await context.machines()).values() if one.image != present.id)
     return next((tags[number] for number, _ in others.most_common() if number in tags), "")

@@ -16,7 +16,7 @@ from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import LEMONS, SPARES, Check, JobState, NodeState
 from headway.errors import Fault, InvalidSpec
-from headway.health.incidents.timings import times
+from headway.health.incidents.timings import incident_timings
 from headway.jobs.explain.pending import Why
 from headway.jobs.explain.phrases import told
 from headway.jobs.explain.slurm_messages import why
@@ -325,7 +325,7 @@ def incident_out(incident: Incident) -> IncidentOut:
         drained=incident.drained,
         fault_at=incident.fault_at,
         score=incident.score,
-        times=TimesOut(**asdict(times(incident))),
+        times=TimesOut(**asdict(incident_timings(incident))),
         jobs=[
             MovedJobOut(job=one.job, requeued_at=one.requeued_at, running_at=one.running_at, step_at=one.step_at)
             for one in incident.jobs

@@ -15,53 +15,53 @@ from tests.support.incident_cluster import NODE, Ward, signal
 
 
 async def test_a_drain_is_the_persons_and_the_end_of_an_incident_leaves_it(lab: Ward) -> None:
-    tools = lab.responder.tools
-    assert await manual_actions.drain(tools, NODE, "disk swap", "olga") == "drained by olga: disk swap"
+    context = lab.responder.context
+    assert await manual_actions.drain_node(context, NODE, "disk swap", "olga") == "drained by olga: disk swap"
     assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", "olga: disk swap")
     incident = await lab.store.open_incident("lab", NODE, "XID 79", XidClass.REBOOT, 1.0, {})
     incident = await lab.store.move_incident(incident, IncidentState.TESTING, "t", drained=True)
-    done = await verification.give_back(
-        tools, incident, await verification.prove(tools, NODE), IncidentState.RETURNED, "ann"
+    done = await verification.return_to_service(
+        context, incident, await verification.run_node_tests(context, NODE), IncidentState.RETURNED, "ann"
     )
     assert done.steps[-1].text == "tests passed; its drain is somebody else's and stays"
     assert lab.world.state == "IDLE+DRAIN"
 
 
 async def test_somebody_called_headway_drains_as_a_person(lab: Ward) -> None:
-    await manual_actions.drain(lab.responder.tools, NODE, "incident 3: no", "headway")
+    await manual_actions.drain_node(lab.responder.context, NODE, "incident 3: no", "headway")
     assert not own(lab.world.reason)
 
 
 async def test_a_node_is_returned_only_when_it_is_out_and_answers(lab: Ward) -> None:
-    tools = lab.responder.tools
+    context = lab.responder.context
     lab.world.state = "IDLE"
     with pytest.raises(Conflict, match="is in service"):
-        await manual_actions.bring_back(tools, NODE, "olga")
-    await manual_actions.drain(tools, NODE, "disk swap", "olga")
+        await manual_actions.return_node(context, NODE, "olga")
+    await manual_actions.drain_node(context, NODE, "disk swap", "olga")
     lab.world.answers = False
     with pytest.raises(Unreachable):
-        await manual_actions.bring_back(tools, NODE, "olga")
+        await manual_actions.return_node(context, NODE, "olga")
     assert lab.world.state == "IDLE+DRAIN"
     lab.world.answers = True
-    assert "it was out: olga: disk swap" in await manual_actions.bring_back(tools, NODE, "olga")
+    assert "it was out: olga: disk swap" in await manual_actions.return_node(context, NODE, "olga")
     assert lab.world.state == "IDLE"
 
 
 async def test_a_reboot_never_ends_jobs_unasked(lab: Ward) -> None:
-    tools = lab.responder.tools
+    context = lab.responder.context
     lab.world.jobs = {5: "RUNNING"}
     with pytest.raises(Conflict, match="jobs 5 run on"):
-        await manual_actions.may_reboot(tools, NODE, busy=False)
-    await manual_actions.may_reboot(tools, NODE, busy=True)
+        await manual_actions.check_reboot(context, NODE, end_jobs=False)
+    await manual_actions.check_reboot(context, NODE, end_jobs=True)
     lab.world.jobs = {}
-    await manual_actions.may_reboot(tools, NODE, busy=False)
+    await manual_actions.check_reboot(context, NODE, end_jobs=False)
 
 
 @pytest.mark.parametrize("sound", [True, False])
 async def test_a_rebooted_node_serves_again_only_after_its_tests(lab: Ward, sound: bool) -> None:
     world = lab.world
     world.jobs, world.sound, world.state = {}, sound, "IDLE"
-    fault = await manual_actions.reboot(lab.responder.tools, NODE, "olga")
+    fault = await manual_actions.reboot_node(lab.responder.context, NODE, "olga")
     assert [word for word in world.order if word != "ask"][:3] == ["drain", "stop", "start"]
     assert (fault == "", world.state) == (sound, "IDLE" if sound else "IDLE+DRAIN")
 
@@ -69,13 +69,13 @@ async def test_a_rebooted_node_serves_again_only_after_its_tests(lab: Ward, soun
 @pytest.mark.parametrize("busy", [False, True])
 async def test_a_job_that_began_before_the_drain_is_not_ended_unasked(lab: Ward, busy: bool) -> None:
     lab.world.jobs = {42: "RUNNING"}
-    fault = await manual_actions.reboot(lab.responder.tools, NODE, "olga", busy=busy)
+    fault = await manual_actions.reboot_node(lab.responder.context, NODE, "olga", end_jobs=busy)
     assert fault == ("" if busy else "not rebooted: by now jobs 42 run there")
     assert ("stop" in lab.world.order, lab.world.state) == (busy, "IDLE")
 
 
 async def test_a_reboot_goes_on_where_its_server_was_ended_under_it(lab: Ward) -> None:
-    world, tools, real = lab.world, lab.responder.tools, lab.world.stop
+    world, context, real = lab.world, lab.responder.context, lab.world.stop
     stopped = asyncio.Event()
 
     async def stop(machine: Machine) -> None:
@@ -84,30 +84,30 @@ async def test_a_reboot_goes_on_where_its_server_was_ended_under_it(lab: Ward) -
         await asyncio.Event().wait()
 
     world.stop = stop  # type: ignore[method-assign]
-    going = asyncio.create_task(manual_actions.reboot(tools, NODE, "olga"))
+    going = asyncio.create_task(manual_actions.reboot_node(context, NODE, "olga"))
     await stopped.wait()
     going.cancel()
     await asyncio.gather(going, return_exceptions=True)
     assert world.machine is not None
     assert (world.machine.state, world.state) == (MachineState.STOPPED, "IDLE+DRAIN")
-    assert await manual_actions.rebooter(tools, NODE) == "olga"
+    assert await manual_actions.person_rebooting(context, NODE) == "olga"
     world.stop = real  # type: ignore[method-assign]
-    assert await manual_actions.reboot(tools, NODE, "olga") == ""
+    assert await manual_actions.reboot_node(context, NODE, "olga") == ""
     assert (world.machine.state, world.state) == (MachineState.RUNNING, "IDLE")
-    assert await manual_actions.rebooter(tools, NODE) == ""
+    assert await manual_actions.person_rebooting(context, NODE) == ""
 
 
 async def test_nobody_goes_on_with_a_reboot_that_failed(lab: Ward) -> None:
     lab.world.sound = False
-    assert await manual_actions.reboot(lab.responder.tools, NODE, "olga") == "mounts: /scratch is gone"
+    assert await manual_actions.reboot_node(lab.responder.context, NODE, "olga") == "mounts: /scratch is gone"
     assert lab.world.reason == "olga: reboot: mounts: /scratch is gone"
-    assert await manual_actions.rebooter(lab.responder.tools, NODE) == ""
+    assert await manual_actions.person_rebooting(lab.responder.context, NODE) == ""
 
 
 async def test_one_that_was_drained_stays_drained_after_its_reboot(lab: Ward) -> None:
     lab.world.jobs = {}
-    await manual_actions.drain(lab.responder.tools, NODE, "disk swap", "olga")
-    assert await manual_actions.reboot(lab.responder.tools, NODE, "olga") == ""
+    await manual_actions.drain_node(lab.responder.context, NODE, "disk swap", "olga")
+    assert await manual_actions.reboot_node(lab.responder.context, NODE, "olga") == ""
     assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", "olga: disk swap")
 
 
@@ -115,30 +115,30 @@ async def test_a_return_that_the_controller_has_forgotten_is_made_again_for_inci
     lab: Ward,
 ) -> None:
     """slurmctld is killed within seconds of it, and comes back with the state that it had written before."""
-    tools = lab.responder.tools
+    context = lab.responder.context
     incident = await lab.store.open_incident("lab", NODE, "XID 79", XidClass.REBOOT, 1.0, {})
     lab.world.state, lab.world.reason = "DOWN", f"headway: incident {incident.number}: XID 79"
     incident = await lab.store.move_incident(incident, IncidentState.TESTING, "t", drained=True)
-    assert await verification.return_again(tools, NODE) == ""
+    assert await verification.repeat_return(context, NODE) == ""
     await lab.store.move_incident(incident, IncidentState.OUT, "fails too often")
-    assert await verification.return_again(tools, NODE) == ""
+    assert await verification.repeat_return(context, NODE) == ""
     incident = await lab.store.move_incident(incident, IncidentState.TESTING, "t")
     passed = {"passed": ["daemons"]}
     await lab.store.move_incident(incident, IncidentState.RETURNED, "tests passed; back in service", evidence=passed)
-    assert await verification.return_again(tools, "lab-1-1") == "", "another node's"
+    assert await verification.repeat_return(context, "lab-1-1") == "", "another node's"
     mine = lab.world.reason
     for other in ("headway: incident 99: XID 79", f"headway: incident {incident.number}: XID 48"):
         lab.world.reason = other
-        assert await verification.return_again(tools, NODE) == "", "not ours"
+        assert await verification.repeat_return(context, NODE) == "", "not ours"
     lab.world.reason = mine
     newer = await lab.store.open_incident("lab", NODE, "XID 94", XidClass.RESET, 2.0, {})
-    assert await verification.return_again(tools, NODE) == "", "another fault of it is open"
+    assert await verification.repeat_return(context, NODE) == "", "another fault of it is open"
     await lab.store.move_incident(newer, IncidentState.FALSE_ALARM, "none")
     assert lab.world.state == "DOWN"
-    assert "back in service" in await verification.return_again(tools, NODE)
+    assert "back in service" in await verification.repeat_return(context, NODE)
     assert lab.world.state == "IDLE"
     lab.world.reason = "olga: the fan"
-    assert await verification.return_again(tools, NODE) == "", "a person's by now"
+    assert await verification.repeat_return(context, NODE) == "", "a person's by now"
 
 
 def taken_for_a_fault(lab: Ward, *signals: Signal, late: bool = False) -> None:
@@ -149,10 +149,10 @@ def taken_for_a_fault(lab: Ward, *signals: Signal, late: bool = False) -> None:
     async def turned(machine: Machine) -> None:
         await real(machine)
         what = "its machine was started again under its jobs" if late else "its machine is stopped"
-        await lab.responder.dead(NODE, what, at=lab.clock(), runs_again=late, fence=what)
+        await lab.responder.handle_dead_node(NODE, what, at=lab.clock(), runs_again=late, fence=what)
         lab.world.state = lab.world.state.rstrip("*") if late else lab.world.state
         for one in signals:
-            await lab.responder.take(one, [])
+            await lab.responder.handle_signal(one, [])
 
     setattr(lab.world, turn, turned)
 
@@ -161,7 +161,7 @@ def taken_for_a_fault(lab: Ward, *signals: Signal, late: bool = False) -> None:
 async def test_what_a_reboot_of_a_busy_node_was_taken_for_is_over_with_its_tests(lab: Ward, late: bool) -> None:
     lab.world.jobs = {42: "RUNNING"}
     taken_for_a_fault(lab, late=late)
-    assert await manual_actions.reboot(lab.responder.tools, NODE, "olga", busy=True) == ""
+    assert await manual_actions.reboot_node(lab.responder.context, NODE, "olga", end_jobs=True) == ""
     found = await lab.newest()
     assert (lab.world.state, found.state, found.score) == ("IDLE", IncidentState.RETURNED, 0)
     assert [moved.job for moved in found.jobs] == [42]
@@ -169,16 +169,16 @@ async def test_what_a_reboot_of_a_busy_node_was_taken_for_is_over_with_its_tests
 
 async def test_also_where_another_server_went_on_with_it(lab: Ward) -> None:
     lab.world.state, lab.world.reason = "IDLE+DRAIN", "olga: reboot, returned once its tests have passed"
-    await lab.world.stop(await lab.responder.tools.machine(NODE))
-    await lab.responder.dead(NODE, "its machine is stopped", at=lab.clock(), fence="its machine is stopped")
+    await lab.world.stop(await lab.responder.context.running_machine(NODE))
+    await lab.responder.handle_dead_node(NODE, "its machine is stopped", at=lab.clock(), fence="its machine is stopped")
     lab.clock.now += 60
-    assert await manual_actions.reboot(lab.responder.tools, NODE, "olga") == ""
+    assert await manual_actions.reboot_node(lab.responder.context, NODE, "olga") == ""
     assert (lab.world.state, (await lab.newest()).state) == ("IDLE", IncidentState.RETURNED)
 
 
 async def test_a_fault_that_came_with_it_keeps_the_node_until_it_is_seen_to(lab: Ward) -> None:
     taken_for_a_fault(lab, signal(79, at=999.0))
-    fault = await manual_actions.reboot(lab.responder.tools, NODE, "olga")
+    fault = await manual_actions.reboot_node(lab.responder.context, NODE, "olga")
     found = await lab.newest()
     assert fault == f"incident {found.number} is open: headway incident return {found.number} first"
     assert lab.world.reason == found.reasons[0]
@@ -189,7 +189,7 @@ async def test_a_fault_that_came_with_it_keeps_the_node_until_it_is_seen_to(lab:
 async def test_one_that_is_under_way_is_waited_for_and_not_for_ever(lab: Ward) -> None:
     taken_for_a_fault(lab)
     lab.world.jobs, lab.world.codes, lab.world.stuck = {42: "COMPLETING"}, {42: 1}, {42}
-    assert "incident 1 is open" in await manual_actions.reboot(lab.responder.tools, NODE, "olga", busy=True)
+    assert "incident 1 is open" in await manual_actions.reboot_node(lab.responder.context, NODE, "olga", end_jobs=True)
     assert (await lab.newest()).state is IncidentState.DRAINING
     assert lab.world.reason == (await lab.newest()).reasons[0]
     lab.world.stuck = set()

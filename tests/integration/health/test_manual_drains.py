@@ -44,7 +44,7 @@ async def drained_by_bob(lab: Ward) -> None:
 async def test_what_is_drained_during_its_reboot_stays_so_and_keeps_its_reason(lab: Ward, sound: bool) -> None:
     lab.world.sound = sound
     meanwhile(lab, lambda: drained_by_bob(lab))
-    fault = await manual_actions.reboot(lab.responder.tools, NODE, "olga")
+    fault = await manual_actions.reboot_node(lab.responder.context, NODE, "olga")
     assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", BOB)
     assert BOB in fault if sound else fault == "mounts: /scratch is gone"
 
@@ -55,19 +55,19 @@ async def test_what_was_returned_during_its_reboot_is_drained_where_its_tests_fa
 
     lab.world.sound = False
     meanwhile(lab, returned)
-    await manual_actions.reboot(lab.responder.tools, NODE, "olga")
+    await manual_actions.reboot_node(lab.responder.context, NODE, "olga")
     assert lab.world.reason == "olga: reboot: mounts: /scratch is gone"
 
 
 async def test_a_node_with_a_fault_that_came_during_its_reboot_does_not_serve(lab: Ward) -> None:
     async def falls_off() -> None:
-        await lab.responder.take(signal(), [])
+        await lab.responder.handle_signal(signal(), [])
 
     meanwhile(lab, falls_off)
-    fault = await manual_actions.reboot(lab.responder.tools, NODE, "olga")
+    fault = await manual_actions.reboot_node(lab.responder.context, NODE, "olga")
     assert fault == "incident 1 is open: headway incident return 1 first"
     assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", (await lab.newest()).reasons[0])
-    assert await manual_actions.rebooter(lab.responder.tools, NODE) == ""
+    assert await manual_actions.person_rebooting(lab.responder.context, NODE) == ""
     assert (await lab.settle()).state is IncidentState.OUT
 
 
@@ -142,7 +142,7 @@ async def test_a_reservation_that_can_t_be_changed_keeps_no_repaired_node_from_s
         return 1, ""
 
     lemons.world._reservation = reservation  # type: ignore[assignment, method-assign]
-    await lemons.responder.take(signal(46), [])
+    await lemons.responder.handle_signal(signal(46), [])
     assert (await lemons.settle()).steps[-1].text == "tests passed; back in service"
     assert (refused, lemons.world.state) == (1, "IDLE")
 
@@ -151,7 +151,7 @@ async def test_a_lemon_s_return_waits_for_the_reservation_that_is_to_hold_it(tmp
     async with ward(tmp_path, replace(LAB, health=Health(lemon_score=1, lemon_spare_work=True))) as lab:
         real = lab.world._reservation
         lab.world._reservation = lambda words: real(words) if "--oneliner" in words else (1, "")  # type: ignore[method-assign]
-        await lab.responder.take(signal(46), [])
+        await lab.responder.handle_signal(signal(46), [])
         assert (await lab.settle()).state is IncidentState.TESTING
         assert (lab.world.state, lab.world.lemons) == ("IDLE+DRAIN", "")
         lab.world._reservation = real  # type: ignore[method-assign]

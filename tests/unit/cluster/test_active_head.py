@@ -14,7 +14,7 @@ from headway.cluster.active_head import head_now, head_or_none, second_alone, th
 from headway.cluster.context import Env
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Unreachable
-from headway.health.head_recovery import AGAIN_S, TAKES_OVER_S, TRIES, Heads
+from headway.health.head_recovery import MAX_STARTS, RETRY_S, TAKEOVER_S, HeadRecovery
 from headway.transport.process import Ran
 from tests.support import builders
 from tests.support.builders import Clock
@@ -125,75 +125,75 @@ async def test_only_a_second_head_that_hears_nothing_of_the_first_is_alone() -> 
 
 async def test_a_head_that_stopped_is_started_and_not_again_at_once() -> None:
     place, clock = Place(), Clock()
-    heads = Heads(clock)
-    assert await heads.step(TWO, place.env, place.machines) == []
+    heads = HeadRecovery(clock)
+    assert await heads.recover_first_head(TWO, place.env, place.machines) == []
     place.stop(FIRST)
     place.primary = "DOWN"
-    assert await heads.step(TWO, place.env, place.machines) == [
+    assert await heads.recover_first_head(TWO, place.env, place.machines) == [
         (FIRST, f"started again; {SECOND} leads until it is back")
     ]
-    assert await heads.step(TWO, place.env, place.machines) == []
+    assert await heads.recover_first_head(TWO, place.env, place.machines) == []
     assert place.done == [f"start {FIRST}"]
 
 
 async def test_a_second_head_in_the_middle_of_taking_over_is_waited_for() -> None:
     place, clock = Place(), Clock()
-    heads = Heads(clock)
+    heads = HeadRecovery(clock)
     place.stop(FIRST)
     place.primary, place.leads = "DOWN", FIRST
-    assert await heads.step(TWO, place.env, place.machines) == []
+    assert await heads.recover_first_head(TWO, place.env, place.machines) == []
     place.leads = SECOND
-    assert len(await heads.step(TWO, place.env, place.machines)) == 1
-    again = Heads(clock)
+    assert len(await heads.recover_first_head(TWO, place.env, place.machines)) == 1
+    again = HeadRecovery(clock)
     place.leads = FIRST
-    assert await again.step(TWO, place.env, place.machines) == []
-    clock.now += TAKES_OVER_S
-    assert len(await again.step(TWO, place.env, place.machines)) == 1, (
+    assert await again.recover_first_head(TWO, place.env, place.machines) == []
+    clock.now += TAKEOVER_S
+    assert len(await again.recover_first_head(TWO, place.env, place.machines)) == 1, (
         "one that can't lead is no reason to leave both off"
     )
 
 
 async def test_a_second_head_is_waited_for_at_each_fault_of_the_first() -> None:
     place, clock = Place(), Clock()
-    heads = Heads(clock)
+    heads = HeadRecovery(clock)
     place.stop(FIRST)
     place.primary, place.leads = "DOWN", FIRST
-    assert await heads.step(TWO, place.env, place.machines) == []
+    assert await heads.recover_first_head(TWO, place.env, place.machines) == []
     place.machines[FIRST] = builders.machine(FIRST)
-    assert await heads.step(TWO, place.env, place.machines) == []  # it came back by itself
-    clock.now += TAKES_OVER_S
+    assert await heads.recover_first_head(TWO, place.env, place.machines) == []  # it came back by itself
+    clock.now += TAKEOVER_S
     place.stop(FIRST)
-    assert await heads.step(TWO, place.env, place.machines) == []
+    assert await heads.recover_first_head(TWO, place.env, place.machines) == []
     assert place.done == []
 
 
 async def test_a_head_that_stands_still_is_switched_off_before_it_is_started() -> None:
     place = Place()
-    heads = Heads(Clock())
+    heads = HeadRecovery(Clock())
     place.silent, place.primary = {FIRST}, "DOWN"
-    assert await heads.step(TWO, place.env, place.machines) == []  # one look may be a slow answer
-    await heads.step(TWO, place.env, place.machines)
+    assert await heads.recover_first_head(TWO, place.env, place.machines) == []  # one look may be a slow answer
+    await heads.recover_first_head(TWO, place.env, place.machines)
     assert place.done == [f"fence {FIRST}", f"start {FIRST}"]
 
 
 async def test_a_head_that_the_second_one_hears_is_left_alone() -> None:
     place = Place()
-    heads = Heads(Clock())
+    heads = HeadRecovery(Clock())
     place.silent = {FIRST}  # to the server only
     for _ in range(3):
-        assert await heads.step(TWO, place.env, place.machines) == []
+        assert await heads.recover_first_head(TWO, place.env, place.machines) == []
     assert place.done == []
 
 
 async def test_what_does_not_start_is_left_to_people() -> None:
     place, clock = Place(), Clock()
-    heads = Heads(clock)
+    heads = HeadRecovery(clock)
     place.stop(FIRST)
     place.primary, place.fails = "DOWN", True
-    for _ in range(TRIES + 2):
-        await heads.step(TWO, place.env, place.machines)
-        clock.now += AGAIN_S
-    assert place.done == [f"start {FIRST}"] * TRIES
+    for _ in range(MAX_STARTS + 2):
+        await heads.recover_first_head(TWO, place.env, place.machines)
+        clock.now += RETRY_S
+    assert place.done == [f"start {FIRST}"] * MAX_STARTS
 
 
 async def test_a_head_that_is_off_is_still_one_whose_controller_comes_back() -> None:

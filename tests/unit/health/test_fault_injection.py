@@ -16,7 +16,7 @@ from headway.cluster.context import Env
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError, Refused
-from headway.health.fault_injection import inject
+from headway.health.fault_injection import inject_fault
 from headway.schemas.incidents import FaultIn
 from headway.transport.process import Ran
 from tests.support.builders import cluster, machine
@@ -75,7 +75,7 @@ class Host:
 
 async def made(host: Host, kind: str, node: str = NODE, of: Cluster = LAB, **more: Any) -> str:
     env = Env(cast(Any, host), cast(Any, None), cast(Any, host), Path("/nowhere"))
-    return await inject(of, env, FaultIn.model_validate({"kind": kind, "node": node, **more}))
+    return await inject_fault(of, env, FaultIn.model_validate({"kind": kind, "node": node, **more}))
 
 
 async def test_a_fault_is_made_on_its_node_and_mended() -> None:

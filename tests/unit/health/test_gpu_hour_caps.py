@@ -11,7 +11,7 @@ from typing import Any, cast
 from headway.cluster.context import Env
 from headway.domain.cluster import GpuHourCap, Team
 from headway.domain.machine import Machine
-from headway.health.gpu_hour_caps import refill
+from headway.health.gpu_hour_caps import reset_due_usage
 from headway.transport.process import Ran
 from tests.support import builders
 from tests.support.builders import cluster, machine
@@ -41,7 +41,7 @@ async def test_a_cap_is_refilled_once_at_the_start_of_its_period(tmp_path: Path)
     env = Env(cast(Any, None), store, cast(Any, head), tmp_path)
 
     async def at(month: int, day: int) -> list[tuple[str, str]]:
-        return await refill(LAB, env, machine("lab-head"), datetime(2026, month, day, tzinfo=UTC))
+        return await reset_due_usage(LAB, env, machine("lab-head"), datetime(2026, month, day, tzinfo=UTC))
 
     try:
         assert await at(1, 20) == []  # seen for the first time: its usage begins with it
@@ -61,9 +61,9 @@ async def test_a_clock_that_was_ahead_once_keeps_no_period_from_beginning(tmp_pa
     try:
         await store.note_refill("lab", "vision", datetime(2031, 1, 1, tzinfo=UTC).timestamp())
         for day in (10, 20):
-            assert await refill(LAB, env, machine("lab-head"), datetime(2026, 1, day, tzinfo=UTC)) == []
+            assert await reset_due_usage(LAB, env, machine("lab-head"), datetime(2026, 1, day, tzinfo=UTC)) == []
         for _ in range(2):
-            await refill(LAB, env, machine("lab-head"), datetime(2026, 2, 1, tzinfo=UTC))
+            await reset_due_usage(LAB, env, machine("lab-head"), datetime(2026, 2, 1, tzinfo=UTC))
         assert len(head.heard) == 1
     finally:
         await store.close()

@@ -15,9 +15,9 @@ from headway.cluster.context import Env
 from headway.domain.machine import Machine
 from headway.domain.slurm.state import NodeState
 from headway.errors import CommandFailed
-from headway.health.incidents.engine import Responder
-from headway.health.jobs.stall_watchdog import Tender
-from headway.health.reconciler import Watch
+from headway.health.incidents.engine import IncidentEngine
+from headway.health.jobs.stall_watchdog import StallWatchdog
+from headway.health.reconciler import HealthReconciler
 from headway.transport.process import Ran
 from tests.support import builders
 
@@ -58,13 +58,19 @@ async def test_a_refused_reservation_keeps_nothing_else_of_a_look(tmp_path: Path
     slurm = Slurm()
     store = await builders.store(tmp_path)
     env: Any = Env(slurm, store, slurm, Path("/nowhere"))  # type: ignore[arg-type]
-    watch = Watch(LAB, env, Responder(LAB, env, lambda: 1000.0), Tender(LAB, env, lambda: 1000.0), clock=lambda: 1000.0)
+    watch = HealthReconciler(
+        LAB,
+        env,
+        IncidentEngine(LAB, env, lambda: 1000.0),
+        StallWatchdog(LAB, env, lambda: 1000.0),
+        clock=lambda: 1000.0,
+    )
     waits = builders.job(9, "PENDING", restarts=1, reason="BeginTime", submit_time=900, eligible_time=920)
-    said = dict(await watch.step(nodes(), [waits]))
+    said = dict(await watch.reconcile(nodes(), [waits]))
     assert said["spares"].endswith(OVERLAPS)
     assert "job 9" in said
     assert any("StartTime=now" in line and "JobId=9" in line for line in slurm.did)
-    assert "spares" not in dict(await watch.step(nodes(), [])), "it is said once"
+    assert "spares" not in dict(await watch.reconcile(nodes(), [])), "it is said once"
     await store.close()
 
 

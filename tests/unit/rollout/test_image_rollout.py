@@ -18,8 +18,8 @@ from headway.cluster.context import Env
 from headway.domain.changeset import Disturbs
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, Refused
-from headway.health.context import Tools
-from headway.health.incidents.verification import Report, Result
+from headway.health.context import HealthContext
+from headway.health.incidents.verification import NodeTestReport, NodeTestResult
 from headway.images.local_images import ImageInfo
 from headway.rollout import image_rollout as module
 from headway.rollout.image_rollout import halt, look, plan, roll, roll_head
@@ -144,10 +144,10 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
             raise StoreAway("the server's database does not answer")
         made.machines[name] = replace(builders.machine(name), image=info(image).id)
 
-    async def prove(_: Any, name: str, *, hard: bool) -> Report:
-        made.order.append(f"test {name}{' hard' if hard else ''}")
+    async def prove(_: Any, name: str, *, thorough: bool) -> NodeTestReport:
+        made.order.append(f"test {name}{' thorough' if thorough else ''}")
         bad = made.machines[name].image[-3:] in made.bad
-        return Report(name, (Result("gpus", not bad, "nvidia-smi lists 0 GPUs, not 8" if bad else ""),))
+        return NodeTestReport(name, (NodeTestResult("gpus", not bad, "nvidia-smi lists 0 GPUs, not 8" if bad else ""),))
 
     async def registered(*_: Any) -> str:
         return ""
@@ -164,7 +164,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
     async def list_images() -> tuple[ImageInfo, ...]:
         return (info(NEW), info(OLD))
 
-    for name, what in (("bring", bring), ("prove", prove), ("registered", registered)):
+    for name, what in (("bring", bring), ("run_node_tests", prove), ("wait_until_registered", registered)):
         monkeypatch.setattr(module, name, what)
     monkeypatch.setattr(module, "build", SimpleNamespace(ensure_image=ensure))
     images = SimpleNamespace(find_current_image=find, get_image=tagged, list_images=list_images)
@@ -181,9 +181,9 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     await made.close()
 
 
-def tools(fleet: Fleet, store: Store) -> Tools:
+def context(fleet: Fleet, store: Store) -> HealthContext:
     env = Env(cast(Any, fleet), store, cast(Any, fleet), Path("/nowhere"))
-    return Tools(LAB, env, lambda: fleet.now, fleet.sleep)
+    return HealthContext(LAB, env, lambda: fleet.now, fleet.sleep)
 
 
 async def go(
@@ -199,7 +199,7 @@ async def go(
     async def waiting() -> bool:
         return waits
 
-    return await roll(tools(fleet, store), fleet.say, alone, waiting, back=back, until=until)
+    return await roll(context(fleet, store), fleet.say, alone, waiting, back=back, until=until)
 
 
 async def test_each_node_is_drained_made_anew_tested_and_returned_one_first(fleet: Fleet, store: Store) -> None:
@@ -209,11 +209,11 @@ async def test_each_node_is_drained_made_anew_tested_and_returned_one_first(flee
     assert fleet.did[:5] == [
         "drain lab-1-1",
         "make lab-1-1 new",
-        "test lab-1-1 hard",
+        "test lab-1-1 thorough",
         "resume lab-1-1",
         "drain lab-1-2",
     ]
-    assert [line for line in fleet.did if "hard" in line] == ["test lab-1-1 hard"]
+    assert [line for line in fleet.did if "thorough" in line] == ["test lab-1-1 thorough"]
     assert fleet.machines[LAB.head].image == "id-old"
     assert await store.node_image("lab") == NodeImage("", OLD)
     fleet.order.clear()
@@ -275,7 +275,7 @@ async def test_at_the_deadline_all_are_drained_before_a_job_is_sent_away(fleet: 
     assert await go(fleet, store, until=fleet.now + 60)
     first = fleet.did.index("requeue 1")
     assert {f"drain {name}" for name in NODES} <= set(fleet.did[:first])
-    assert fleet.did.index("requeue 0") < fleet.did.index("test lab-1-1 hard") < first
+    assert fleet.did.index("requeue 0") < fleet.did.index("test lab-1-1 thorough") < first
     assert set(fleet.images().values()) == {"id-new"}
     assert fleet.now < 1200
 
@@ -358,7 +358,7 @@ async def test_a_node_that_others_returned_or_use_when_the_lock_is_had_is_let_be
     assert await go(fleet, store)
     made = [line for line in fleet.did if line.startswith("make")]
     assert len(made) == 4
-    assert fleet.did.index("test lab-1-3 hard") < fleet.did.index("make lab-1-1 new")
+    assert fleet.did.index("test lab-1-3 thorough") < fleet.did.index("make lab-1-1 new")
     assert set(fleet.images().values()) == {"id-new"}
 
 
@@ -380,38 +380,38 @@ async def test_a_controller_that_is_away_when_the_lock_is_had_is_waited_for(flee
 async def test_halting_returns_what_was_drained_and_no_more(fleet: Fleet, store: Store) -> None:
     fleet.machines["lab-1-3"] = replace(fleet.machines["lab-1-3"], image="id-new")
     fleet.reasons = {"lab-1-1": "headway: rolls", "lab-1-2": "ann: x", "lab-1-3": "headway: rolls"}
-    await halt(tools(fleet, store), fleet.say)
+    await halt(context(fleet, store), fleet.say)
     assert fleet.did == ["resume lab-1-1"]
     assert next(line for line in fleet.order if "stays drained" in line).startswith("say lab-1-3")
     fleet.jobs = {"lab-1-3": {7}}  # of a roll back: it has not been touched
-    await halt(tools(fleet, store), fleet.say)
+    await halt(context(fleet, store), fleet.say)
     assert fleet.did[-1] == "resume lab-1-3"
 
 
 async def test_a_plan_names_nodes_and_why_and_touches_nothing(fleet: Fleet, store: Store) -> None:
     fleet.jobs = {"lab-1-2": {7}}
     fleet.reasons = {"lab-1-4": "ann: x"}
-    found = await plan(tools(fleet, store), back=False, head=True, by=False)
+    found = await plan(context(fleet, store), back=False, head=True, by=False)
     assert [(one.where, one.disturbs) for one in found.changes] == [
         ("lab-1-1", Disturbs.REBUILD), ("lab-1-3", Disturbs.REBUILD), ("lab-1-2", Disturbs.REBUILD),
         ("lab-head", Disturbs.REBUILD),
     ]  # fmt: skip
     assert "once job 7 has ended" in found.changes[2].why
     assert "lab-1-4" in found.notes[0]
-    by = await plan(tools(fleet, store), back=False, head=False, by=True)
+    by = await plan(context(fleet, store), back=False, head=False, by=True)
     assert [one.disturbs for one in by.changes if one.where == "lab-1-2"] == [Disturbs.JOBS]
     assert "--head" in by.notes[-1]
     assert fleet.did == []
     with pytest.raises(Refused, match="no image to go back to"):
-        await plan(tools(fleet, store), back=True, head=False, by=False)
+        await plan(context(fleet, store), back=True, head=False, by=False)
     fleet.traits = SSH
     with pytest.raises(Refused, match="you own them"):
-        await plan(tools(fleet, store), back=False, head=False, by=False)
+        await plan(context(fleet, store), back=False, head=False, by=False)
 
 
 async def test_nothing_to_do_says_so(fleet: Fleet, store: Store) -> None:
     fleet.machines = {name: replace(one, image="id-new") for name, one in fleet.machines.items()}
-    seen = await look(tools(fleet, store))
+    seen = await look(context(fleet, store))
     assert isinstance(seen, Seen)
     found = rebuilds(LAB, seen, "id-new", NEW, head=True, by=False)
     assert (found.changes, found.notes) == ((), ())
@@ -464,7 +464,7 @@ class Heads(Fleet):
     async def roll(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "apply", self.apply)
         monkeypatch.setattr(module, "wait_for_nodes", self.wait)
-        await roll_head(replace(tools(self, store), cluster=TWO), self.say, back=False)
+        await roll_head(replace(context(self, store), cluster=TWO), self.say, back=False)
 
 
 ANEW = {name: [f"stop {name}", f"delete {name}", "apply", "wait for 0"] for name in TWO.heads}

@@ -12,58 +12,58 @@ from headway.domain.incident import Signal, XidClass
 from headway.domain.machine import Machine
 from headway.render.system.agent_config import PROGRAM
 
-DEED = "deed"
-_MOST_TEXT = 500
+OFFLINE_ACTION = "deed"
+_MAX_TEXT = 500
 
 
 @dataclass(frozen=True)
-class Beats:
+class Heartbeats:
     """Of one second: nodes heard of, and for how many seconds others have been silent. `relay_s`: for how long the head's
     agent itself has been away; then nothing is known of the nodes."""
 
     alive: int = 0
-    silent: Mapping[str, float] = field(default_factory=dict)
-    relay_s: float | None = None
+    silent_s: Mapping[str, float] = field(default_factory=dict)
+    relay_away_s: float | None = None
 
 
 @dataclass(frozen=True)
-class Deed:
+class OfflineAction:
     """What the head's agent did about a signal while no server listened. `id` is the signal's with a word before it."""
 
     id: str
     at: float
     node: str
-    signal: str
+    signal_id: str
     requeued: tuple[int, ...] = ()
-    stay: tuple[int, ...] = ()  # jobs that forbid it
+    not_requeueable: tuple[int, ...] = ()  # jobs that forbid it
 
     @property
     def silent_since(self) -> float | None:
         """When the node was last heard, in unix seconds, where it was set down for its silence
         (node/agent/ha/offline_responder.py)."""
-        word, _, rest = self.signal.partition(" ")
+        word, _, rest = self.signal_id.partition(" ")
         at = rest.rpartition(" ")[2]
         return float(at) if word == "silent" and at.isdigit() else None
 
 
 @dataclass(frozen=True)
-class Turns:
+class JobEvents:
     """Jobs that began or ended on some node just now: prolog and epilog said so. Or, not `sure`, jobs that the controller's
     log names. What became of them, Slurm says."""
 
     jobs: tuple[int, ...]
-    sure: bool = True
+    certain: bool = True
 
 
 @dataclass(frozen=True)
-class Power:
+class PowerRequest:
     """Slurm has asked for machines, or to be rid of some: its nodes' states say which."""
 
 
-News = Signal | Beats | Deed | Turns | Power
+AgentEvent = Signal | Heartbeats | OfflineAction | JobEvents | PowerRequest
 
 
-class Streams(Protocol):
+class StreamsOutput(Protocol):
     """The part of Connections that listening needs."""
 
     def stream(
@@ -71,7 +71,7 @@ class Streams(Protocol):
     ) -> AsyncIterator[bytes]: ...
 
 
-async def listen(links: Streams, head: Machine) -> AsyncIterator[News]:
+async def stream_events(links: StreamsOutput, head: Machine) -> AsyncIterator[AgentEvent]:
     """Every signal that the head has, those of before first, and what is heard each second. Ends with the stream; raises
     what `stream` raises."""
     rest = b""
@@ -80,36 +80,36 @@ async def listen(links: Streams, head: Machine) -> AsyncIterator[News]:
         async for piece in pieces:
             *lines, rest = (rest + piece).split(b"\n")
             for line in lines:
-                found = parse(line)
+                found = parse_event(line)
                 if found is not None:
                     yield found
 
 
-def parse(line: bytes) -> News | None:
+def parse_event(line: bytes) -> AgentEvent | None:
     """None for what can't be read (another version's, or nonsense), and for good news."""
     try:
         told = json.loads(line)
         if "fault" in told:
-            return _signal(told["fault"])
+            return _parse_signal(told["fault"])
         if "check" in told:
-            return _check(told["check"])
+            return _parse_check(told["check"])
         if "deed" in told:
-            return _deed(told["deed"])
+            return _parse_offline_action(told["deed"])
         if "power" in told:
-            return Power()
+            return PowerRequest()
         if "turns" in told:
-            return Turns(tuple(int(job) for job in told["turns"]))
+            return JobEvents(tuple(int(job) for job in told["turns"]))
         if "named" in told:
-            return Turns(tuple(int(job) for job in told["named"]), sure=False)
+            return JobEvents(tuple(int(job) for job in told["named"]), certain=False)
         if "relay" in told:
-            return Beats(relay_s=float(told["relay"]))
+            return Heartbeats(relay_away_s=float(told["relay"]))
         silent = {str(node): float(age) for node, age in told["silent"].items()}
-        return Beats(int(told["alive"]), silent)
+        return Heartbeats(int(told["alive"]), silent)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
-def _signal(told: dict[str, Any]) -> Signal:
+def _parse_signal(told: dict[str, Any]) -> Signal:
     gpu, job, action = told.get("gpu"), told.get("job"), str(told.get("action") or "")
     return Signal(
         id=str(told["id"])[:128],
@@ -117,7 +117,7 @@ def _signal(told: dict[str, Any]) -> Signal:
         node=str(told["node"]),
         code=int(told.get("code") or 0),
         gpu=None if gpu is None else int(gpu),
-        text="".join(c for c in str(told.get("text", "")) if c.isprintable())[:_MOST_TEXT],
+        text="".join(c for c in str(told.get("text", "")) if c.isprintable())[:_MAX_TEXT],
         job=None if job is None else int(job),
         kind=str(told.get("kind") or "xid")[:32],
         action=XidClass(action) if action in {one.value for one in XidClass} else None,
@@ -130,7 +130,7 @@ _SUGGESTED = {
 }  # fmt: skip
 
 
-def _check(told: dict[str, Any]) -> Signal | None:
+def _parse_check(told: dict[str, Any]) -> Signal | None:
     """A check of a node's agent that is bad acts as it suggests; a warning is noted; None for one that is well again."""
     state = str(told["state"])
     if state == "ok":
@@ -138,16 +138,16 @@ def _check(told: dict[str, Any]) -> Signal | None:
     suggested = _SUGGESTED.get(str(told.get("action") or ""), XidClass.WATCH)
     words = f"{told['check']}: {told.get('reason') or state}"
     row = {**told, "kind": str(told["check"]), "text": words}
-    return replace(_signal(row), action=suggested if state == "bad" else XidClass.WATCH)
+    return replace(_parse_signal(row), action=suggested if state == "bad" else XidClass.WATCH)
 
 
-def _deed(told: dict[str, Any]) -> Deed:
+def _parse_offline_action(told: dict[str, Any]) -> OfflineAction:
     signal = str(told["signal"])[:100]
-    return Deed(
-        id=f"{DEED} {signal}",
+    return OfflineAction(
+        id=f"{OFFLINE_ACTION} {signal}",
         at=float(told["at"]),
         node=str(told["node"]),
-        signal=signal,
+        signal_id=signal,
         requeued=tuple(int(job) for job in told.get("requeued", ())),
-        stay=tuple(int(job) for job in told.get("stay", ())),
+        not_requeueable=tuple(int(job) for job in told.get("stay", ())),
     )

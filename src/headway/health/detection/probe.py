@@ -6,10 +6,10 @@ import contextlib
 import json
 
 from headway.errors import HeadwayError
-from headway.health.context import Tools
+from headway.health.context import HealthContext
 
-ASK_S = 5.0  # how long an answer may take
-TIMES = 2
+PROBE_S = 5.0  # how long an answer may take
+ATTEMPTS = 2
 # A stopped program's port still takes connections, for the kernel does that: only what the program says counts.
 _BANNER = (
     "import socket, sys\n"
@@ -26,25 +26,25 @@ _AGES = (
 _BEATS = "/run/headway/beats.json"  # node/agent/roles/head.py
 
 
-async def ages(tools: Tools) -> dict[str, float]:
+async def read_heartbeat_ages(context: HealthContext) -> dict[str, float]:
     """Node -> seconds since it was last heard, this moment. Raises HeadwayError."""
     argv = ["python3", "-I", "-S", "-c", _AGES, _BEATS]
-    ran = await tools.env.connections.remote(await tools.head(), argv, timeout_s=ASK_S + 5)
+    ran = await context.env.connections.remote(await context.head(), argv, timeout_s=PROBE_S + 5)
     return {str(node): float(age) for node, age in json.loads(ran.stdout).items()}
 
 
-async def answers(tools: Tools, node: str) -> str:
+async def probe_node(context: HealthContext, node: str) -> str:
     """How it answered: by SSH to the server, or its SSH server to the head. "" when it did not."""
-    machine = (await tools.machines()).get(node)
+    machine = (await context.machines()).get(node)
     if machine is None:
         return ""
-    for _ in range(TIMES):
+    for _ in range(ATTEMPTS):
         with contextlib.suppress(HeadwayError, TimeoutError):
-            await tools.env.connections.remote(machine, ["true"], timeout_s=ASK_S)
+            await context.env.connections.remote(machine, ["true"], timeout_s=PROBE_S)
             return "SSH answers"
     argv = ["python3", "-I", "-S", "-c", _BANNER, machine.address, str(machine.port)]
     with contextlib.suppress(HeadwayError, TimeoutError):
-        ran = await tools.env.connections.remote(await tools.head(), argv, timeout_s=ASK_S + 5, check=False)
+        ran = await context.env.connections.remote(await context.head(), argv, timeout_s=PROBE_S + 5, check=False)
         if ran.code == 0:
             return "its SSH server answers the head"
     return ""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headway.health.detection.event_stream import Beats
+from headway.health.detection.event_stream import Heartbeats
 
 SILENT_S = 5.0
 QUIET_S = 3.0  # two heartbeats missed: counted with the silent ones when another node is about to be fenced
 BOOTING_S = 90.0  # a machine that was started so lately may not speak yet
-LEASE_OVER_S = 28.0  # an agent without contact has ended its node's jobs by then: node/agent/ha/lease.py
-LOOK_AGAIN_S = 2.0  # whether the machine of a silent node runs at all: asking the provider disturbs nobody
-ASK_AGAIN_S = 10.0  # a node that answers although its agent is silent
+LEASE_EXPIRED_S = 28.0  # an agent without contact has ended its node's jobs by then: node/agent/ha/lease.py
+CHECK_EVERY_S = 2.0  # whether the machine of a silent node runs at all: asking the provider disturbs nobody
+PROBE_EVERY_S = 10.0  # a node that answers although its agent is silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,27 +20,27 @@ class Suspects:
     """`nodes`: silent, one by one. `hold`: why nothing is done although some are."""
 
     nodes: tuple[str, ...] = ()
-    hold: str = ""
+    hold_reason: str = ""
 
 
-def suspects(
-    beats: Beats,
+def find_suspects(
+    beats: Heartbeats,
     started_at: Mapping[str, float],
     now: float,
     *,
-    late_s: float = SILENT_S,
+    silent_after_s: float = SILENT_S,
     share: float = 0.5,
-    quiet_s: float = SILENT_S,
+    quiet_after_s: float = SILENT_S,
 ) -> Suspects:
     """`started_at`: when the machines that run were started, in unix seconds; others are known to be gone. `share`: of all
     nodes that are there; when so many are silent together it is the network, or the head."""
-    if beats.relay_s is not None:
+    if beats.relay_away_s is not None:
         return Suspects()
-    silent = sorted(node for node, age in beats.silent.items() if age >= late_s and node in started_at)
-    known = beats.alive + sum(node in started_at for node in beats.silent)  # the head remembers names of long ago
-    quiet = [node for node, age in beats.silent.items() if age >= quiet_s and node in started_at]
+    silent = sorted(node for node, age in beats.silent_s.items() if age >= silent_after_s and node in started_at)
+    known = beats.alive + sum(node in started_at for node in beats.silent_s)  # the head remembers names of long ago
+    quiet = [node for node, age in beats.silent_s.items() if age >= quiet_after_s and node in started_at]
     if len(quiet) > 1 and len(quiet) >= share * known:
         return Suspects(
-            hold=f"{len(quiet)} of {known} nodes are silent at once: the network, not the nodes; nothing is done"
+            hold_reason=f"{len(quiet)} of {known} nodes are silent at once: the network, not the nodes; nothing is done"
         )
     return Suspects(tuple(node for node in silent if now - started_at[node] > BOOTING_S))

@@ -4,38 +4,38 @@ from __future__ import annotations
 
 from headway.domain.incident import Incident, XidClass
 from headway.errors import HeadwayError
-from headway.health.context import Tools, fault_of
+from headway.health.context import HealthContext, fault_text
 from headway.render.system.agent_config import UNFIT
 
-ROOM_S = 7 * 86400.0  # then a person has to see to it
-LOOK_S = 15.0
-STAYS_S = 60.0  # a job that fills and empties its /tmp drains its node once and not each time
+WAIT_S = 7 * 86400.0  # then a person has to see to it
+POLL_S = 15.0
+STABLE_S = 60.0  # a job that fills and empties its /tmp drains its node once and not each time
 _DISK = "disk: "  # of the agent's check, before its words
 
 
-def waits_for_room(incident: Incident) -> bool:
+def waits_for_disk_space(incident: Incident) -> bool:
     said = (str(step.evidence.get("text") or "") for step in incident.current)
     return incident.action is XidClass.MOUNT and any(text.startswith(_DISK) for text in said)
 
 
-async def roomy(tools: Tools, incident: Incident) -> str:
+async def wait_for_disk_space(context: HealthContext, incident: Incident) -> str:
     """Until the node's agent has seen room for a minute, where that was missing: jobs give it back as they end. What is still
     wrong when a person has to see to it."""
-    if not waits_for_room(incident):
+    if not waits_for_disk_space(incident):
         return ""
-    ends, since = tools.clock() + ROOM_S, None
+    ends, since = context.clock() + WAIT_S, None
     while True:
         try:
-            async with tools.mounting:
-                machine = await tools.machine(incident.node)
-                ran = await tools.env.connections.remote(machine, ["cat", UNFIT], timeout_s=10, check=False)
+            async with context.mount_limit:
+                machine = await context.running_machine(incident.node)
+                ran = await context.env.connections.remote(machine, ["cat", UNFIT], timeout_s=10, check=False)
             fault = ran.stdout.strip() if ran.code == 0 else ""
         except HeadwayError as error:
-            fault = fault_of(error)
-        now = tools.clock()
+            fault = fault_text(error)
+        now = context.clock()
         since = None if fault else now if since is None else since
-        if since is not None and now - since >= STAYS_S:
+        if since is not None and now - since >= STABLE_S:
             return ""
         if now >= ends:
             return fault or "room comes and goes"
-        await tools.sleep(LOOK_S)
+        await context.sleep(POLL_S)

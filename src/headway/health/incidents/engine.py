@@ -32,105 +32,115 @@ from headway.domain.incident import DRAINS, ORPHAN, Incident, IncidentState, Inc
 from headway.domain.slots import LEAVES, NO_MACHINE, ROLLS
 from headway.domain.slurm.state import OUT, JobState
 from headway.errors import Conflict, HeadwayError, NotFound
-from headway.health.context import MOUNTING, Tools, fault_of
-from headway.health.detection.dead_nodes import Said, Unheard
-from headway.health.detection.event_stream import DEED, Beats, Deed
+from headway.health.context import MOUNTS_AT_ONCE, HealthContext, fault_text
+from headway.health.detection.dead_nodes import DeadNodeDetector, Messages
+from headway.health.detection.event_stream import OFFLINE_ACTION, Heartbeats, OfflineAction
 from headway.health.incidents import orphaned, repair, spot_reclaim, verification
-from headway.health.incidents.drain import isolate
-from headway.health.incidents.requeue import ENDED_BADLY, move_jobs, once_more
+from headway.health.incidents.drain import isolate_node
+from headway.health.incidents.requeue import ENDED_BADLY, move_jobs, requeue_job_of_signal
 from headway.health.policy import repair_ladder
-from headway.health.policy.signal_policy import DAY_S, Verdict, evidence_of, fold, heavier, holder, judge
+from headway.health.policy.signal_policy import (
+    DAY_S,
+    Verdict,
+    find_incident,
+    job_of_gpu,
+    judge_signal,
+    more_severe,
+    signal_evidence,
+)
 from headway.render.slurm.prolog_epilog import XID_MARK
 
 log = structlog.get_logger("headway.health")
-_QUIET = {
+_NOTED_ONLY = {
     XidClass.APP: "the job's own fault: nothing is drained",
     XidClass.CONSEQUENCE: "follows from another error",
     XidClass.LOG: "noted",
     XidClass.WATCH: "noted, to be watched",
 }
-MOST = 10_000  # incidents that are led at a time, the latest first
-FAULTS_A_LOOK = 4  # then the others wait for the next one: each may have taken half a minute
-Step = Callable[[Tools, Incident], Awaitable[Incident]]
+MAX_OPEN_INCIDENTS = 10_000  # incidents that are led at a time, the latest first
+MAX_FAULTS_PER_PASS = 4  # then the others wait for the next one: each may have taken half a minute
+Step = Callable[[HealthContext, Incident], Awaitable[Incident]]
 _STEPS: Mapping[IncidentState, Step] = MappingProxyType(
-    {IncidentState.SEEN: isolate, IncidentState.DRAINING: move_jobs, IncidentState.JOBS_MOVED: repair.begin}
+    {IncidentState.SEEN: isolate_node, IncidentState.DRAINING: move_jobs, IncidentState.JOBS_MOVED: repair.begin_repair}
 )
 # What is done for jobs on a node whose slot the file no longer has; its machine is not repaired or tested before it goes.
-_OF_ANY_NODE = frozenset({IncidentState.SEEN, IncidentState.DRAINING})
-_RECLAIM: Mapping[IncidentState, Step] = MappingProxyType(
+_STEPS_WITHOUT_SLOT = frozenset({IncidentState.SEEN, IncidentState.DRAINING})
+_RECLAIM_STEPS: Mapping[IncidentState, Step] = MappingProxyType(
     {
-        IncidentState.SEEN: isolate,
-        IncidentState.DRAINING: spot_reclaim.move,
-        IncidentState.JOBS_MOVED: spot_reclaim.give_back,
-        IncidentState.REPAIRING: spot_reclaim.replaced,
+        IncidentState.SEEN: isolate_node,
+        IncidentState.DRAINING: spot_reclaim.move_jobs_before_reclaim,
+        IncidentState.JOBS_MOVED: spot_reclaim.delete_machine,
+        IncidentState.REPAIRING: spot_reclaim.wait_for_replacement,
     }
 )
 
 
 @dataclass
-class Responder:
+class IncidentEngine:
     """One cluster's, as long as the server runs. Its methods are called one at a time, but for `done`."""
 
     cluster: Cluster
     env: Env
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    silent: Mapping[str, float] = field(default_factory=dict)  # node -> seconds, as last heard
-    absent: frozenset[str] = frozenset()  # slots without a machine; the head remembers them as silent nodes
-    beside: dict[int, asyncio.Task[Any]] = field(default_factory=dict)  # incident -> its repair or tests
-    faults: dict[int, str] = field(
+    silent_s: Mapping[str, float] = field(default_factory=dict)  # node -> seconds, as last heard
+    empty_slots: frozenset[str] = frozenset()  # slots without a machine; the head remembers them as silent nodes
+    tasks: dict[int, asyncio.Task[Any]] = field(default_factory=dict)  # incident -> its repair or tests
+    last_faults: dict[int, str] = field(
         default_factory=dict
     )  # incident -> what its step met last; who was tried last is last
 
-    mounting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOUNTING))
-    unheard: Unheard = field(init=False)
+    mount_limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOUNTS_AT_ONCE))
+    dead_node_detector: DeadNodeDetector = field(init=False)
 
     def __post_init__(self) -> None:
-        self.unheard = Unheard(self._led, self.dead)
+        self.dead_node_detector = DeadNodeDetector(self._jobs_are_handled, self.handle_dead_node)
 
     @property
-    def tools(self) -> Tools:
-        return Tools(self.cluster, self.env, self.clock, self.sleep, self.mounting)
+    def context(self) -> HealthContext:
+        return HealthContext(self.cluster, self.env, self.clock, self.sleep, self.mount_limit)
 
     # --- what comes in
 
-    async def take(self, signal: Signal, jobs: Iterable[JobState]) -> Said:
+    async def handle_signal(self, signal: Signal, jobs: Iterable[JobState]) -> Messages:
         """`jobs`: as last read. [] for a signal that was seen before."""
         store, name = self.env.store, self.cluster.name
         if signal.node not in self.cluster.slot_names or await store.has_signal(name, signal.id):
             return []
         if signal.job is None:
-            signal = replace(signal, job=holder(signal, jobs))
+            signal = replace(signal, job=job_of_gpu(signal, jobs))
         history = await store.incidents(name, node=signal.node)
         dealt = (one.last_signal_at for one in history if one.state.closed and one.action in DRAINS)
         since = max((signal.at - DAY_S, *(at + 0.001 for at in dealt)))
-        verdict = judge(signal, await store.signals(name, signal.node, since), self.cluster.health.xid_classes)
-        if signal.kind == ORPHAN and (signal.job is None or await self.tools.job_word(signal.job) != "RUNNING"):
+        verdict = judge_signal(signal, await store.signals(name, signal.node, since), self.cluster.health.xid_classes)
+        if signal.kind == ORPHAN and (signal.job is None or await self.context.job_state(signal.job) != "RUNNING"):
             verdict = Verdict(XidClass.LOG, f"job {signal.job} has ended, and its slurmstepd with it")
-        incident = await self._over_when(signal, history) or fold(signal, history, verdict)
+        incident = await self._closed_incident_of(signal, history) or find_incident(signal, history, verdict)
         if incident is not None:
-            incident = await self._again(incident, signal, verdict, await self._serves(signal.node))
+            incident = await self._add_signal(incident, signal, verdict, await self._is_in_service(signal.node))
             if verdict.action is XidClass.RESTART_JOB and incident.state is not IncidentState.SEEN:
-                again = await once_more(self.tools, incident, signal)
-                incident = again or await self._open(
-                    signal.node, verdict.why, verdict.action, signal.at, evidence_of(signal)
+                again = await requeue_job_of_signal(self.context, incident, signal)
+                incident = again or await self._open_incident(
+                    signal.node, verdict.why, verdict.action, signal.at, signal_evidence(signal)
                 )
-        elif verdict.acts and await self._in_a_roll(signal.node):
+        elif verdict.acts and await self._is_rolling(signal.node):
             verdict = Verdict(XidClass.LOG, f"{verdict.why}; the tests of its roll decide")
         elif verdict.acts:
-            verdict = repair_ladder.escalate(verdict, history, self.clock())
-            incident = await self._open(signal.node, verdict.why, verdict.action, signal.at, evidence_of(signal))
+            verdict = repair_ladder.escalate_repeated_drain(verdict, history, self.clock())
+            incident = await self._open_incident(
+                signal.node, verdict.why, verdict.action, signal.at, signal_evidence(signal)
+            )
         await store.add_signal(name, signal)
         if incident is not None and not incident.state.closed:
-            incident = await self._done_by_relay(incident, signal)
-        words = verdict.why if verdict.acts else f"{verdict.why}; {_QUIET.get(verdict.action, 'noted')}"
+            incident = await self._merge_offline_action(incident, signal)
+        words = verdict.why if verdict.acts else f"{verdict.why}; {_NOTED_ONLY.get(verdict.action, 'noted')}"
         said = [(signal.node, words)]
         if incident is not None and not incident.state.closed:
-            said += await self._as_far(incident)
-        await self._release(signal.node)
+            said += await self._run_guarded(incident)
+        await self._release_epilog(signal.node)
         return said
 
-    async def take_deed(self, deed: Deed) -> Said:
+    async def handle_offline_action(self, deed: OfflineAction) -> Messages:
         """What the head's agent did about a signal while no server listened. It is read before the signal itself, becomes
         part of that one's incident, and so nothing is done twice."""
         store, name = self.env.store, self.cluster.name
@@ -138,28 +148,28 @@ class Responder:
             return []
         jobs = f"jobs requeued: {', '.join(map(str, deed.requeued)) or 'none'}"
         silent = deed.silent_since is not None and deed.node in self.cluster.slot_names
-        incident = await self._after_silence(deed, jobs) if silent else None
-        text = json.dumps({"requeued": deed.requeued, "stay": deed.stay})
-        await store.add_signal(name, Signal(deed.id, deed.at, deed.node, 0, None, text, kind=DEED))
+        incident = await self._incident_of_silence(deed, jobs) if silent else None
+        text = json.dumps({"requeued": deed.requeued, "stay": deed.not_requeueable})
+        await store.add_signal(name, Signal(deed.id, deed.at, deed.node, 0, None, text, kind=OFFLINE_ACTION))
         said = [(deed.node, f"the head's agent had {'set it down' if silent else 'drained it'}; {jobs}")]
-        return said + (await self.advance(incident) if incident else [])
+        return said + (await self.run_due_steps(incident) if incident else [])
 
-    async def _after_silence(self, deed: Deed, jobs: str) -> Incident:
+    async def _incident_of_silence(self, deed: OfflineAction, jobs: str) -> Incident:
         """A silence that the head's agent has dealt with: no signal of it follows, so the incident begins here."""
         store, at = self.env.store, deed.silent_since or deed.at
-        found = await self._unfinished(deed.node)
+        found = await self._open_incidents(deed.node)
         evidence = {"dead": True, "at": at, "had": list(deed.requeued)}
-        if found and found[0].state is not IncidentState.OUT and not await self._may_yet_die(found[0]):
+        if found and found[0].state is not IncidentState.OUT and not await self._may_have_jobs(found[0]):
             incident = found[0]
         else:  # it served, or the head's agent would have let it be
-            incident = await self._dies(deed.node, "no heartbeat, and its lease was over", evidence, at)
-        back = [job for job in deed.requeued if await self.tools.job_word(job) not in ENDED_BADLY]
+            incident = await self._open_for_dead_node(deed.node, "no heartbeat, and its lease was over", evidence, at)
+        back = [job for job in deed.requeued if await self.context.job_state(job) not in ENDED_BADLY]
         await store.note_moved(incident.number, back, deed.at)
-        return await self.tools.go(
+        return await self.context.add_step(
             incident, incident.state, f"down; {jobs}", actor="relay", evidence={"done_at": deed.at}
         )
 
-    async def _over_when(self, signal: Signal, history: Iterable[Incident]) -> Incident | None:
+    async def _closed_incident_of(self, signal: Signal, history: Iterable[Incident]) -> Incident | None:
         """The incident that has dealt with the signal: what is heard late is no new fault, unless it came after the tests that
         returned the node had begun."""
         for incident in history:
@@ -169,138 +179,152 @@ class Responder:
                 return incident if incident.fault_at <= signal.at <= over else None
         return None
 
-    async def _done_by_relay(self, incident: Incident, signal: Signal) -> Incident:
+    async def _merge_offline_action(self, incident: Incident, signal: Signal) -> Incident:
         found = await self.env.store.signals(self.cluster.name, signal.node, signal.at)
-        deed = next((one for one in found if one.kind == DEED and one.id == f"{DEED} {signal.id}"), None)
+        deed = next(
+            (one for one in found if one.kind == OFFLINE_ACTION and one.id == f"{OFFLINE_ACTION} {signal.id}"), None
+        )
         if deed is None:
             return incident
         told: dict[str, list[int]] = json.loads(deed.text)
         await self.env.store.note_moved(incident.number, told["requeued"], deed.at)
         words = f"drained, and jobs requeued: {', '.join(map(str, told['requeued'])) or 'none'}"
-        return await self.tools.go(incident, incident.state, words, actor="relay", evidence=told | {"done_at": deed.at})
+        return await self.context.add_step(
+            incident, incident.state, words, actor="relay", evidence=told | {"done_at": deed.at}
+        )
 
-    async def dead(self, node: str, what: str, **evidence: object) -> Said:
+    async def handle_dead_node(self, node: str, what: str, **evidence: object) -> Messages:
         """A node whose machine does not run, or that Slurm has lost. `at`: since when, as far as known."""
-        if await self._led(node) or await self._given_back(node):
+        if await self._jobs_are_handled(node) or await self._leaves_service(node):
             return []
         given = evidence.get("at")
-        at = float(given) if isinstance(given, int | float) and given else self.clock() - self.silent.get(node, 0.0)
-        incident = await self._dies(node, what, {**evidence, "dead": True, "at": at}, at)
-        return [(node, what), *await self._as_far(incident)]
+        at = float(given) if isinstance(given, int | float) and given else self.clock() - self.silent_s.get(node, 0.0)
+        incident = await self._open_for_dead_node(node, what, {**evidence, "dead": True, "at": at}, at)
+        return [(node, what), *await self._run_guarded(incident)]
 
-    async def _dies(self, node: str, what: str, evidence: Mapping[str, object], at: float) -> Incident:
+    async def _open_for_dead_node(self, node: str, what: str, evidence: Mapping[str, object], at: float) -> Incident:
         """It is fenced and set down as one fault with what was wrong before, and repaired at least as a dead one is."""
-        open_ones = await self._unfinished(node)
+        open_ones = await self._open_incidents(node)
         if not open_ones:
-            return await self._open(node, what, XidClass.REBOOT, at, evidence)
+            return await self._open_incident(node, what, XidClass.REBOOT, at, evidence)
         incident = open_ones[0]
         jobs_ran_on = incident.action is XidClass.MOUNT or incident.action not in DRAINS
         action = XidClass.REBOOT if jobs_ran_on else incident.action
-        await self._let_be(incident)
-        score = max(incident.score, repair_ladder.score_of(action))
-        return await self.tools.go(incident, IncidentState.SEEN, what, evidence=evidence, action=action, score=score)
+        await self._cancel_task(incident)
+        score = max(incident.score, repair_ladder.action_score(action))
+        return await self.context.add_step(
+            incident, IncidentState.SEEN, what, evidence=evidence, action=action, score=score
+        )
 
-    async def _led(self, node: str) -> bool:
+    async def _jobs_are_handled(self, node: str) -> bool:
         """Whether an incident of it has dealt with its jobs already, or is about to."""
-        return any([not await self._may_yet_die(incident) for incident in await self._unfinished(node)])
+        return any([not await self._may_have_jobs(incident) for incident in await self._open_incidents(node)])
 
-    async def _may_yet_die(self, incident: Incident) -> bool:
+    async def _may_have_jobs(self, incident: Incident) -> bool:
         """Whether jobs may be there although the incident is open: they go on while a volume is away, have yet to leave, or
         came after somebody had returned the node past us."""
         if incident.action in (XidClass.MOUNT, XidClass.RECLAIM):
             return incident.action is XidClass.MOUNT
         if incident.state is IncidentState.OUT:
-            return await self._serves(incident.node)
+            return await self._is_in_service(incident.node)
         if incident.state not in (IncidentState.SEEN, IncidentState.DRAINING):
             return False
         return not (await self.env.store.incident(incident.number)).found("dead")
 
-    async def still_so(self, node: str, jobs: Iterable[int]) -> bool:
+    async def confirm_dead(self, node: str, jobs: Iterable[int]) -> bool:
         """Whether the controller still says what a reading of some seconds ago did of a node whose machine runs: that these
         jobs run there, or, where none are given, that the node is out. An apply may have returned it meanwhile."""
         if jobs:
-            return bool(await self.tools.jobs_on(node, ending=False) & set(jobs))
-        return bool((await self.tools.node_now(node))[0] & OUT)
+            return bool(await self.context.jobs_on(node, ending=False) & set(jobs))
+        return bool((await self.context.node_state(node))[0] & OUT)
 
-    async def hear_beats(self, beats: Beats, now: float) -> Said:
+    async def handle_heartbeats(self, beats: Heartbeats, now: float) -> Messages:
         """Nodes that neither beat nor answer are dead: fenced first, so that no write of theirs follows the first of the
         run that takes their work over. Where the provider can't fence, their agent has ended their jobs by then."""
-        beats = replace(beats, silent={node: age for node, age in beats.silent.items() if node not in self.absent})
-        return await self.unheard.hear(self.tools, beats, now)
+        beats = replace(
+            beats, silent_s={node: age for node, age in beats.silent_s.items() if node not in self.empty_slots}
+        )
+        return await self.dead_node_detector.check_heartbeats(self.context, beats, now)
 
-    async def hear_notices(self) -> Said:
+    async def handle_reclaim_notices(self) -> Messages:
         """Machines that the provider is about to take back."""
-        said: Said = []
+        said: Messages = []
         for node, at in (await leaving(self.env.provider, self.cluster)).items():
-            said += await self._taken_back(node, at)
+            said += await self._handle_reclaim(node, at)
         return said
 
-    async def _taken_back(self, node: str, at: float) -> Said:
+    async def _handle_reclaim(self, node: str, at: float) -> Messages:
         """Whatever was under way with the node ends: its machine goes for sure."""
         store, name, now = self.env.store, self.cluster.name, self.clock()
         words = f"the provider takes its machine back in {at - now:.0f} s"
         notice = Signal(f"{XidClass.RECLAIM} {node} {at:.0f}", now, node, 0, None, words, kind=XidClass.RECLAIM)
-        machine = (await self.tools.machines()).get(node)
+        machine = (await self.context.machines()).get(node)
         if machine is None or await store.has_signal(name, notice.id):
             return []
-        evidence = {"until": at, "ends": at - spot_reclaim.ENDS_S, "started_at": machine.started_at}
-        found = await self._unfinished(node)
+        evidence = {"until": at, "ends": at - spot_reclaim.JOBS_END_BEFORE_S, "started_at": machine.started_at}
+        found = await self._open_incidents(node)
         if found:
-            await self._let_be(found[0])
+            await self._cancel_task(found[0])
             out = found[0].drained and found[0].state is not IncidentState.SEEN
             state = IncidentState.DRAINING if out else IncidentState.SEEN
-            incident = await self.tools.go(found[0], state, words, evidence=evidence, action=XidClass.RECLAIM)
+            incident = await self.context.add_step(found[0], state, words, evidence=evidence, action=XidClass.RECLAIM)
         else:
-            incident = await self._open(node, words, XidClass.RECLAIM, now, evidence)
+            incident = await self._open_incident(node, words, XidClass.RECLAIM, now, evidence)
         await store.add_signal(name, notice)
-        return [(node, words), *await self._as_far(incident)]
+        return [(node, words), *await self._run_guarded(incident)]
 
-    async def _let_be(self, incident: Incident) -> None:
-        task = self.beside.pop(incident.number, None)
+    async def _cancel_task(self, incident: Incident) -> None:
+        task = self.tasks.pop(incident.number, None)
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
     # --- from state to state
 
-    async def go_on(self, only: XidClass | None = None) -> Said:
+    async def resume_open(self, only: XidClass | None = None) -> Messages:
         """Takes every incident that is not over (`only`: those of this kind) as far as it goes now. What one of them meets
         keeps no other waiting, nor does all of it where the head is what does not answer."""
-        unfinished = await self.env.store.incidents(self.cluster.name, unfinished=True, limit=MOST)
-        moved = await orphaned.look(self.tools, unfinished, self._let_be) if only is None else []
+        unfinished = await self.env.store.incidents(self.cluster.name, unfinished=True, limit=MAX_OPEN_INCIDENTS)
+        moved = await orphaned.close_orphaned(self.context, unfinished, self._cancel_task) if only is None else []
         said = [(one.node, one.steps[-1].text) for one in moved]
         after = {one.number: one for one in moved}
-        tried_last = {number: place for place, number in enumerate(self.faults, 1)}
+        tried_last = {number: place for place, number in enumerate(self.last_faults, 1)}
         failed = 0
         for incident in sorted(unfinished, key=lambda one: tried_last.get(one.number, 0)):
             incident = after.get(incident.number, incident)
-            if incident.state is not IncidentState.OUT and only in (None, incident.action) and failed < FAULTS_A_LOOK:
-                said += await self._as_far(incident)
-                failed += incident.number in self.faults
+            if (
+                incident.state is not IncidentState.OUT
+                and only in (None, incident.action)
+                and failed < MAX_FAULTS_PER_PASS
+            ):
+                said += await self._run_guarded(incident)
+                failed += incident.number in self.last_faults
         return said
 
-    async def _as_far(self, incident: Incident) -> Said:
+    async def _run_guarded(self, incident: Incident) -> Messages:
         """As `advance`; what it meets is said once, and the step is tried again with the next look. So is a bug of ours, which
         must keep no other incident from being led."""
         try:
-            said = await self.advance(incident)
+            said = await self.run_due_steps(incident)
         except HeadwayError as error:
-            return self.once(incident.number, incident.node, fault_of(error))
+            return self.report_once(incident.number, incident.node, fault_text(error))
         except Exception as error:
-            said = self.once(incident.number, incident.node, f"its step ended with a bug: {type(error).__name__}")
+            said = self.report_once(
+                incident.number, incident.node, f"its step ended with a bug: {type(error).__name__}"
+            )
             if said:
                 log.error("incident", cluster=self.cluster.name, number=incident.number, exc_info=error)
             return said
-        self.faults.pop(incident.number, None)
+        self.last_faults.pop(incident.number, None)
         return said
 
-    def once(self, number: int, where: str, fault: str) -> Said:
+    def report_once(self, number: int, where: str, fault: str) -> Messages:
         """The fault for people to read, where it is another one than at the last try. `number`: an incident's; 0: all."""
-        before = self.faults.pop(number, "")
-        self.faults[number] = fault
+        before = self.last_faults.pop(number, "")
+        self.last_faults[number] = fault
         return [(where, fault)] if fault != before else []
 
-    async def advance(self, incident: Incident) -> Said:
+    async def run_due_steps(self, incident: Incident) -> Messages:
         """From state to state until something has to be waited for. Returns what was done."""
         if not (self.cluster.health.act or incident.state is IncidentState.TESTING):  # a person may ask for tests
             return []
@@ -308,42 +332,44 @@ class Responder:
             return []
         incident = await self.env.store.incident(incident.number)
         seen = len(incident.steps)
-        steps = _RECLAIM if incident.action is XidClass.RECLAIM else _STEPS
+        steps = _RECLAIM_STEPS if incident.action is XidClass.RECLAIM else _STEPS
         while True:
             before = incident.state
-            if incident.node not in self.cluster.group_of and before not in _OF_ANY_NODE:
+            if incident.node not in self.cluster.group_of and before not in _STEPS_WITHOUT_SLOT:
                 return [(incident.node, step.text) for step in incident.steps[seen:]]
             if before in steps:
-                incident = await steps[before](self.tools, incident)
+                incident = await steps[before](self.context, incident)
             elif before in {IncidentState.REPAIRING, IncidentState.TESTING}:
-                incident = await self._beside(incident)
+                incident = await self._run_task(incident)
             if incident.state is before:
                 return [(incident.node, step.text) for step in incident.steps[seen:]]
 
-    async def _beside(self, incident: Incident) -> Incident:
+    async def _run_task(self, incident: Incident) -> Incident:
         """Begins the repair or the tests, or takes their result."""
-        task = self.beside.get(incident.number)
+        task = self.tasks.get(incident.number)
         repairs = incident.state is IncidentState.REPAIRING
         if task is None:
-            work: Any = repair.carry_out(self.tools, incident) if repairs else self._tests(incident)
-            self.beside[incident.number] = asyncio.create_task(work, name=f"incident {incident.number}")
+            work: Any = repair.run_repair(self.context, incident) if repairs else self._run_tests(incident)
+            self.tasks[incident.number] = asyncio.create_task(work, name=f"incident {incident.number}")
             return incident
         if not task.done():
             return incident
-        del self.beside[incident.number]
+        del self.tasks[incident.number]
         if repairs:
-            return await repair.finish(self.tools, incident, task.result())
-        return await self._tested(incident, task.result())
+            return await repair.finish_repair(self.context, incident, task.result())
+        return await self._finish_tests(incident, task.result())
 
-    async def _tests(self, incident: Incident) -> verification.Report:
+    async def _run_tests(self, incident: Incident) -> verification.NodeTestReport:
         """A person who says that the node works need not switch its machine on as well."""
         with contextlib.suppress(HeadwayError):  # the tests say what is wrong
             if _tests_begun(incident)[0].evidence.get("asked"):
-                await repair.switch_on(self.tools, incident.node)
-            await repair.booted(self.tools, incident.node)
-        return await verification.prove(self.tools, incident.node, hard=verification.needs_hard_tests(incident))
+                await repair.start_machine(self.context, incident.node)
+            await repair.wait_until_booted(self.context, incident.node)
+        return await verification.run_node_tests(
+            self.context, incident.node, thorough=verification.needs_thorough_tests(incident)
+        )
 
-    async def _tested(self, incident: Incident, report: verification.Report) -> Incident:
+    async def _finish_tests(self, incident: Incident, report: verification.NodeTestReport) -> Incident:
         """Returned; or the next repair; or out of service at once where a person had asked for the tests."""
         begun, since = _tests_begun(incident)
         person = str(begun.evidence.get("asked", ""))
@@ -351,26 +377,26 @@ class Responder:
             state = IncidentState.FALSE_ALARM if begun.evidence.get("false_alarm") else IncidentState.RETURNED
             if person:
                 await self.env.store.forgive(self.cluster.name, incident.node)
-            return await verification.give_back(self.tools, incident, report, state, person or "headway")
+            return await verification.return_to_service(self.context, incident, report, state, person or "headway")
         words = f"a test failed: {report.fault or 'the error came again'}"
         state = IncidentState.OUT if person else IncidentState.JOBS_MOVED
-        return await self.tools.go(incident, state, words)
+        return await self.context.add_step(incident, state, words)
 
     @property
-    def done(self) -> bool:
+    def has_finished_tasks(self) -> bool:
         """Whether a repair or test has ended whose result nobody has taken."""
-        return any(task.done() for task in self.beside.values())
+        return any(task.done() for task in self.tasks.values())
 
     async def close(self) -> None:
         """What is under way ends, and has let go of the store when this returns."""
-        tasks = list(self.beside.values())
+        tasks = list(self.tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     # --- a person
 
-    async def ask_back(
+    async def return_node(
         self, number: int, person: str, *, false_alarm: bool, begin: bool = True
     ) -> asyncio.Task[Any] | None:
         """A person says that the node works: its tests begin. Wait for what this returns, then take `go_on`. Without `begin`
@@ -384,77 +410,79 @@ class Responder:
         if incident.action in (XidClass.RECLAIM, XidClass.MAKE):
             if not self.cluster.health.act:  # nobody else ends it
                 state = IncidentState.FALSE_ALARM if false_alarm else IncidentState.RETURNED
-                await self.tools.go(incident, state, "seen to", actor=person)
+                await self.context.add_step(incident, state, "seen to", actor=person)
                 return None
             raise Conflict(
                 f"incident {number} is of a machine that is not there, or is to go: there is nothing to be tested",
                 hint="it ends when another machine has come, or that one is gone",
             )
         busy = incident.state in (IncidentState.REPAIRING, IncidentState.TESTING)
-        if incident.number in self.beside or (busy and not begin):
+        if incident.number in self.tasks or (busy and not begin):
             raise Conflict(
                 f"incident {number} is {incident.state.value}: {incident.steps[-1].text}",
                 hint=f"headway incident show {number}",
             )
         evidence = {"tests": True, "asked": person, "false_alarm": false_alarm}
-        incident = await self.tools.go(incident, IncidentState.TESTING, "tests begin", actor=person, evidence=evidence)
+        incident = await self.context.add_step(
+            incident, IncidentState.TESTING, "tests begin", actor=person, evidence=evidence
+        )
         if not begin:
             return None
-        await self._beside(incident)
-        return self.beside.get(number)
+        await self._run_task(incident)
+        return self.tasks.get(number)
 
     # --- what else has to be known
 
-    async def _open(
+    async def _open_incident(
         self, node: str, what: str, action: XidClass, at: float, evidence: Mapping[str, object]
     ) -> Incident:
-        score = repair_ladder.score_of(action)
+        score = repair_ladder.action_score(action)
         return await self.env.store.open_incident(self.cluster.name, node, what, action, at, evidence, score=score)
 
-    async def _again(self, incident: Incident, signal: Signal, verdict: Verdict, serves: bool) -> Incident:
+    async def _add_signal(self, incident: Incident, signal: Signal, verdict: Verdict, serves: bool) -> Incident:
         """`serves`: the node takes jobs, so somebody returned it past us and what drains has to be done once more."""
-        action = heavier(incident.action, verdict.action) if verdict.acts else incident.action
+        action = more_severe(incident.action, verdict.action) if verdict.acts else incident.action
         state = incident.state
         jobs_ran_on = incident.action is XidClass.MOUNT and action is not XidClass.MOUNT
         if verdict.drains and (incident.action not in DRAINS or jobs_ran_on or (serves and state is IncidentState.OUT)):
             state = IncidentState.SEEN
-            await self._let_be(incident)
+            await self._cancel_task(incident)
         return await self.env.store.move_incident(
             incident,
             state,
             verdict.why,
-            evidence=evidence_of(signal) | {"drains": verdict.drains},
+            evidence=signal_evidence(signal) | {"drains": verdict.drains},
             action=action,
-            score=max(incident.score, repair_ladder.score_of(action)),
+            score=max(incident.score, repair_ladder.action_score(action)),
             last_signal_at=max(signal.at, incident.last_signal_at),
         )
 
-    async def _release(self, node: str) -> None:
+    async def _release_epilog(self, node: str) -> None:
         """It was said what the error means: the epilog need not hold jobs any longer. It ends by itself, too."""
         with contextlib.suppress(HeadwayError):
-            machine = await self.tools.machine(node)
+            machine = await self.context.running_machine(node)
             await self.env.connections.remote(machine, ["rm", "-f", XID_MARK], timeout_s=5)
 
-    async def _unfinished(self, node: str) -> Sequence[Incident]:
+    async def _open_incidents(self, node: str) -> Sequence[Incident]:
         """Faults of it; that a machine can't be made, or given back, is none of the node's."""
         found = await self.env.store.incidents(self.cluster.name, node=node, unfinished=True)
         return [one for one in found if one.action is not XidClass.MAKE]
 
-    async def _given_back(self, node: str) -> bool:
+    async def _leaves_service(self, node: str) -> bool:
         """Its machine was given back, or is about to be and nothing runs there: nobody misses it."""
-        states, reason = await self.tools.node_now(node)
+        states, reason = await self.context.node_state(node)
         asleep = states & {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN"}
         if asleep or reason.startswith(NO_MACHINE):
             return True
-        return reason.startswith((LEAVES, ROLLS)) and not await self.tools.jobs_on(node)
+        return reason.startswith((LEAVES, ROLLS)) and not await self.context.jobs_on(node)
 
-    async def _in_a_roll(self, node: str) -> bool:
+    async def _is_rolling(self, node: str) -> bool:
         """It is made anew, or has been: the roll's own tests judge it, and what runs there is nobody's yet."""
-        _, reason = await self.tools.node_now(node)
-        return reason.startswith(ROLLS) and not await self.tools.jobs_on(node)
+        _, reason = await self.context.node_state(node)
+        return reason.startswith(ROLLS) and not await self.context.jobs_on(node)
 
-    async def _serves(self, node: str) -> bool:
-        states, _ = await self.tools.node_now(node)
+    async def _is_in_service(self, node: str) -> bool:
+        states, _ = await self.context.node_state(node)
         return not states & OUT
 
 

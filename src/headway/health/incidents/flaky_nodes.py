@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from headway.domain.slurm.state import LEMONS
-from headway.health.context import Tools
+from headway.health.context import HealthContext
 from headway.health.policy import repair_ladder
 from headway.slurm import commands
 
-_MOST = 2000  # incidents that are looked at, the latest first
+_MAX_INCIDENTS = 2000  # incidents that are looked at, the latest first
 
 
-async def names(tools: Tools) -> tuple[str, ...]:
+async def find_flaky_nodes(context: HealthContext) -> tuple[str, ...]:
     """Those that their score says are; none where the cluster has no such nodes."""
-    health, now, store = tools.cluster.health, tools.clock(), tools.env.store
-    found = await store.incidents(tools.cluster.name, limit=_MOST) if health.lemon_spare_work else ()
+    health, now, store = context.cluster.health, context.clock(), context.env.store
+    found = await store.incidents(context.cluster.name, limit=_MAX_INCIDENTS) if health.lemon_spare_work else ()
     of = {node: [one for one in found if one.node == node] for node in {one.node for one in found}}
-    return tuple(n for n in tools.cluster.slot_names if n in of and repair_ladder.spare_work(of[n], health, now))
+    return tuple(
+        n for n in context.cluster.slot_names if n in of and repair_ladder.spare_work_reason(of[n], health, now)
+    )
 
 
-async def hold(tools: Tools) -> None:
+async def update_reservation(context: HealthContext) -> None:
     """Brings the reservation in line with that. It goes away with the last of them, once no job names it any more."""
-    await commands.reserve(tools.env.connections, await tools.head(), await names(tools), LEMONS)
+    await commands.reserve(context.env.connections, await context.head(), await find_flaky_nodes(context), LEMONS)

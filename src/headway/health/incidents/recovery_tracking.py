@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headway.domain.slurm.state import JobState
-from headway.health.context import Tools
+from headway.health.context import HealthContext
 from headway.jobs.view.progress import LAST_S
 
 FOLLOW_S = 6 * 3600.0  # one that has not run again by then is followed no longer
 
 
-async def follow(tools: Tools, jobs: Iterable[JobState], reported: Mapping[int, float]) -> bool:
+async def track_recovery(context: HealthContext, jobs: Iterable[JobState], reported: Mapping[int, float]) -> bool:
     """`reported`: job -> unix seconds of its newest training step. Returns whether a job is still waited for that may
     report one."""
-    store, now = tools.env.store, tools.clock()
+    store, now = context.env.store, context.clock()
     running = {job.id: job for job in jobs if job.state in {"RUNNING", "COMPLETED"} and job.start_time}
     waits = False
-    for moved in await store.recovering(tools.cluster.name, now - FOLLOW_S):
+    for moved in await store.recovering(context.cluster.name, now - FOLLOW_S):
         job = running.get(moved.job)
         # Slurm's times are whole seconds: one that starts in the second of its requeue started after it.
         if job is None or job.start_time < int(moved.requeued_at):

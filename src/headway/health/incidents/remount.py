@@ -6,51 +6,51 @@ import json
 from collections.abc import Mapping
 
 from headway.errors import HeadwayError
-from headway.health.context import Tools, fault_of
+from headway.health.context import HealthContext, fault_text
 from headway.providers.base import Owned
 from headway.render.system.systemd_files import escape, volume_units
 from headway.transport.remote_program import program
 
 MOUNT_S = 7 * 86400.0  # a volume that is away for longer is a person's to see to
-FIRST_S = 3.0  # between two tries; ever more, for a server may be away for a night, and all its nodes try
-LAST_S = 60.0
-SLOWER = 1.3
-_THERE_S = 1.0  # what a mount that works takes
+FIRST_PAUSE_S = 3.0  # between two tries; ever more, for a server may be away for a night, and all its nodes try
+LONGEST_PAUSE_S = 60.0
+BACKOFF = 1.3
+_MOUNTED_S = 1.0  # what a mount that works takes
 _TRY_S = 30.0
 
 
-async def mounted(tools: Tools, node: str) -> str:
+async def remount_volumes(context: HealthContext, node: str) -> str:
     """Until every volume from elsewhere is there and answers: its server may be away for hours, and no restart brings it. What
     is still wrong when a person has to see to it."""
-    units = await _units(tools)
-    ends, pause_s = tools.clock() + MOUNT_S, FIRST_S
+    units = await _units(context)
+    ends, pause_s = context.clock() + MOUNT_S, FIRST_PAUSE_S
     while True:
         try:
-            async with tools.mounting:
-                fault = await _try(tools, node, units) if units else ""
+            async with context.mount_limit:
+                fault = await _try_mount(context, node, units) if units else ""
         except HeadwayError as error:
-            fault = fault_of(error)
-        if not fault or tools.clock() >= ends:
+            fault = fault_text(error)
+        if not fault or context.clock() >= ends:
             return fault
-        await tools.sleep(pause_s)
-        pause_s = min(pause_s * SLOWER, LAST_S)
+        await context.sleep(pause_s)
+        pause_s = min(pause_s * BACKOFF, LONGEST_PAUSE_S)
 
 
-async def _units(tools: Tools) -> dict[str, str]:
+async def _units(context: HealthContext) -> dict[str, str]:
     """Unit of each volume that another machine has -> its path. What the head exports comes before what may lie there."""
-    provider = tools.env.provider
-    exported = await provider.exports(tools.cluster.name) if isinstance(provider, Owned) else ()
-    return {**{f"{escape(where)}.mount": where for where in exported}, **volume_units(tools.cluster)}
+    provider = context.env.provider
+    exported = await provider.exports(context.cluster.name) if isinstance(provider, Owned) else ()
+    return {**{f"{escape(where)}.mount": where for where in exported}, **volume_units(context.cluster)}
 
 
-async def _try(tools: Tools, node: str, units: Mapping[str, str]) -> str:
+async def _try_mount(context: HealthContext, node: str, units: Mapping[str, str]) -> str:
     """Waits for no file system: what hangs there stays there, and is asked about no second time meanwhile."""
-    machine = await tools.machine(node)
+    machine = await context.running_machine(node)
     start = ["systemctl", "start", "--no-block", *units]
-    await tools.env.connections.remote(machine, start, timeout_s=_TRY_S)
+    await context.env.connections.remote(machine, start, timeout_s=_TRY_S)
     look = ["python3", "-I", "-S", "-c", program("volume_usage")]
-    ask = json.dumps({"paths": list(units.values()), "mounted_s": _THERE_S})
-    ran = await tools.env.connections.remote(machine, [*look, ask], timeout_s=_TRY_S)
+    ask = json.dumps({"paths": list(units.values()), "mounted_s": _MOUNTED_S})
+    ran = await context.env.connections.remote(machine, [*look, ask], timeout_s=_TRY_S)
     try:
         rows = [json.loads(line) for line in ran.stdout.splitlines()]
         faults = [f"{row['path']}: {row['error']}" for row in rows if row.get("error")]

@@ -10,63 +10,65 @@ from dataclasses import dataclass, replace
 from headway.domain.incident import Incident, IncidentState, Signal, XidClass
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, HeadwayError
-from headway.health.context import Tools
+from headway.health.context import HealthContext
 from headway.render.slurm.prolog_epilog import HOLD
 from headway.slurm import commands
 from headway.slurm.signal_request import warning_asked
 
 ENDED_BADLY = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
-_WELL = "COMPLETED"
-_SAME_S = 15.0  # from a GPU's error to the end of the job that it ends
+_COMPLETED = "COMPLETED"
+_SAME_FAULT_S = 15.0  # from a GPU's error to the end of the job that it ends
 # Errors with which a job on another GPU may still save itself; and a machine that its provider takes back.
-_GENTLE = frozenset({XidClass.RESET, XidClass.DRAIN, XidClass.RECLAIM})
+_ALLOWS_WARNING = frozenset({XidClass.RESET, XidClass.DRAIN, XidClass.RECLAIM})
 
 
-async def move_jobs(tools: Tools, incident: Incident) -> Incident:
+async def move_jobs(context: HealthContext, incident: Incident) -> Incident:
     """One look: warns, requeues what is due, and ends when no job is left on the node."""
     if incident.action is XidClass.MOUNT:  # they wait for it, or don't need it
-        return await tools.go(incident, IncidentState.JOBS_MOVED, "what runs there goes on")
+        return await context.add_step(incident, IncidentState.JOBS_MOVED, "what runs there goes on")
     if incident.found("dead"):
-        return await _moved_by_slurm(tools, incident)
-    there = await tools.jobs_on(incident.node)
-    runs = await tools.jobs_on(incident.node, ending=False)
-    dealt = numbers(incident, "requeued") | numbers(incident, "stay")
+        return await _finish_jobs_of_dead_node(context, incident)
+    there = await context.jobs_on(incident.node)
+    runs = await context.jobs_on(incident.node, ending=False)
+    dealt = jobs_in_evidence(incident, "requeued") | jobs_in_evidence(incident, "stay")
     warned = _warned(incident)
-    due = (there | await died(tools, incident, there)) - dealt - warned.keys()
-    if due and incident.action in _GENTLE:
-        incident = await _warn(tools, incident, due & runs - victims(incident))
+    due = (there | await jobs_ended_by_fault(context, incident, there)) - dealt - warned.keys()
+    if due and incident.action in _ALLOWS_WARNING:
+        incident = await _warn_jobs(context, incident, due & runs - jobs_in_signals(incident))
         due -= _warned(incident).keys()
-    now = tools.clock()
+    now = context.clock()
     over = {job for job, until in warned.items() if job not in dealt and (now >= until or job not in runs)}
     # Others requeue too: another node's incident, the job's own handler. Its next run, elsewhere, is nobody's to end.
-    left = over - await commands.last_on(tools.env.connections, await tools.head(), incident.node) if over else over
+    left = over - await commands.last_on(context.env.connections, await context.head(), incident.node) if over else over
     due |= over - left
-    left |= await given_up(tools, incident.node, due, well=due - victims(incident) - warned.keys())
+    left |= await ended_by_user(
+        context, incident.node, due, completed_counts=due - jobs_in_signals(incident) - warned.keys()
+    )
     due -= left
     if due or left:
-        incident = await _send_back(tools, incident, due, left)
-    if await tools.jobs_on(incident.node) or _warned(incident).keys() - dealt - over:
+        incident = await _requeue_and_note(context, incident, due, left)
+    if await context.jobs_on(incident.node) or _warned(incident).keys() - dealt - over:
         return incident
-    return await tools.go(incident, IncidentState.JOBS_MOVED, "no job is left on it")
+    return await context.add_step(incident, IncidentState.JOBS_MOVED, "no job is left on it")
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class RequeueResult:
     """Jobs that are requeued now, by whomever, and those that can't be. `fault`: what others met, which are to be tried again."""
 
-    done: list[int]
-    stay: list[int]
+    requeued: list[int]
+    not_requeueable: list[int]
     fault: HeadwayError | None
 
 
-async def requeue(tools: Tools, incident: Incident, jobs: Iterable[int]) -> Sent:
+async def requeue_jobs(context: HealthContext, incident: Incident, jobs: Iterable[int]) -> RequeueResult:
     """Whole: a job over several nodes leaves all of them."""
     done, stay = list[int](), list[int]()
     fault: HeadwayError | None = None
-    head = await tools.head()
+    head = await context.head()
     for job in sorted(jobs):
         try:
-            await commands.requeue(tools.env.connections, head, job)
+            await commands.requeue(context.env.connections, head, job)
             done.append(job)
         except CommandFailed as error:
             if commands.forbids_requeue(error) or commands.forgot(error):
@@ -76,160 +78,170 @@ async def requeue(tools: Tools, incident: Incident, jobs: Iterable[int]) -> Sent
         except HeadwayError as error:  # the head: no other would fare better
             fault = error
             break
-    await tools.env.store.note_moved(incident.number, done, tools.clock())
-    return Sent(done, stay, fault)
+    await context.env.store.note_moved(incident.number, done, context.clock())
+    return RequeueResult(done, stay, fault)
 
 
-async def given_up(tools: Tools, node: str, jobs: set[int], *, well: Collection[int] = ()) -> set[int]:
+async def ended_by_user(
+    context: HealthContext, node: str, jobs: set[int], *, completed_counts: Collection[int] = ()
+) -> set[int]:
     """Those of them that still end on the node because somebody, or their time, ended them: that is no fault's doing. `well`:
     nor is it of these that they ended well, and hold the node for an epilog alone."""
-    ending = jobs - await tools.jobs_on(node, ending=False) if jobs else jobs
-    states = await commands.accounted(tools.env.connections, await tools.head(), ending) if ending else {}
-    return {job for job, state in states.items() if state in commands.GIVEN_UP or (job in well and state == _WELL)}
+    ending = jobs - await context.jobs_on(node, ending=False) if jobs else jobs
+    states = await commands.accounted(context.env.connections, await context.head(), ending) if ending else {}
+    return {
+        job
+        for job, state in states.items()
+        if state in commands.GIVEN_UP or (job in completed_counts and state == _COMPLETED)
+    }
 
 
-async def told(tools: Tools, incident: Incident, sent: Sent) -> None:
+async def raise_fault(context: HealthContext, incident: Incident, sent: RequeueResult) -> None:
     """Raises what kept jobs from being requeued, so that the step is taken again; what is done is noted first."""
     if sent.fault is None:
         return
-    if sent.done:
-        words = f"jobs requeued: {_list(sent.done)}"
-        await tools.go(incident, incident.state, words, evidence={"requeued": sent.done})
+    if sent.requeued:
+        words = f"jobs requeued: {_list(sent.requeued)}"
+        await context.add_step(incident, incident.state, words, evidence={"requeued": sent.requeued})
     raise sent.fault
 
 
-async def once_more(tools: Tools, incident: Incident, signal: Signal) -> Incident | None:
+async def requeue_job_of_signal(context: HealthContext, incident: Incident, signal: Signal) -> Incident | None:
     """Another job, or another run of one, that an error has ended on a node whose incident has gone on already. None where
     it could not be requeued this time."""
     job = signal.job
-    if job is None or await _went_back_since(tools, incident, job, signal.at):
+    if job is None or await _was_requeued_since(context, incident, job, signal.at):
         return incident
-    there = job in await tools.jobs_on(incident.node)
-    word = await tools.job_word(job)
-    if (word not in ENDED_BADLY and not there) or await given_up(tools, incident.node, {job}):
+    there = job in await context.jobs_on(incident.node)
+    word = await context.job_state(job)
+    if (word not in ENDED_BADLY and not there) or await ended_by_user(context, incident.node, {job}):
         return incident
-    sent = await requeue(tools, incident, [job])
+    sent = await requeue_jobs(context, incident, [job])
     if sent.fault is not None:
         return None
-    words = f"jobs requeued: {_list(sent.done)}"
-    return await tools.go(incident, incident.state, words, evidence={"requeued": sent.done})
+    words = f"jobs requeued: {_list(sent.requeued)}"
+    return await context.add_step(incident, incident.state, words, evidence={"requeued": sent.requeued})
 
 
-async def _went_back_since(tools: Tools, incident: Incident, job: int, at: float) -> bool:
+async def _was_requeued_since(context: HealthContext, incident: Incident, job: int, at: float) -> bool:
     """Whether the run that the error of `at` ended was sent back: lines come in bursts, and the next run is another."""
-    whole = await tools.env.store.incident(incident.number)
-    return job in numbers(replace(whole, steps=tuple(step for step in whole.steps if step.at >= at)), "requeued")
+    whole = await context.env.store.incident(incident.number)
+    return job in jobs_in_evidence(
+        replace(whole, steps=tuple(step for step in whole.steps if step.at >= at)), "requeued"
+    )
 
 
-async def _send_back(tools: Tools, incident: Incident, jobs: set[int], left: set[int]) -> Incident:
+async def _requeue_and_note(context: HealthContext, incident: Incident, jobs: set[int], left: set[int]) -> Incident:
     """`left`: jobs that are to be let be, for they have left the node by themselves or by somebody's word."""
-    sent = await requeue(tools, incident, jobs)
-    stay = sorted({*sent.stay, *left})
-    if sent.done or stay:
-        words = f"jobs requeued: {_list(sent.done)}"
-        words += f"; not to be requeued: {_list(sent.stay)}" if sent.stay else ""
+    sent = await requeue_jobs(context, incident, jobs)
+    stay = sorted({*sent.not_requeueable, *left})
+    if sent.requeued or stay:
+        words = f"jobs requeued: {_list(sent.requeued)}"
+        words += f"; not to be requeued: {_list(sent.not_requeueable)}" if sent.not_requeueable else ""
         words += f"; gone already: {_list(sorted(left))}" if left else ""
-        await _let_go(tools, incident.node, [*sent.done, *stay])
-        evidence = {"requeued": sent.done, "stay": stay}
-        incident = await tools.go(incident, IncidentState.DRAINING, words, evidence=evidence)
+        await _release_hold(context, incident.node, [*sent.requeued, *stay])
+        evidence = {"requeued": sent.requeued, "stay": stay}
+        incident = await context.add_step(incident, IncidentState.DRAINING, words, evidence=evidence)
     if sent.fault is not None:
         raise sent.fault
     return incident
 
 
-async def died(tools: Tools, incident: Incident, there: set[int]) -> set[int]:
+async def jobs_ended_by_fault(context: HealthContext, incident: Incident, there: set[int]) -> set[int]:
     """Jobs that the fault ended before anybody looked, and that no epilog held. Of a GPU whose holder was not known yet,
     because the job had just begun: those that failed on the node in the same moment."""
-    head, run, at = await tools.head(), tools.env.connections, incident.found("at")
-    gone = victims(incident) - there
+    head, run, at = await context.head(), context.env.connections, incident.found("at")
+    gone = jobs_in_signals(incident) - there
     states = {job: await commands.job_word(run, head, job) for job in gone}
     found = {job for job, state in states.items() if state in ENDED_BADLY}
-    if incident.found("xid") and not victims(incident) and isinstance(at, int | float):
+    if incident.found("xid") and not jobs_in_signals(incident) and isinstance(at, int | float):
         ended = await commands.failed_on(run, head, incident.node)
-        found |= {job for job, end in ended.items() if -1 <= end - at <= _SAME_S}
+        found |= {job for job, end in ended.items() if -1 <= end - at <= _SAME_FAULT_S}
     return found
 
 
-async def _moved_by_slurm(tools: Tools, incident: Incident) -> Incident:
+async def _finish_jobs_of_dead_node(context: HealthContext, incident: Incident) -> Incident:
     """Slurm itself requeues the jobs of a node that is down; those that forbid it have failed."""
-    head = await tools.head()
-    had = numbers(incident, "had")
-    states = {job: await commands.job_word(tools.env.connections, head, job) for job in sorted(had)}
+    head = await context.head()
+    had = jobs_in_evidence(incident, "had")
+    states = {job: await commands.job_word(context.env.connections, head, job) for job in sorted(had)}
     ended = {job for job, state in states.items() if state in ENDED_BADLY}  # also those that its last breath reported
     ending = {job for job, state in states.items() if state == "COMPLETING"}
-    told_of = await commands.accounted(tools.env.connections, head, ending) if ending else {}
+    told_of = await commands.accounted(context.env.connections, head, ending) if ending else {}
     for job in (job for job in ending if told_of.get(job) not in commands.GIVEN_UP):
-        if await commands.ends_badly(tools.env.connections, head, job):  # for want of the node, and held in its epilog
+        if await commands.ends_badly(
+            context.env.connections, head, job
+        ):  # for want of the node, and held in its epilog
             ended.add(job)
-    sent = await requeue(tools, incident, ended - numbers(incident, "requeued"))
-    await told(tools, incident, sent)
-    done = sent.done
-    over = {*commands.GIVEN_UP, _WELL}
+    sent = await requeue_jobs(context, incident, ended - jobs_in_evidence(incident, "requeued"))
+    await raise_fault(context, incident, sent)
+    done = sent.requeued
+    over = {*commands.GIVEN_UP, _COMPLETED}
     by_slurm = [job for job, state in states.items() if state and state not in {*over, *ENDED_BADLY}]
     done += [job for job in by_slurm if job not in ended and told_of.get(job) not in over]
     done.sort()
     held = incident.found("held")
     for host, jobs in held.items() if isinstance(held, dict) else ():
-        await _let_go(tools, host, jobs)
-    await tools.env.store.note_moved(incident.number, done, tools.clock())
+        await _release_hold(context, host, jobs)
+    await context.env.store.note_moved(incident.number, done, context.clock())
     lost = [job for job in states if job not in done]
     words = f"jobs requeued: {_list(done)}" + (f"; ended: {_list(lost)}" if lost else "")
-    return await tools.go(incident, IncidentState.JOBS_MOVED, words, evidence={"requeued": done, "stay": lost})
+    return await context.add_step(incident, IncidentState.JOBS_MOVED, words, evidence={"requeued": done, "stay": lost})
 
 
-async def _warn(tools: Tools, incident: Incident, jobs: set[int]) -> Incident:
+async def _warn_jobs(context: HealthContext, incident: Incident, jobs: set[int]) -> Incident:
     """Jobs that asked for a signal before their end get it now, and time; their nodes keep them completing after it,
     so that one which saves itself and ends well is requeued all the same and no end of it is told to its children."""
-    run, head = tools.env.connections, await tools.head()
+    run, head = context.env.connections, await context.head()
     until: dict[str, float] = {}
     for job in sorted(jobs):
         asked = warning_asked(*await commands.job_words(run, head, job))
-        time_s = min(asked.before_s, _most_s(tools, incident)) if asked else 0
+        time_s = min(asked.before_s, _warning_limit_s(context, incident)) if asked else 0
         if asked is None or time_s <= 0:
             continue
         with contextlib.suppress(HeadwayError):
-            await run.remote(await tools.machine(incident.node), ["touch", f"{HOLD}/{job}"], timeout_s=10)
+            await run.remote(await context.running_machine(incident.node), ["touch", f"{HOLD}/{job}"], timeout_s=10)
             await commands.signal(run, head, job, asked.signal, batch_only=asked.batch_only)
-            until[str(job)] = tools.clock() + time_s
+            until[str(job)] = context.clock() + time_s
     if not until:
         return incident
     words = f"warned, as they asked for: {', '.join(until)}"
-    return await tools.go(incident, IncidentState.DRAINING, words, evidence={"warned": until})
+    return await context.add_step(incident, IncidentState.DRAINING, words, evidence={"warned": until})
 
 
-def _most_s(tools: Tools, incident: Incident) -> float:
+def _warning_limit_s(context: HealthContext, incident: Incident) -> float:
     """What a job may have after its warning: where the machine goes at a known time, all but the last of it."""
     ends = incident.found("ends")
-    return float(ends) - tools.clock() if isinstance(ends, int | float) else float(tools.cluster.health.warning_s)
+    return float(ends) - context.clock() if isinstance(ends, int | float) else float(context.cluster.health.warning_s)
 
 
-async def hold(tools: Tools, incident: Incident, hosts: Mapping[int, str]) -> dict[str, list[int]]:
+async def hold_completing(context: HealthContext, incident: Incident, hosts: Mapping[int, str]) -> dict[str, list[int]]:
     """Jobs (job -> the node of its batch script) that end before they are requeued stay completing there. Returns those
     by node; none on the incident's own, which is cut off."""
     held: dict[str, list[int]] = {}
     for job, host in sorted(hosts.items()):
         if host != incident.node:
             held.setdefault(host, []).append(job)
-    await asyncio.gather(*(_hold_there(tools, host, jobs) for host, jobs in held.items()))
+    await asyncio.gather(*(_hold_on_host(context, host, jobs) for host, jobs in held.items()))
     return held
 
 
-async def _hold_there(tools: Tools, host: str, jobs: Iterable[int]) -> None:
+async def _hold_on_host(context: HealthContext, host: str, jobs: Iterable[int]) -> None:
     """A host that can't be told must not keep a dead node from being fenced."""
     with contextlib.suppress(HeadwayError):
         argv = ["touch", *(f"{HOLD}/{job}" for job in jobs)]
-        await tools.env.connections.remote(await tools.machine(host), argv, timeout_s=2)
+        await context.env.connections.remote(await context.running_machine(host), argv, timeout_s=2)
 
 
-async def _let_go(tools: Tools, node: str, jobs: Iterable[int]) -> None:
+async def _release_hold(context: HealthContext, node: str, jobs: Iterable[int]) -> None:
     """The epilog need not hold these any longer."""
     with contextlib.suppress(HeadwayError):
-        machine: Machine = await tools.machine(node)
+        machine: Machine = await context.running_machine(node)
         argv = ["rm", "-f", *(f"{HOLD}/{job}" for job in sorted(jobs))]
-        await tools.env.connections.remote(machine, argv, timeout_s=5)
+        await context.env.connections.remote(machine, argv, timeout_s=5)
 
 
-def victims(incident: Incident) -> set[int]:
+def jobs_in_signals(incident: Incident) -> set[int]:
     return {int(str(step.evidence["job"])) for step in incident.current if step.evidence.get("job") is not None}
 
 
@@ -243,7 +255,7 @@ def _warned(incident: Incident) -> dict[int, float]:
     return found
 
 
-def numbers(incident: Incident, key: str) -> set[int]:
+def jobs_in_evidence(incident: Incident, key: str) -> set[int]:
     found: set[int] = set()
     for step in incident.current:
         named = step.evidence.get(key)

@@ -11,83 +11,85 @@ from headway.cluster.scaling.slot_selection import leaving
 from headway.domain.incident import INCIDENT_REASON, Incident, IncidentState, own
 from headway.domain.machine import MachineState
 from headway.domain.slurm.state import OUT
-from headway.health.context import Tools
+from headway.health.context import HealthContext
 from headway.health.incidents import orphaned
 from headway.health.incidents.requeue import ENDED_BADLY, move_jobs
 from headway.slurm import commands
 
-ENDS_S = 15.0  # before the machine goes: until then a job that was warned may go on
-LAST_S = 5.0  # before it goes: whatever still runs there is ended by Slurm, which would wait minutes for a lost node
+JOBS_END_BEFORE_S = 15.0  # before the machine goes: until then a job that was warned may go on
+CUT_OFF_BEFORE_S = (
+    5.0  # before it goes: whatever still runs there is ended by Slurm, which would wait minutes for a lost node
+)
 
 
-async def move(tools: Tools, incident: Incident) -> Incident:
+async def move_jobs_before_reclaim(context: HealthContext, incident: Incident) -> Incident:
     """Jobs that asked for a signal get it and time, all others are requeued at once; those that forbid it go on to the end."""
     if incident.found("dead"):
-        return await move_jobs(tools, incident)
-    machine = (await tools.machines()).get(incident.node)
+        return await move_jobs(context, incident)
+    machine = (await context.machines()).get(incident.node)
     runs = machine is not None and machine.state is MachineState.RUNNING
-    if runs and tools.clock() < taken_at(incident) - LAST_S:
-        return await move_jobs(tools, incident)
-    return await _cut_off(tools, incident)
+    if runs and context.clock() < reclaim_at(incident) - CUT_OFF_BEFORE_S:
+        return await move_jobs(context, incident)
+    return await _end_remaining_jobs(context, incident)
 
 
-async def _cut_off(tools: Tools, incident: Incident) -> Incident:
+async def _end_remaining_jobs(context: HealthContext, incident: Incident) -> Incident:
     """Its time is over: Slurm ends what still runs there, and requeues what may be."""
-    jobs = await tools.jobs_on(incident.node)
+    jobs = await context.jobs_on(incident.node)
     if not jobs:
-        return await tools.go(incident, IncidentState.JOBS_MOVED, "no job is left on it")
-    head, run = await tools.head(), tools.env.connections
-    _, reason = await tools.node_now(incident.node)
+        return await context.add_step(incident, IncidentState.JOBS_MOVED, "no job is left on it")
+    head, run = await context.head(), context.env.connections
+    _, reason = await context.node_state(incident.node)
     await commands.node_down(run, head, incident.node, reason)
-    states = {job: await tools.job_word(job) for job in sorted(jobs)}
+    states = {job: await context.job_state(job) for job in sorted(jobs)}
     ended = {*ENDED_BADLY, "COMPLETED", "CANCELLED", "COMPLETING", ""}
     moved = [job for job, state in states.items() if state not in ended]
-    await tools.env.store.note_moved(incident.number, moved, tools.clock())
+    await context.env.store.note_moved(incident.number, moved, context.clock())
     stay = [job for job in states if job not in moved]
     words = "its time is over" + (f"; jobs requeued: {_list(moved)}" if moved else "")
     words += f"; ended: {_list(stay)}" if stay else ""
     evidence = {"requeued": moved, "stay": stay}
-    return await tools.go(incident, IncidentState.JOBS_MOVED, words, evidence=evidence)
+    return await context.add_step(incident, IncidentState.JOBS_MOVED, words, evidence=evidence)
 
 
-async def give_back(tools: Tools, incident: Incident) -> Incident:
+async def delete_machine(context: HealthContext, incident: Incident) -> Incident:
     """Nothing runs there: the machine goes before its time, and its slot is free for another. A machine that has come
     since is another one."""
-    node, head, run = incident.node, await tools.head(), tools.env.connections
-    machine = (await tools.machines()).get(node)
+    node, head, run = incident.node, await context.head(), context.env.connections
+    machine = (await context.machines()).get(node)
     began = incident.found("started_at")
     the_one = machine is not None and machine.started_at <= (float(began) if isinstance(began, int | float) else 0.0)
     if machine is not None and the_one:
-        await tools.env.provider.delete(machine)
+        await context.env.provider.delete(machine)
         await run.drop(node)
-    states, reason = await tools.node_now(node)
+    states, reason = await context.node_state(node)
     if (machine is None or the_one) and states & OUT and own(reason):
-        await orphaned.free(tools, node)
+        await orphaned.release_slot(context, node)
     elif states & OUT and reason.startswith(INCIDENT_REASON):  # an apply has made and set up another one meanwhile
         await commands.node_resume(run, head, node)
-    left_s = taken_at(incident) - tools.clock()
+    left_s = reclaim_at(incident) - context.clock()
     words = f"given back {left_s:.0f} s before its time" if the_one else "its machine is gone"
     # The drain ended with the machine: whatever comes in its place is set up and checked as any new one.
-    return await tools.go(incident, IncidentState.REPAIRING, words, drained=False)
+    return await context.add_step(incident, IncidentState.REPAIRING, words, drained=False)
 
 
-async def replaced(tools: Tools, incident: Incident) -> Incident:
+async def wait_for_replacement(context: HealthContext, incident: Incident) -> Incident:
     """Over when the group has its machines again; one that scales by itself may have to do with less."""
-    group = tools.cluster.group_of[incident.node]
-    going = await leaving(tools.env.provider, tools.cluster)
-    machines = await tools.machines()
+    group = context.cluster.group_of[incident.node]
+    going = await leaving(context.env.provider, context.cluster)
+    machines = await context.machines()
     there = [name for name in group.slots if name in machines and name not in going]
     if len(there) < group.wanted:
         return incident
     new = [name for name in there if machines[name].started_at > incident.opened_at]
-    states = await commands.node_reasons(tools.env.connections, await tools.head())
+    states = await commands.node_reasons(context.env.connections, await context.head())
     if not all(commands.serves(states.get(name, ("", ""))[0]) for name in new):
         return incident
     words = f"{', '.join(new)} came up since" if new else "no other machine is wanted now"
-    return await tools.go(incident, IncidentState.RETURNED, words)
+    return await context.add_step(incident, IncidentState.RETURNED, words)
 
 
-def taken_at(incident: Incident) -> float:
+def reclaim_at(incident: Incident) -> float:
     """When the provider takes the machine, in unix seconds."""
     until = incident.found("until")
     return float(until) if isinstance(until, int | float) else 0.0

@@ -9,7 +9,7 @@ from headway.domain.incident import Incident, IncidentState
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class IncidentTimings:
     """Seconds from the fault; None for what has not happened (yet). Of several jobs the slowest counts."""
 
     detect_s: float | None = None  # the incident was opened
@@ -20,7 +20,7 @@ class Times:
     closed_s: float | None = None  # the node was returned
 
 
-def times(incident: Incident) -> Times:
+def incident_timings(incident: Incident) -> IncidentTimings:
     steps = incident.steps
     drained = [step.at for step in steps if step.state is IncidentState.DRAINING]
     closed = [step.at for step in steps if step.state.closed]
@@ -29,7 +29,7 @@ def times(incident: Incident) -> Times:
     def after(at: float | None) -> float | None:
         return None if at is None else round(max(0.0, at - incident.fault_at), 3)
 
-    return Times(
+    return IncidentTimings(
         detect_s=after(steps[0].at if steps else None),
         drain_s=after(drained[0] if drained else None),
         requeue_s=after(_slowest(job.requeued_at for job in jobs)),

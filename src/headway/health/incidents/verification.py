@@ -12,7 +12,7 @@ from headway.domain.incident import Incident, IncidentState, XidClass, own
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import LEAVES
 from headway.errors import CommandFailed, HeadwayError
-from headway.health.context import Tools, fault_of
+from headway.health.context import HealthContext, fault_text
 from headway.health.incidents import flaky_nodes
 from headway.render.system.agent_config import PROGRAM
 from headway.slurm import commands
@@ -23,7 +23,7 @@ _PARTNERS = 2  # for a test between two nodes, one after the other
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class NodeTestResult:
     """One test."""
 
     name: str
@@ -32,9 +32,9 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class NodeTestReport:
     node: str
-    results: tuple[Result, ...]
+    results: tuple[NodeTestResult, ...]
 
     @property
     def fault(self) -> str:
@@ -44,76 +44,88 @@ class Report:
         return next((one.text or f"{one.name} failed" for one in self.results if not one.ok), "")
 
 
-async def prove(tools: Tools, node: str, *, hard: bool = False) -> Report:
-    """Runs the node's tests; changes nothing. `hard`: after errors that a light test may not find."""
-    results: list[Result] = []
+async def run_node_tests(context: HealthContext, node: str, *, thorough: bool = False) -> NodeTestReport:
+    """Runs the node's tests; changes nothing. `thorough`: after errors that a light test may not find."""
+    results: list[NodeTestResult] = []
     try:
-        machine = await tools.machine(node)
-        results += [await _daemons(tools, machine), await _gpus(tools, machine)]
+        machine = await context.running_machine(node)
+        results += [await _test_daemons(context, machine), await _test_gpus(context, machine)]
         if all(one.ok for one in results):
-            results += await _agent(tools, machine, hard=hard)
-        if hard and all(one.ok for one in results):
-            results += await _between_two(tools, machine)
+            results += await _run_agent_tests(context, machine, thorough=thorough)
+        if thorough and all(one.ok for one in results):
+            results += await _test_with_partner(context, machine)
     except HeadwayError as error:
-        results.append(Result("ssh", False, fault_of(error)))
-    return Report(node, tuple(results))
+        results.append(NodeTestResult("ssh", False, fault_text(error)))
+    return NodeTestReport(node, tuple(results))
 
 
-async def _daemons(tools: Tools, machine: Machine) -> Result:
+async def _test_daemons(context: HealthContext, machine: Machine) -> NodeTestResult:
     argv = ["systemctl", "is-active", "slurmd", "munge"]
-    ran = await tools.env.connections.remote(machine, argv, timeout_s=10, check=False)
-    return Result("daemons", ran.code == 0, "" if ran.code == 0 else "slurmd or munge does not run")
+    ran = await context.env.connections.remote(machine, argv, timeout_s=10, check=False)
+    return NodeTestResult("daemons", ran.code == 0, "" if ran.code == 0 else "slurmd or munge does not run")
 
 
-async def _gpus(tools: Tools, machine: Machine) -> Result:
+async def _test_gpus(context: HealthContext, machine: Machine) -> NodeTestResult:
     found = machine.found
-    gpus = len(found.usable_gpus) if found else tools.cluster.group_of[machine.name].plan.gpus
+    gpus = len(found.usable_gpus) if found else context.cluster.group_of[machine.name].plan.gpus
     if not gpus:
-        return Result("gpus", True)
-    ran = await tools.env.connections.remote(machine, ["nvidia-smi", "-L"], timeout_s=30, check=False)
+        return NodeTestResult("gpus", True)
+    ran = await context.env.connections.remote(machine, ["nvidia-smi", "-L"], timeout_s=30, check=False)
     seen = sum(line.startswith("GPU ") for line in ran.stdout.splitlines())
     ok = ran.code == 0 and seen == gpus
-    return Result("gpus", ok, "" if ok else f"nvidia-smi lists {seen} GPUs, not {gpus}")
+    return NodeTestResult("gpus", ok, "" if ok else f"nvidia-smi lists {seen} GPUs, not {gpus}")
 
 
-async def _agent(tools: Tools, machine: Machine, *, hard: bool) -> list[Result]:
-    """The agent's own: all its checks, anew; hard: memory, burn and copy too (node/agent/checks/node_tests.py)."""
-    argv = ["python3", "-I", "-S", PROGRAM, "test", "all" if hard else "checks", "--json", "--seconds", str(_MEASURE_S)]
-    ran = await tools.env.connections.remote(machine, argv, timeout_s=_TESTS_S, check=False)
+async def _run_agent_tests(context: HealthContext, machine: Machine, *, thorough: bool) -> list[NodeTestResult]:
+    """The agent's own: all its checks, anew; `thorough`: memory, burn and copy too (node/agent/checks/node_tests.py)."""
+    argv = [
+        "python3",
+        "-I",
+        "-S",
+        PROGRAM,
+        "test",
+        "all" if thorough else "checks",
+        "--json",
+        "--seconds",
+        str(_MEASURE_S),
+    ]
+    ran = await context.env.connections.remote(machine, argv, timeout_s=_TESTS_S, check=False)
     try:
         rows = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
-        found = [Result(str(row["test"]), row["ok"] is True, _words(row)) for row in rows]
+        found = [NodeTestResult(str(row["test"]), row["ok"] is True, _failure_text(row)) for row in rows]
     except (ValueError, KeyError, TypeError):
         found = []
     if (not found or ran.code != 0) and all(one.ok for one in found):
-        found.append(Result("agent", False, f"its agent's tests ended with {ran.code}: {ran.stderr.strip()[-200:]}"))
+        found.append(
+            NodeTestResult("agent", False, f"its agent's tests ended with {ran.code}: {ran.stderr.strip()[-200:]}")
+        )
     return found
 
 
-async def _between_two(tools: Tools, machine: Machine) -> list[Result]:
+async def _test_with_partner(context: HealthContext, machine: Machine) -> list[NodeTestResult]:
     """An all-reduce with another node that has nothing to do; [] where there is none. One that fails says nothing about which
     of the two is bad: with another partner it does."""
-    partners = [name for name in await tools.idle_nodes() if name != machine.name][-_PARTNERS:]
-    found: list[Result] = []
+    partners = [name for name in await context.idle_nodes() if name != machine.name][-_PARTNERS:]
+    found: list[NodeTestResult] = []
     for name in reversed(partners):
-        result = await _allreduce(tools, machine, name)
+        result = await _allreduce(context, machine, name)
         found = [result] if result else found
         if result and result.ok:
             break
     return found
 
 
-async def _allreduce(tools: Tools, machine: Machine, name: str) -> Result | None:
+async def _allreduce(context: HealthContext, machine: Machine, name: str) -> NodeTestResult | None:
     """None for a partner that was not to be had."""
-    run, head = tools.env.connections, await tools.head()
-    other = (await tools.machines()).get(name)
+    run, head = context.env.connections, await context.head()
+    other = (await context.machines()).get(name)
     if other is None or other.state is not MachineState.RUNNING:
         return None
     peers = f"{machine.address},{other.address}"
     argv = ["python3", "-I", "-S", PROGRAM, "test", "allreduce", "--json", "--seconds", "1", "--peers", peers, "--rank"]
     try:
         await commands.hold_for_test(run, head, name)
-        if await tools.jobs_on(name):
+        if await context.jobs_on(name):
             return None
         both = [
             run.remote(at, [*argv, str(n)], timeout_s=_TESTS_S, check=False) for n, at in ((0, machine), (1, other))
@@ -127,51 +139,55 @@ async def _allreduce(tools: Tools, machine: Machine, name: str) -> Result | None
     ok = first.code == second.code == 0
     rows = [line for line in (*first.stdout.splitlines(), *second.stdout.splitlines()) if '"ok": false' in line]
     why = json.loads(rows[0]).get("reason", "") if rows else (first.stderr or second.stderr).strip()[-200:]
-    return Result("allreduce", ok, "" if ok else f"allreduce with {name}: {why or 'below what the plan expects'}")
+    return NodeTestResult(
+        "allreduce", ok, "" if ok else f"allreduce with {name}: {why or 'below what the plan expects'}"
+    )
 
 
-def _words(row: dict[str, Any]) -> str:
+def _failure_text(row: dict[str, Any]) -> str:
     return "" if row["ok"] is True else f"{row['test']}: {row.get('reason') or 'below what the plan expects'}"
 
 
-def needs_hard_tests(incident: Incident) -> bool:
+def needs_thorough_tests(incident: Incident) -> bool:
     return incident.action in {XidClass.DRAIN, XidClass.RMA, XidClass.HANDS_ON}
 
 
-async def give_back(tools: Tools, incident: Incident, report: Report, state: IncidentState, actor: str) -> Incident:
+async def return_to_service(
+    context: HealthContext, incident: Incident, report: NodeTestReport, state: IncidentState, actor: str
+) -> Incident:
     """Ends the incident, and the node's drain where it is Headway's and the node does not leave. Nothing else returns a node
     of an incident to service. ValueError for a report that does not say so."""
     if report.fault or report.node != incident.node:
         raise ValueError(f"incident {incident.number}: {report.fault or f'tests of {report.node}'}")
     words = "tests passed; its drain is somebody else's and stays"
     if incident.drained:
-        _, reason = await tools.node_now(incident.node)
+        _, reason = await context.node_state(incident.node)
         if reason.startswith(LEAVES):  # should it stay after all, it is returned then (`return_again`)
             words = "tests passed; it stays drained, for it leaves"
         elif own(reason):
-            spare_work = incident.node in await flaky_nodes.names(tools)
-            if tools.cluster.health.lemon_spare_work:
+            spare_work = incident.node in await flaky_nodes.find_flaky_nodes(context)
+            if context.cluster.health.lemon_spare_work:
                 # One that the reservation is to hold waits for it; for others the watch tries it again.
                 with contextlib.nullcontext() if spare_work else contextlib.suppress(CommandFailed):
-                    await flaky_nodes.hold(tools)
-            if not await commands.return_own(tools.env.connections, await tools.head(), incident.node, own):
+                    await flaky_nodes.update_reservation(context)
+            if not await commands.return_own(context.env.connections, await context.head(), incident.node, own):
                 words = "tests passed; back in service"
                 words += " for spare work only: it fails too often" if spare_work else ""
     passed = {"passed": [one.name for one in report.results]}
-    return await tools.go(incident, state, words, actor=actor, evidence=passed)
+    return await context.add_step(incident, state, words, actor=actor, evidence=passed)
 
 
-async def return_again(tools: Tools, node: str) -> str:
+async def repeat_return(context: HealthContext, node: str) -> str:
     """Returns a node that is out for an incident which has ended with tests passed; "" where nothing was to be done. None while
     an incident of it is open, and for no reason but that incident's very own: numbers may be those of another server."""
-    store, name = tools.env.store, tools.cluster.name
+    store, name = context.env.store, context.cluster.name
     if await store.incidents(name, node=node, unfinished=True):
         return ""
-    _, reason = await tools.node_now(node)
+    _, reason = await context.node_state(node)
     for incident in await store.with_steps(await store.incidents(name, node=node)):
         if incident.drained and reason in incident.reasons:
             if await commands.return_own(
-                tools.env.connections, await tools.head(), node, incident.reasons.__contains__
+                context.env.connections, await context.head(), node, incident.reasons.__contains__
             ):
                 return ""
             return f"incident {incident.number} is over, which the controller had forgotten: back in service"

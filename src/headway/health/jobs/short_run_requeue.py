@@ -23,33 +23,33 @@ AFTER_S = 60  # from the controller's start until the end of such a run
 
 
 @dataclass
-class CutShort:
+class ShortRunRequeuer:
     """One cluster's. A job is sent back once a restart of its own."""
 
-    leads: str = ""  # of two heads, the file in which the one that begins to lead leaves its name
-    seen: set[tuple[int, int]] = field(default_factory=set)
+    leads_file: str = ""  # of two heads, the file in which the one that begins to lead leaves its name
+    handled: set[tuple[int, int]] = field(default_factory=set)
 
-    async def step(self, run: Remote, head: Machine, jobs: Iterable[JobState]) -> list[tuple[str, str]]:
+    async def requeue_short_runs(self, run: Remote, head: Machine, jobs: Iterable[JobState]) -> list[tuple[str, str]]:
         """What was done as (job, words), for people to read."""
         short = {(job.id, job.restarts): job for job in jobs if _is_short(job)}
-        new = [short[key] for key in sorted(short.keys() - self.seen)]
-        self.seen = set(short)
+        new = [short[key] for key in sorted(short.keys() - self.handled)]
+        self.handled = set(short)
         if not new:
             return []
-        if self.leads:
-            began = await commands.leads_since(run, head, self.leads)
+        if self.leads_file:
+            began = await commands.leads_since(run, head, self.leads_file)
         else:
             began = await commands.controller_started_at(run, head)
         after = [job.id for job in new if job.submit_time < began <= job.end_time <= began + AFTER_S]
         killed = [job for job in after if await commands.was_killed(run, head, job, began)]
-        return [(f"job {job}", await _send_back(run, head, job)) for job in killed]
+        return [(f"job {job}", await _requeue(run, head, job)) for job in killed]
 
 
 def _is_short(job: JobState) -> bool:
     return job.state == "FAILED" and job.start_time > 0 and 0 <= job.end_time - job.start_time <= SHORT_S
 
 
-async def _send_back(run: Remote, head: Machine, job: int) -> str:
+async def _requeue(run: Remote, head: Machine, job: int) -> str:
     what = "the controller's restart killed it as it began"
     try:
         await commands.requeue(run, head, job)

@@ -9,8 +9,8 @@ from enum import StrEnum
 from headway.domain.cluster import StallRule
 
 IDLE_BELOW = 1.0  # per cent: what a GPU shows that does nothing
-SPINS_FROM = 99.0  # per cent: with no memory traffic beside it, a GPU waits for another that never answers
-_OWN = re.compile(r"(?:^|[\s,;])(hang|idle)=(\d{1,7})(?=$|[\s,;])")
+SPINNING_FROM = 99.0  # per cent: with no memory traffic beside it, a GPU waits for another that never answers
+_COMMENT_RULES = re.compile(r"(?:^|[\s,;])(hang|idle)=(\d{1,7})(?=$|[\s,;])")
 
 
 class StallKind(StrEnum):
@@ -19,14 +19,14 @@ class StallKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class GpuUse:
+class GpuUsage:
     """Of all GPUs of a job over a span, in per cent: the most that any did, the least, and the most memory traffic. `seen`:
     how many of them were looked at for the whole of it."""
 
     most: float
     least: float
     traffic: float
-    seen: float
+    observed_gpus: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,36 +35,36 @@ class Stall:
     why: str
 
 
-def own_rules(comment: str, hang: StallRule, idle: StallRule) -> tuple[StallRule, StallRule]:
+def job_rules(comment: str, hang: StallRule, idle: StallRule) -> tuple[StallRule, StallRule]:
     """The cluster's rules as a job has them that says `--comment "hang=600 idle=0"`, in seconds."""
-    said = {kind: int(text) for kind, text in _OWN.findall(comment)}
+    said = {kind: int(text) for kind, text in _COMMENT_RULES.findall(comment)}
     return (
         StallRule(said.get("hang", hang.after_s), hang.acts),
         StallRule(said.get("idle", idle.after_s), idle.acts),
     )
 
 
-def hangs(rule: StallRule, quiet_s: float, use: GpuUse | None) -> Stall | None:
+def detect_hang(rule: StallRule, quiet_s: float, use: GpuUsage | None) -> Stall | None:
     """`quiet_s`: since the job's last report or line of output, or its start. `use`: of the last `after_s`; None where it
     isn't known, and then nothing is said of it."""
     if not rule.after_s or quiet_s < rule.after_s or use is None:
         return None
-    told = f"no report and no output for {span(rule.after_s)}"
+    told = f"no report and no output for {format_duration(rule.after_s)}"
     if use.most < IDLE_BELOW:
         return Stall(StallKind.HANG, f"{told}, and its GPUs did nothing")
-    if use.least >= SPINS_FROM and use.traffic < IDLE_BELOW:
+    if use.least >= SPINNING_FROM and use.traffic < IDLE_BELOW:
         return Stall(StallKind.HANG, f"{told}, and all its GPUs spin without memory traffic")
     return None
 
 
-def forgotten(rule: StallRule, runs_s: float, use: GpuUse | None) -> Stall | None:
+def detect_idle(rule: StallRule, runs_s: float, use: GpuUsage | None) -> Stall | None:
     """`runs_s`: since the job's start."""
     if not rule.after_s or runs_s < rule.after_s or use is None or use.most >= IDLE_BELOW:
         return None
-    return Stall(StallKind.IDLE, f"its GPUs did nothing for {span(rule.after_s)}")
+    return Stall(StallKind.IDLE, f"its GPUs did nothing for {format_duration(rule.after_s)}")
 
 
-def span(seconds: int) -> str:
+def format_duration(seconds: int) -> str:
     """ "40 s", "30 min", "2 h"."""
     for size, word in ((3600, "h"), (60, "min")):
         if seconds >= size and seconds % size == 0:

@@ -12,14 +12,14 @@ from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
 from headway.domain.slurm.state import JobState
 from headway.errors import CommandFailed
-from headway.health.jobs.stall_rules import GpuUse, Stall, StallKind, forgotten, hangs, own_rules
+from headway.health.jobs.stall_rules import GpuUsage, Stall, StallKind, detect_hang, detect_idle, job_rules
 from headway.render.monitoring.prometheus import SCRAPE_S
 from headway.slurm import commands
 
-EVERY_S = 15.0
+CHECK_EVERY_S = 15.0
 _LONGEST_PATH = 4096  # bytes, Linux's own
-_SEEN = 0.9  # of the samples that Prometheus should have of a GPU: one or another is missed
-MOST_REQUEUES = 3  # of a job that hangs each time
+_MIN_SAMPLES_SHARE = 0.9  # of the samples that Prometheus should have of a GPU: one or another is missed
+MAX_REQUEUES = 3  # of a job that hangs each time
 REPORTS = "/var/lib/headway/reports"
 PROMETHEUS = "http://127.0.0.1:9090/api/v1/query"
 _QUERIES = {
@@ -27,62 +27,62 @@ _QUERIES = {
     "least": "min by (hpc_job) (min_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]))",
     "traffic": "max by (hpc_job) (max_over_time(DCGM_FI_DEV_MEM_COPY_UTIL{{hpc_job!=''}}[{window}s]))",
     # The figures above are of what was seen. So many GPUs were seen all the time: what others did nobody knows.
-    "seen": "count by (hpc_job) (count_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]) >= {samples})",
+    "observed_gpus": "count by (hpc_job) (count_over_time(DCGM_FI_DEV_GPU_UTIL{{hpc_job!=''}}[{window}s]) >= {samples})",
 }
 
 
 @dataclass
-class Tender:
+class StallWatchdog:
     """One cluster's. What was said of a run of a job is not said again."""
 
     cluster: Cluster
     env: Env
     clock: Callable[[], float] = time.time
-    said: set[tuple[int, int, StallKind]] = field(default_factory=set)
+    reported: set[tuple[int, int, StallKind]] = field(default_factory=set)
     requeued: dict[int, int] = field(default_factory=dict)  # hung job -> how often
-    looked: float = 0.0
+    checked_at: float = 0.0
 
-    async def step(self, head: Machine, jobs: Iterable[JobState]) -> list[tuple[str, str]]:
+    async def check_jobs(self, head: Machine, jobs: Iterable[JobState]) -> list[tuple[str, str]]:
         """What was done as (job, words), for people to read; [] when it is too early to look again."""
         now = self.clock()
-        if now - self.looked < EVERY_S:
+        if now - self.checked_at < CHECK_EVERY_S:
             return []
-        self.looked = now
+        self.checked_at = now
         jobs = tuple(jobs)
         running = [job for job in jobs if job.state == "RUNNING" and job.gpus and job.start_time]
         self.requeued = {job.id: self.requeued[job.id] for job in jobs if job.id in self.requeued}
-        self.said &= {(job.id, job.restarts, kind) for job in running for kind in StallKind}
-        found = await self._stalls(head, running, now)
-        return [(f"job {job.id}", await self._act(head, job, stall)) for job, stall in found]
+        self.reported &= {(job.id, job.restarts, kind) for job in running for kind in StallKind}
+        found = await self._find_stalls(head, running, now)
+        return [(f"job {job.id}", await self._handle_stall(head, job, stall)) for job, stall in found]
 
-    async def _stalls(self, head: Machine, jobs: Sequence[JobState], now: float) -> list[tuple[JobState, Stall]]:
-        rules = {job.id: own_rules(job.comment, self.cluster.health.hang, self.cluster.health.idle) for job in jobs}
+    async def _find_stalls(self, head: Machine, jobs: Sequence[JobState], now: float) -> list[tuple[JobState, Stall]]:
+        rules = {job.id: job_rules(job.comment, self.cluster.health.hang, self.cluster.health.idle) for job in jobs}
         # Only those that run long enough to be looked at: none is the usual case.
-        old = [j for j in jobs if any(rule.after_s and now - _began(j) >= rule.after_s for rule in rules[j.id])]
+        old = [j for j in jobs if any(rule.after_s and now - _running_since(j) >= rule.after_s for rule in rules[j.id])]
         if not old:
             return []
         windows = {rule.after_s for job in old for rule in rules[job.id] if rule.after_s}
-        use = {window: await self._use(head, window) for window in sorted(windows)}
-        words = await self._last_words(head, old)
+        use = {window: await self._read_gpu_usage(head, window) for window in sorted(windows)}
+        words = await self._read_last_output(head, old)
         found = []
         for job in old:
             hang, idle = rules[job.id]
-            quiet_s = now - max(_began(job), words.get(job.id, 0.0))
-            stall = hangs(hang, quiet_s, _whole(job, use.get(hang.after_s, {}))) or forgotten(
-                idle, now - _began(job), _whole(job, use.get(idle.after_s, {}))
+            quiet_s = now - max(_running_since(job), words.get(job.id, 0.0))
+            stall = detect_hang(hang, quiet_s, _complete_usage(job, use.get(hang.after_s, {}))) or detect_idle(
+                idle, now - _running_since(job), _complete_usage(job, use.get(idle.after_s, {}))
             )
-            if stall and (job.id, job.restarts, stall.kind) not in self.said:
+            if stall and (job.id, job.restarts, stall.kind) not in self.reported:
                 found.append((job, stall))
         return found
 
-    async def _act(self, head: Machine, job: JobState, stall: Stall) -> str:
-        self.said.add((job.id, job.restarts, stall.kind))
+    async def _handle_stall(self, head: Machine, job: JobState, stall: Stall) -> str:
+        self.reported.add((job.id, job.restarts, stall.kind))
         run = self.env.connections
         rule = self.cluster.health.hang if stall.kind is StallKind.HANG else self.cluster.health.idle
         acts = rule.acts and self.cluster.health.act
         words, done = stall.why, "its owner is told"
-        if acts and stall.kind is StallKind.HANG and self.requeued.get(job.id, 0) >= MOST_REQUEUES:
-            acts, done = False, f"it was requeued {MOST_REQUEUES} times for that, and is left as it is"
+        if acts and stall.kind is StallKind.HANG and self.requeued.get(job.id, 0) >= MAX_REQUEUES:
+            acts, done = False, f"it was requeued {MAX_REQUEUES} times for that, and is left as it is"
         elif acts and stall.kind is StallKind.HANG:
             done = "requeued"
             self.requeued[job.id] = self.requeued.get(job.id, 0) + 1
@@ -96,10 +96,10 @@ class Tender:
                 done = f"not {done}: {error.message.splitlines()[0]}"
         return f"{words}; {done}"
 
-    async def _use(self, head: Machine, window_s: int) -> dict[int, GpuUse]:
+    async def _read_gpu_usage(self, head: Machine, window_s: int) -> dict[int, GpuUsage]:
         """Of each job with GPUs over the last `window_s`; {} where Prometheus does not answer."""
         told: dict[str, Mapping[int, float]] = {}
-        samples = max(1, int(_SEEN * window_s / SCRAPE_S))
+        samples = max(1, int(_MIN_SAMPLES_SHARE * window_s / SCRAPE_S))
         for name, query in _QUERIES.items():
             argv = [
                 "curl",
@@ -111,16 +111,16 @@ class Tender:
                 f"query={query.format(window=window_s, samples=samples)}",
             ]
             ran = await self.env.connections.remote(head, argv, timeout_s=20, check=False)
-            told[name] = _values(ran.stdout) if ran.code == 0 else {}
+            told[name] = _parse_values(ran.stdout) if ran.code == 0 else {}
         jobs = set.intersection(*map(set, told.values()))
-        return {job: GpuUse(**{name: of[job] for name, of in told.items()}) for job in jobs}
+        return {job: GpuUsage(**{name: of[job] for name, of in told.items()}) for job in jobs}
 
-    async def _last_words(self, head: Machine, jobs: Iterable[JobState]) -> dict[int, float]:
+    async def _read_last_output(self, head: Machine, jobs: Iterable[JobState]) -> dict[int, float]:
         """When each last reported or wrote, in unix seconds; nothing of one that never did."""
         of: dict[str, int] = {}
         for job in jobs:
             of[f"{REPORTS}/{job.id}.jsonl"] = job.id
-            of.update({path: job.id for path in (job.stdout, job.stderr) if _can_be(path)})
+            of.update({path: job.id for path in (job.stdout, job.stderr) if _is_file_path(path)})
         look = ["xargs", "-0", "stat", "-L", "-c", "%Y %n", "--"]  # they are people's, and more than one command takes
         paths = "\0".join(of).encode(errors="replace")
         ran = await self.env.connections.remote(head, look, timeout_s=20, input=paths, check=False)
@@ -132,23 +132,23 @@ class Tender:
         return found
 
 
-def _can_be(path: str) -> bool:
+def _is_file_path(path: str) -> bool:
     """Whether it is a file's. One that is none would end the question about all."""
     return path.startswith("/") and not {"\n", "\0"} & set(path) and len(path.encode(errors="replace")) < _LONGEST_PATH
 
 
-def _began(job: JobState) -> int:
+def _running_since(job: JobState) -> int:
     """Since when it has run without a break: one that was suspended did nothing until it was resumed, and need not have."""
     return max(job.start_time, job.suspend_time)
 
 
-def _whole(job: JobState, use: Mapping[int, GpuUse]) -> GpuUse | None:
+def _complete_usage(job: JobState, use: Mapping[int, GpuUsage]) -> GpuUsage | None:
     """None where some of its GPUs were not looked at for some of the time: Prometheus, or a node's agent, was away."""
     found = use.get(job.id)
-    return found if found is not None and found.seen >= job.gpus else None
+    return found if found is not None and found.observed_gpus >= job.gpus else None
 
 
-def _values(text: str) -> dict[int, float]:
+def _parse_values(text: str) -> dict[int, float]:
     """Prometheus's answer by job."""
     try:
         rows = json.loads(text)["data"]["result"]

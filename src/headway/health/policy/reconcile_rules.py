@@ -16,7 +16,7 @@ _REQUEUE_S = 150  # Slurm lets a requeued job wait for two minutes
 
 
 @dataclass(frozen=True, slots=True)
-class Dead:
+class DeadNode:
     """The machine does not run, or was started again under its jobs, or Slurm has lost it: Slurm need not wait for
     minutes to requeue the work. `at`: since when, 0 where that isn't known. `runs`: it runs (again). `jobs`: those that
     Slurm believes in although their machine has been started since."""
@@ -24,28 +24,28 @@ class Dead:
     node: str
     what: str
     at: float = 0.0
-    runs: bool = False
+    running: bool = False
     jobs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Reserve:
+class ReserveSpares:
     """These nodes stand by from now on."""
 
     nodes: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class StartNow:
+class StartRequeuedJob:
     """A requeued job need not sit out its BeginTime."""
 
     job: int
 
 
-Action = Dead | Reserve | StartNow
+Action = DeadNode | ReserveSpares | StartRequeuedJob
 
 
-def decide(
+def plan_actions(
     cluster: Cluster,
     machines: Mapping[str, Machine],
     nodes: Mapping[str, NodeState],
@@ -56,27 +56,33 @@ def decide(
     actions: list[Action] = []
     expected = dict(nodes)
     jobs = tuple(jobs)
-    lost = [(node, j.id) for j in jobs if j.state == "RUNNING" for node in j.nodes if _outlived(j, machines.get(node))]
+    lost = [
+        (node, j.id)
+        for j in jobs
+        if j.state == "RUNNING"
+        for node in j.nodes
+        if _lost_with_machine(j, machines.get(node))
+    ]
     for name in cluster.slot_names:
         if name in nodes:
-            found = _dead(nodes[name], machines.get(name), tuple(job for node, job in lost if node == name))
+            found = _find_dead(nodes[name], machines.get(name), tuple(job for node, job in lost if node == name))
             if found is not None:
                 actions.append(found)
                 expected[name] = replace(nodes[name], states=("DOWN",))
     wanted = wanted_reserve(cluster, expected, reserved)
     if wanted != reserved:
-        actions.append(Reserve(wanted))
-    actions += [StartNow(job.id) for job in jobs if _waits_after_requeue(job)]
+        actions.append(ReserveSpares(wanted))
+    actions += [StartRequeuedJob(job.id) for job in jobs if _waits_after_requeue(job)]
     return actions
 
 
-def _outlived(job: JobState, machine: Machine | None) -> bool:
+def _lost_with_machine(job: JobState, machine: Machine | None) -> bool:
     """Whether Slurm still believes in a job whose machine has been started since. A container's slurmd reports the
     host's boot time, so slurmctld finds out only minutes later that a job is missing."""
     return machine is not None and 0 < job.start_time < machine.started_at
 
 
-def _dead(node: NodeState, machine: Machine | None, lost: tuple[int, ...]) -> Dead | None:
+def _find_dead(node: NodeState, machine: Machine | None, lost: tuple[int, ...]) -> DeadNode | None:
     """A node that a person has taken out of service and that nothing runs on is theirs, one of an incident the incident's;
     one that never came up is apply's; one that leaves or is rolled is missed as long as jobs run there."""
     goes = node.reason.startswith((LEAVES, ROLLS)) and not node.cpus_used
@@ -89,14 +95,14 @@ def _dead(node: NodeState, machine: Machine | None, lost: tuple[int, ...]) -> De
     if not node.boot_time or (led and not node.cpus_used):
         return None
     if machine is None or machine.state is not MachineState.RUNNING:
-        return Dead(node.name, f"its machine is {'stopped' if machine is not None else 'gone'}")
+        return DeadNode(node.name, f"its machine is {'stopped' if machine is not None else 'gone'}")
     if drained and not node.cpus_used:
-        return Dead(node.name, f"Slurm had drained it: {node.reason}", runs=True)
+        return DeadNode(node.name, f"Slurm had drained it: {node.reason}", running=True)
     if lost:
         what = "its machine was started again under its jobs"
-        return Dead(node.name, what, machine.started_at, runs=True, jobs=lost)
+        return DeadNode(node.name, what, machine.started_at, running=True, jobs=lost)
     if "DOWN" in node.states and not led and "NOT_RESPONDING" not in node.states:
-        return Dead(node.name, f"Slurm had lost it: {node.reason}", runs=True)
+        return DeadNode(node.name, f"Slurm had lost it: {node.reason}", running=True)
     return None
 
 

@@ -22,11 +22,11 @@ _LADDERS = {
 }
 
 
-def score_of(action: XidClass) -> int:
+def action_score(action: XidClass) -> int:
     return _SCORES.get(action, 0)
 
 
-def tried(incident: Incident) -> tuple[Repair, ...]:
+def tried_repairs(incident: Incident) -> tuple[Repair, ...]:
     """The repairs of this fault so far, in order."""
     begun = (step.evidence.get("try") for step in incident.current)
     return tuple(Repair(str(name)) for name in begun if name)
@@ -34,7 +34,7 @@ def tried(incident: Incident) -> tuple[Repair, ...]:
 
 def next_repair(incident: Incident, health: Health, *, makes_machines: bool) -> Repair | None:
     """None when nothing is left to be tried. `makes_machines`: whether the provider can give another machine."""
-    done = tried(incident)
+    done = tried_repairs(incident)
     if len(done) >= health.tries:
         return None
     for repair in _LADDERS.get(incident.action, ()):
@@ -46,37 +46,37 @@ def next_repair(incident: Incident, health: Health, *, makes_machines: bool) -> 
     return None
 
 
-def score(incidents: Iterable[Incident], health: Health, now: float) -> int:
+def node_score(incidents: Iterable[Incident], health: Health, now: float) -> int:
     """What a node's incidents of the last days say against it."""
     since = now - health.lemon_days * DAY_S
     return sum(one.score for one in incidents if one.opened_at >= since and one.state is not IncidentState.FALSE_ALARM)
 
 
-def lemon(incidents: Iterable[Incident], health: Health, now: float) -> str:
+def keep_out_reason(incidents: Iterable[Incident], health: Health, now: float) -> str:
     """Why the node is kept out; "" for one that is not."""
     line = health.lemon_score * (2 if health.lemon_spare_work else 1)
-    return _too_often(incidents, health, now, line)
+    return _score_reason(incidents, health, now, line)
 
 
-def spare_work(incidents: Iterable[Incident], health: Health, now: float) -> str:
+def spare_work_reason(incidents: Iterable[Incident], health: Health, now: float) -> str:
     """Why the node is for spare work only, as long as it is not kept out; "" for one that takes any job."""
-    why = _too_often(incidents, health, now, health.lemon_score) if health.lemon_spare_work else ""
+    why = _score_reason(incidents, health, now, health.lemon_score) if health.lemon_spare_work else ""
     return why and f"for spare work only: {why}"
 
 
-def _too_often(incidents: Iterable[Incident], health: Health, now: float, line: int) -> str:
-    counted = score(incidents, health, now)
+def _score_reason(incidents: Iterable[Incident], health: Health, now: float, line: int) -> str:
+    counted = node_score(incidents, health, now)
     return f"fails too often: score {counted} of {line} over {health.lemon_days} days" if counted >= line else ""
 
 
-def escalate(verdict: Verdict, incidents: Iterable[Incident], now: float) -> Verdict:
+def escalate_repeated_drain(verdict: Verdict, incidents: Iterable[Incident], now: float) -> Verdict:
     """A drain, the second within a week on the same node, is an RMA. `incidents`: earlier ones of the node."""
     if verdict.action is not XidClass.DRAIN:
         return verdict
     again = [
         one
         for one in incidents
-        if one.score >= score_of(XidClass.DRAIN)
+        if one.score >= action_score(XidClass.DRAIN)
         and one.action in DRAINS
         and one.state is not IncidentState.FALSE_ALARM
         and now - one.opened_at <= WEEK_S

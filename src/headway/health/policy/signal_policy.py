@@ -11,7 +11,7 @@ from headway.domain.slurm.state import JobState
 
 BURST_S = 180.0  # signals of a node so close to each other are one fault
 DAY_S = 86400.0
-APP_JOBS = 3  # different jobs within a day, each with an error that is the job's own: then it is the node's
+APP_ERROR_JOBS = 3  # different jobs within a day, each with an error that is the job's own: then it is the node's
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Verdict:
         return self.drains or self.action is XidClass.RESTART_JOB
 
 
-def judge(signal: Signal, before: Iterable[Signal], overrides: Mapping[int, str]) -> Verdict:
+def judge_signal(signal: Signal, before: Iterable[Signal], overrides: Mapping[int, str]) -> Verdict:
     """`before`: earlier signals of the same node, those of the last day that no incident has dealt with."""
     if signal.kind != "xid":
         return Verdict(signal.action or XidClass.WATCH, signal.text)
@@ -46,12 +46,12 @@ def judge(signal: Signal, before: Iterable[Signal], overrides: Mapping[int, str]
         and 0 <= signal.at - one.at <= DAY_S
         and class_of(one.code, one.text, overrides) is XidClass.APP
     }
-    if signal.job in jobs and len(jobs) >= APP_JOBS:
+    if signal.job in jobs and len(jobs) >= APP_ERROR_JOBS:
         return Verdict(XidClass.DRAIN, f"{what}: errors of {len(jobs)} different jobs within a day")
     return Verdict(XidClass.APP, what)
 
 
-def fold(signal: Signal, incidents: Iterable[Incident], verdict: Verdict) -> Incident | None:
+def find_incident(signal: Signal, incidents: Iterable[Incident], verdict: Verdict) -> Incident | None:
     """The incident that the signal belongs to: one of its node that is not over, or whose last signal came less than
     BURST_S before. What drains is never folded into an incident that is over: it is a new one; nor is a
     job's own error, which is no part of a fault that was repaired and counts. Nothing belongs to a machine that can't be
@@ -67,13 +67,13 @@ def fold(signal: Signal, incidents: Iterable[Incident], verdict: Verdict) -> Inc
     return None
 
 
-def heavier(first: XidClass, second: XidClass) -> XidClass:
+def more_severe(first: XidClass, second: XidClass) -> XidClass:
     """The one that asks for more."""
     order = list(XidClass)
     return max(first, second, key=order.index)
 
 
-def evidence_of(signal: Signal) -> dict[str, object]:
+def signal_evidence(signal: Signal) -> dict[str, object]:
     """What an incident keeps of it."""
     return {
         "signal": signal.id,
@@ -85,7 +85,7 @@ def evidence_of(signal: Signal) -> dict[str, object]:
     }
 
 
-def holder(signal: Signal, jobs: Iterable[JobState]) -> int | None:
+def job_of_gpu(signal: Signal, jobs: Iterable[JobState]) -> int | None:
     """The job that holds the GPU; the only one on the node where it isn't known who holds what."""
     there = [job for job in jobs if signal.node in job.nodes and job.state in {"RUNNING", "COMPLETING"}]
     holds = [job.id for job in there if signal.gpu in job.gpu_indexes.get(signal.node, ())]

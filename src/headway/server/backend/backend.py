@@ -105,7 +105,7 @@ class RealWork(Acting):
 
     async def replace(self, cluster: Cluster, say: Say, node: str, since: float | None) -> None:
         from headway.cluster.scaling.provision_slot import bring
-        from headway.health.incidents.orphaned import nobody_misses
+        from headway.health.incidents.orphaned import machine_is_surplus
 
         tools = await self._tools(cluster)
         async with self._alone(cluster) as held:
@@ -114,7 +114,7 @@ class RealWork(Acting):
             if made or (machine is not None and await tools.jobs_on(node)):
                 await say(node, "somebody else has made a machine there meanwhile", done=True)
                 return
-            if node not in cluster.group_of or await nobody_misses(tools, node):
+            if node not in cluster.group_of or await machine_is_surplus(tools, node):
                 await say(node, "its machine is gone, and none is wanted in its place any more", done=True)
                 return
             await bring(cluster, held.env, node, say, why="the one before is broken")

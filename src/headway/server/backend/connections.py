@@ -21,8 +21,8 @@ from headway.store import Store
 if TYPE_CHECKING:
     from headway.autoscale.executor import Waker
     from headway.cluster.context import Env
-    from headway.health.incidents.engine import Responder
-    from headway.health.reconciler import Watch
+    from headway.health.incidents.engine import IncidentEngine
+    from headway.health.reconciler import HealthReconciler
     from headway.jobs.remote.helper_pool import Warm
     from headway.jobs.view.progress import ProgressReader
     from headway.slurm.reader import SlurmReader
@@ -56,9 +56,9 @@ class Open:
     slurm: Slurm | None = None
     looked_at: float = 0.0  # when the provider last said where the head is
     cluster: Cluster | None = None  # by its newest file, for what began under an earlier one and goes on
-    watch: Watch | None = None
+    watch: HealthReconciler | None = None
     jobs: tuple[JobState, ...] = ()  # as last read
-    responder: Responder | None = None
+    responder: IncidentEngine | None = None
     waker: Waker | None = None
     making: asyncio.Lock = field(default_factory=asyncio.Lock)  # an apply, or machines that Slurm asks for
     acting: asyncio.Lock = field(default_factory=asyncio.Lock)  # one who acts on faults at a time, here

@@ -14,7 +14,7 @@ FULL = replace(signal(0, gpu=None), kind="disk", text=f"disk: {SAYS}", action=Xi
 async def test_a_job_that_fills_its_node_s_disk_costs_no_other_one_and_no_repair(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING", 8: "RUNNING"}
     lab.world.unfit = [SAYS, SAYS, "", SAYS]
-    await lab.responder.take(FULL, [])
+    await lab.responder.handle_signal(FULL, [])
     assert lab.world.reason == f"headway: incident 1: disk: {SAYS}"
     found = await lab.settle()
     assert found.state is IncidentState.RETURNED
@@ -26,12 +26,12 @@ async def test_a_job_that_fills_its_node_s_disk_costs_no_other_one_and_no_repair
 async def test_a_disk_that_stays_full_when_they_have_gone_is_the_machine_s(lab: Ward) -> None:
     lab.world.jobs, lab.world.away = {7: "RUNNING"}, FOR_GOOD
     lab.world.unfit = [SAYS] * 10**6
-    await lab.responder.take(FULL, [])
-    await lab.responder.go_on()
+    await lab.responder.handle_signal(FULL, [])
+    await lab.responder.resume_open()
     assert ((await lab.newest()).state, lab.world.requeued) == (IncidentState.REPAIRING, [])
     lab.world.unfit = []
     drains = replace(FULL, id="later", text="disk: 100 MiB free in /", action=XidClass.DRAIN)
-    await lab.responder.take(drains, [])
+    await lab.responder.handle_signal(drains, [])
     assert lab.world.requeued == [7]
     found = await lab.settle()
     assert (found.state, found.action) == (IncidentState.RETURNED, XidClass.DRAIN)
@@ -39,12 +39,12 @@ async def test_a_disk_that_stays_full_when_they_have_gone_is_the_machine_s(lab: 
 
 async def test_a_job_that_fills_it_again_during_the_tests_keeps_the_node_out_no_longer_than_itself(lab: Ward) -> None:
     lab.world.unfit = [SAYS]
-    await lab.responder.take(FULL, [])
+    await lab.responder.handle_signal(FULL, [])
     while (await lab.newest()).state is not IncidentState.TESTING:
-        await lab.responder.go_on()
-        for task in lab.responder.beside.values():
+        await lab.responder.resume_open()
+        for task in lab.responder.tasks.values():
             await task
     again = replace(FULL, id="again", at=FULL.at + 100)
-    await lab.responder.take(again, [])
+    await lab.responder.handle_signal(again, [])
     found = await lab.settle()
     assert found.state is IncidentState.RETURNED

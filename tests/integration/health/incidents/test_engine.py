@@ -12,11 +12,11 @@ from headway.domain.cluster import Health
 from headway.domain.incident import Incident, IncidentState, Signal, XidClass
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, Conflict, NotFound, Unreachable
-from headway.health.detection.event_stream import Deed
-from headway.health.incidents.engine import FAULTS_A_LOOK
-from headway.health.incidents.recovery_tracking import follow
-from headway.health.incidents.timings import times
-from headway.health.incidents.verification import Report, Result, give_back
+from headway.health.detection.event_stream import OfflineAction
+from headway.health.incidents.engine import MAX_FAULTS_PER_PASS
+from headway.health.incidents.recovery_tracking import track_recovery
+from headway.health.incidents.timings import incident_timings
+from headway.health.incidents.verification import NodeTestReport, NodeTestResult, return_to_service
 from tests.support.builders import job
 from tests.support.incident_cluster import LAB, NODE, Ward, signal, ward
 
@@ -32,7 +32,7 @@ async def careful(tmp_path: Path) -> AsyncIterator[Ward]:
 
 async def test_the_node_is_drained_its_jobs_are_requeued_it_is_repaired_tested_and_returned(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING", 8: "RUNNING"}
-    said = await lab.responder.take(signal(), [job(7, nodes=(NODE,), gpu_indexes={NODE: (3,)})])
+    said = await lab.responder.handle_signal(signal(), [job(7, nodes=(NODE,), gpu_indexes={NODE: (3,)})])
     assert lab.world.reason == "headway: incident 1: XID 79: GPU has fallen off the bus"
     assert lab.world.requeued == [7, 8]
     assert (NODE, "jobs requeued: 7, 8") in said
@@ -49,11 +49,11 @@ async def test_the_node_is_drained_its_jobs_are_requeued_it_is_repaired_tested_a
 
 async def test_a_node_that_is_made_anew_is_its_rolls_to_test_and_one_with_jobs_is_not(lab: Ward) -> None:
     lab.world.state, lab.world.reason = "IDLE+DRAIN", "headway: rolls"
-    said = await lab.responder.take(signal(at=900.0), [])
+    said = await lab.responder.handle_signal(signal(at=900.0), [])
     assert said == [(NODE, "XID 79: GPU has fallen off the bus; the tests of its roll decide; noted")]
     assert await lab.store.incidents("lab") == ()
     lab.world.jobs = {7: "RUNNING"}
-    await lab.responder.take(signal(), [])
+    await lab.responder.handle_signal(signal(), [])
     assert lab.world.requeued == [7]
     assert (await lab.newest()).node == NODE
 
@@ -61,22 +61,22 @@ async def test_a_node_that_is_made_anew_is_its_rolls_to_test_and_one_with_jobs_i
 async def test_a_job_that_failed_with_a_gpu_before_anybody_knew_that_it_held_it_is_requeued(lab: Ward) -> None:
     lab.world.ended = {7: 990, 8: 700, 9: 994}  # the error: 990
     lab.world.jobs = {7: "FAILED", 8: "FAILED", 9: "FAILED"}
-    await lab.responder.take(signal(), [])
+    await lab.responder.handle_signal(signal(), [])
     assert lab.world.requeued == [7, 9]
 
 
 async def test_where_the_holder_is_known_what_else_failed_there_has_failed(lab: Ward) -> None:
     lab.world.ended, lab.world.jobs = {7: 990, 8: 991}, {7: "FAILED", 8: "FAILED"}
-    await lab.responder.take(signal(job=7), [])
+    await lab.responder.handle_signal(signal(job=7), [])
     assert lab.world.requeued == [7]
 
 
 async def test_a_signal_counts_once_and_a_repeat_is_the_same_incident(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
-    await lab.responder.take(signal(), [])
-    assert await lab.responder.take(signal(), []) == []
-    await lab.responder.take(signal(at=991.0), [])
-    await lab.responder.take(signal(45, at=992.0), [])
+    await lab.responder.handle_signal(signal(), [])
+    assert await lab.responder.handle_signal(signal(), []) == []
+    await lab.responder.handle_signal(signal(at=991.0), [])
+    await lab.responder.handle_signal(signal(45, at=992.0), [])
     assert lab.world.requeued == [7]
     (found,) = await lab.store.incidents("lab")
     assert found.last_signal_at == 992.0
@@ -84,30 +84,30 @@ async def test_a_signal_counts_once_and_a_repeat_is_the_same_incident(lab: Ward)
 
 async def test_an_error_that_comes_again_while_it_is_tested_is_a_failed_test(lab: Ward) -> None:
     lab.world.gpus_after_reset = 8
-    await lab.responder.take(signal(46), [])
+    await lab.responder.handle_signal(signal(46), [])
     while (await lab.newest()).state is not IncidentState.TESTING:
         await lab.responder.sleep(0)
-        await lab.responder.go_on()
-    await lab.responder.take(signal(46, at=1100.0), [])
+        await lab.responder.resume_open()
+    await lab.responder.handle_signal(signal(46, at=1100.0), [])
     await lab.settle()
     assert lab.world.order == ["drain", "reset 3", "stop", "start", "resume"], "the next repair"
 
 
 async def test_what_is_still_completing_is_waited_for_and_requeued_once(lab: Ward) -> None:
     lab.world.jobs, lab.world.leaves = {7: "RUNNING"}, False
-    await lab.responder.take(signal(), [])
+    await lab.responder.handle_signal(signal(), [])
     assert (await lab.newest()).state is IncidentState.DRAINING
-    await lab.responder.go_on()
+    await lab.responder.resume_open()
     assert lab.world.requeued == [7]
     lab.world.jobs = {}
-    await (await lab.another_server()).go_on()
+    await (await lab.another_server()).resume_open()
     assert (await lab.settle()).state is IncidentState.RETURNED
     assert lab.world.requeued == [7]
 
 
 async def test_a_job_that_forbids_requeue_stays_and_is_named(lab: Ward) -> None:
     lab.world.jobs, lab.world.fixed = {7: "RUNNING", 8: "RUNNING"}, {8}
-    await lab.responder.take(signal(), [])
+    await lab.responder.handle_signal(signal(), [])
     found = await lab.newest()
     assert found.state is IncidentState.DRAINING
     assert found.steps[-1].text == "jobs requeued: 7; not to be requeued: 8"
@@ -115,66 +115,66 @@ async def test_a_job_that_forbids_requeue_stays_and_is_named(lab: Ward) -> None:
 
 async def test_a_job_that_the_fault_killed_before_anybody_looked_is_requeued(lab: Ward) -> None:
     lab.world.jobs = {7: "FAILED"}
-    await lab.responder.take(signal(job=7), [])
+    await lab.responder.handle_signal(signal(job=7), [])
     assert lab.world.requeued == [7]
 
 
 async def test_a_job_that_asked_for_it_is_warned_and_has_its_time_and_the_victim_has_not(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING", 8: "RUNNING", 9: "RUNNING"}
     lab.world.scripts = {8: "#!/bin/sh\n#SBATCH --signal=USR1@30\n", 7: "#!/bin/sh\n#SBATCH --signal=B:TERM\n"}
-    await lab.responder.take(signal(48, job=7), [])
+    await lab.responder.handle_signal(signal(48, job=7), [])
     assert lab.world.order == ["drain", "signal 8 --signal=USR1"]
     assert lab.world.requeued == [7, 9]
     lab.clock.now += 29
-    await lab.responder.go_on()
+    await lab.responder.resume_open()
     assert lab.world.requeued == [7, 9]
     lab.clock.now += 2
-    await lab.responder.go_on()
+    await lab.responder.resume_open()
     assert lab.world.requeued == [7, 9, 8]
     assert (await lab.settle()).state is IncidentState.RETURNED
 
 
 async def test_a_warned_job_that_saved_itself_and_ended_is_requeued_all_the_same(lab: Ward) -> None:
     lab.world.jobs, lab.world.scripts = {8: "RUNNING"}, {8: "#SBATCH --signal USR1@600\n"}
-    await lab.responder.take(signal(48), [])
+    await lab.responder.handle_signal(signal(48), [])
     lab.world.jobs = {8: "COMPLETING"}  # its epilog holds it there
-    await lab.responder.go_on()
+    await lab.responder.resume_open()
     assert lab.world.requeued == [8]
 
 
 async def test_an_app_error_drains_nothing_but_the_third_of_a_day_and_none_counts_twice(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
-    said = await lab.responder.take(signal(31, job=7), [])
+    said = await lab.responder.handle_signal(signal(31, job=7), [])
     assert said == [(NODE, "XID 31: GPU memory page fault; the job's own fault: nothing is drained")]
     assert (lab.world.state, lab.world.requeued, lab.world.released) == ("IDLE", [], 1)
     assert await lab.store.incidents("lab") == ()
-    await lab.responder.take(signal(31, job=8, at=995.0), [])
-    await lab.responder.take(signal(31, job=9, at=996.0), [])
+    await lab.responder.handle_signal(signal(31, job=8, at=995.0), [])
+    await lab.responder.handle_signal(signal(31, job=9, at=996.0), [])
     assert "3 different jobs" in (await lab.settle()).what
-    await lab.responder.take(signal(31, job=10, at=2000.0), [])
+    await lab.responder.handle_signal(signal(31, job=10, at=2000.0), [])
     assert len(await lab.store.incidents("lab")) == 1, "those of before are dealt with"
 
 
 async def test_app_errors_right_after_a_repair_count(lab: Ward) -> None:
-    await lab.responder.take(signal(46), [])
+    await lab.responder.handle_signal(signal(46), [])
     await lab.settle()
     for number in (1, 2, 3):
-        await lab.responder.take(signal(31, job=number, at=lab.clock.now + number), [])
+        await lab.responder.handle_signal(signal(31, job=number, at=lab.clock.now + number), [])
     assert "3 different jobs" in (await lab.newest()).what
 
 
 async def test_a_contained_error_restarts_the_job_alone(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING", 8: "RUNNING"}
-    await lab.responder.take(signal(94, job=7), [])
+    await lab.responder.handle_signal(signal(94, job=7), [])
     assert (lab.world.state, lab.world.requeued) == ("IDLE", [7])
     assert (await lab.newest()).state is IncidentState.RETURNED
-    await lab.responder.take(signal(79, at=995.0), [])
+    await lab.responder.handle_signal(signal(79, at=995.0), [])
     assert lab.world.state == "IDLE+DRAIN", "something worse within the same burst"
 
 
 async def test_an_admin_s_drain_is_left_alone_then_and_at_the_return(lab: Ward) -> None:
     lab.world.state, lab.world.reason = "IDLE+DRAIN", "replacing the NIC"
-    await lab.responder.take(signal(), [])
+    await lab.responder.handle_signal(signal(), [])
     assert (await lab.settle()).state is IncidentState.OUT
     assert lab.world.order == [], "nor is it rebooted under their hands"
     await lab.bring_back(1, "ann")
@@ -182,14 +182,14 @@ async def test_an_admin_s_drain_is_left_alone_then_and_at_the_return(lab: Ward) 
 
 
 async def test_an_admin_who_takes_the_drain_over_keeps_it(careful: Ward) -> None:
-    await careful.responder.take(signal(), [])
+    await careful.responder.handle_signal(signal(), [])
     careful.world.reason = "mine now"
     await careful.bring_back(1, "ann")
     assert careful.world.state == "IDLE+DRAIN"
 
 
 async def test_a_person_returns_a_node_only_after_its_tests(careful: Ward) -> None:
-    await careful.responder.take(signal(), [])
+    await careful.responder.handle_signal(signal(), [])
     careful.world.gpus = 7
     stays = await careful.bring_back(1, "ann")
     assert stays.state is IncidentState.OUT
@@ -200,25 +200,25 @@ async def test_a_person_returns_a_node_only_after_its_tests(careful: Ward) -> No
     assert (back.state, back.steps[-1].actor) == (IncidentState.FALSE_ALARM, "ann")
     assert careful.world.state == "IDLE"
     with pytest.raises(Conflict, match="is over"):
-        await careful.responder.ask_back(1, "ann", false_alarm=False)
+        await careful.responder.return_node(1, "ann", false_alarm=False)
     with pytest.raises(NotFound):
-        await careful.responder.ask_back(99, "ann", false_alarm=False)
+        await careful.responder.return_node(99, "ann", false_alarm=False)
 
 
 async def test_tests_that_a_person_asked_another_server_for_are_begun_by_the_one_that_leads(careful: Ward) -> None:
-    await careful.responder.take(signal(), [])
+    await careful.responder.handle_signal(signal(), [])
     asked = await careful.another_server()
-    assert await asked.ask_back(1, "ann", false_alarm=False, begin=False) is None
-    assert asked.beside == {}
+    assert await asked.return_node(1, "ann", false_alarm=False, begin=False) is None
+    assert asked.tasks == {}
     assert (await careful.newest()).state is IncidentState.TESTING
     with pytest.raises(Conflict, match="is testing"):
-        await asked.ask_back(1, "bob", false_alarm=False, begin=False)
+        await asked.return_node(1, "bob", false_alarm=False, begin=False)
     back = await careful.settle()
     assert (back.state, back.steps[-1].actor) == (IncidentState.RETURNED, "ann")
 
 
 async def test_a_machine_that_was_fenced_is_switched_on_for_who_returns_its_node(careful: Ward) -> None:
-    await careful.responder.take(signal(), [])
+    await careful.responder.handle_signal(signal(), [])
     assert (await careful.settle()).state is IncidentState.OUT
     await careful.world.stop(careful.world.machine)  # type: ignore[arg-type]
     back = await careful.bring_back(1, "ann")
@@ -228,11 +228,13 @@ async def test_a_machine_that_was_fenced_is_switched_on_for_who_returns_its_node
 
 
 async def test_nobody_can_return_a_node_untested(careful: Ward) -> None:
-    await careful.responder.take(signal(), [])
+    await careful.responder.handle_signal(signal(), [])
     found = await careful.settle()
-    for results in ((), (Result("gpus", False, "7 GPUs"),)):
+    for results in ((), (NodeTestResult("gpus", False, "7 GPUs"),)):
         with pytest.raises(ValueError, match="incident 1"):
-            await give_back(careful.responder.tools, found, Report(NODE, results), IncidentState.RETURNED, "headway")
+            await return_to_service(
+                careful.responder.context, found, NodeTestReport(NODE, results), IncidentState.RETURNED, "headway"
+            )
     with pytest.raises(ValueError, match="untested"):
         await careful.store.move_incident(found, IncidentState.RETURNED, "it will do")
     assert careful.world.state == "IDLE+DRAIN"
@@ -240,9 +242,9 @@ async def test_nobody_can_return_a_node_untested(careful: Ward) -> None:
 
 async def test_a_node_that_somebody_resumed_past_us_is_drained_again(careful: Ward) -> None:
     careful.world.jobs = {7: "RUNNING"}
-    await careful.responder.take(signal(), [])
+    await careful.responder.handle_signal(signal(), [])
     careful.world.state, careful.world.reason, careful.world.jobs = "IDLE", "", {7: "RUNNING", 9: "RUNNING"}
-    await careful.responder.take(signal(at=5000.0), [])
+    await careful.responder.handle_signal(signal(at=5000.0), [])
     assert careful.world.state == "IDLE+DRAIN"
     assert careful.world.requeued == [7, 7, 9]
     assert len(await careful.store.incidents("lab")) == 1
@@ -253,75 +255,75 @@ async def test_what_the_relay_did_is_not_done_again(careful: Ward) -> None:
     careful.world.state, careful.world.reason = "IDLE+DRAIN", "headway: relay: XID 79"
     careful.world.jobs = {7: "FAILED"}
     one = signal(job=7)
-    await careful.responder.take_deed(Deed(f"deed {one.id}", 991.0, NODE, one.id, requeued=(7,)))
-    await careful.responder.take(one, [])
+    await careful.responder.handle_offline_action(OfflineAction(f"deed {one.id}", 991.0, NODE, one.id, requeued=(7,)))
+    await careful.responder.handle_signal(one, [])
     assert careful.world.requeued == []
     found = await careful.settle()
     assert found.state is IncidentState.OUT
     assert [step.actor for step in found.steps][:2] == ["headway", "relay"]
-    assert times(found).requeue_s == 1.0
+    assert incident_timings(found).requeue_s == 1.0
 
 
 async def test_a_job_is_followed_until_it_runs_and_steps_again(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
-    await lab.responder.take(signal(), [])
-    tools = lab.responder.tools
-    assert not await follow(tools, [job(7, "PENDING")], {}), "it waits in the queue: no report can come"
-    assert not await follow(tools, [job(7, start_time=900)], {}), "the old run, as last read"
-    assert await follow(tools, [job(7, start_time=1012)], {7: 1000.0}), "an old report"
-    assert not await follow(tools, [job(7, start_time=1012)], {7: 1020.5})
-    found = times(await lab.newest())
+    await lab.responder.handle_signal(signal(), [])
+    context = lab.responder.context
+    assert not await track_recovery(context, [job(7, "PENDING")], {}), "it waits in the queue: no report can come"
+    assert not await track_recovery(context, [job(7, start_time=900)], {}), "the old run, as last read"
+    assert await track_recovery(context, [job(7, start_time=1012)], {7: 1000.0}), "an old report"
+    assert not await track_recovery(context, [job(7, start_time=1012)], {7: 1020.5})
+    found = incident_timings(await lab.newest())
     assert (found.detect_s, found.requeue_s, found.running_s, found.step_s) == (10.0, 10.0, 22.0, 30.5)
 
 
 async def test_a_job_that_ended_between_two_looks_is_asked_for_its_steps_all_the_same(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING"}
-    await lab.responder.take(signal(), [])
-    tools, over = lab.responder.tools, job(7, "COMPLETED", start_time=1012, end_time=1014)
-    later = replace(tools, clock=lambda: 1014 + 121.0)
-    assert await follow(tools, [over], {}), "its last words are read yet"
-    assert not await follow(later, [over], {}), "it said nothing"
-    assert not await follow(tools, [over], {7: 1013.5})
-    assert times(await lab.newest()).step_s == 23.5
+    await lab.responder.handle_signal(signal(), [])
+    context, over = lab.responder.context, job(7, "COMPLETED", start_time=1012, end_time=1014)
+    later = replace(context, clock=lambda: 1014 + 121.0)
+    assert await track_recovery(context, [over], {}), "its last words are read yet"
+    assert not await track_recovery(later, [over], {}), "it said nothing"
+    assert not await track_recovery(context, [over], {7: 1013.5})
+    assert incident_timings(await lab.newest()).step_s == 23.5
 
 
 async def test_what_an_agent_says_beside_the_kernel_s_log(lab: Ward) -> None:
     one = Signal("x", 990.0, NODE, 0, None, "2 of 4 links are down", kind="ib", action=XidClass.REBOOT)
-    await lab.responder.take(one, [])
+    await lab.responder.handle_signal(one, [])
     found = await lab.settle()
     assert (found.what, found.state) == ("2 of 4 links are down", IncidentState.RETURNED)
     later = replace(one, id="y", at=5000.0, action=None)
-    assert await lab.responder.take(later, []) == [(NODE, f"{one.text}; noted, to be watched")]
+    assert await lab.responder.handle_signal(later, []) == [(NODE, f"{one.text}; noted, to be watched")]
 
 
 async def test_what_is_said_of_no_node_of_ours_is_passed_over(lab: Ward) -> None:
-    assert await lab.responder.take(signal(node="elsewhere-1-1"), []) == []
+    assert await lab.responder.handle_signal(signal(node="elsewhere-1-1"), []) == []
 
 
 async def test_what_is_heard_of_a_fault_after_its_end_is_no_new_fault(lab: Ward) -> None:
-    await lab.responder.take(signal(46), [])
+    await lab.responder.handle_signal(signal(46), [])
     found = await lab.settle()
     late = Signal("late", 999.0, NODE, 0, 3, "gpu_count: 7 of 8", kind="gpu_count", action=XidClass.REBOOT)
     assert found.steps[-1].at >= late.at
-    await lab.responder.take(late, [])
+    await lab.responder.handle_signal(late, [])
     assert len(await lab.store.incidents("lab")) == 1
     assert lab.world.order == ["drain", "reset 3", "resume"]
-    await lab.responder.take(replace(late, id="later", at=lab.clock.now + 60), [])
+    await lab.responder.handle_signal(replace(late, id="later", at=lab.clock.now + 60), [])
     assert len(await lab.store.incidents("lab")) == 2
 
 
 async def test_an_error_since_the_tests_began_is_a_new_fault_however_late_it_is_heard(lab: Ward) -> None:
-    await lab.responder.take(signal(46), [])
+    await lab.responder.handle_signal(signal(46), [])
     while (await lab.newest()).state is not IncidentState.TESTING:
         await lab.responder.sleep(0)
-        await lab.responder.go_on()
+        await lab.responder.resume_open()
     began = lab.clock.now
     lab.clock.now += 30.0
     ended = (await lab.settle()).steps[-1].at
     assert began < ended
-    await lab.responder.take(signal(48, at=began - 1.0), [])
+    await lab.responder.handle_signal(signal(48, at=began - 1.0), [])
     assert len(await lab.store.incidents("lab")) == 1, "an echo"
-    await lab.responder.take(signal(48, at=ended - 10.0), [])
+    await lab.responder.handle_signal(signal(48, at=ended - 10.0), [])
     assert len(await lab.store.incidents("lab")) == 2
     assert lab.world.state == "IDLE+DRAIN"
 
@@ -329,8 +331,8 @@ async def test_an_error_since_the_tests_began_is_a_new_fault_however_late_it_is_
 async def test_a_cluster_that_only_watches_notes_and_touches_nothing(tmp_path: Path) -> None:
     async with ward(tmp_path, replace(LAB, health=Health(act=False))) as lab:
         lab.world.jobs = {7: "RUNNING"}
-        await lab.responder.take(signal(), [])
-        await lab.responder.dead(NODE, "its machine is stopped")
+        await lab.responder.handle_signal(signal(), [])
+        await lab.responder.handle_dead_node(NODE, "its machine is stopped")
         found = await lab.settle()
         assert (found.state, lab.world.order, lab.world.requeued) == (IncidentState.SEEN, [], [])
 
@@ -341,10 +343,10 @@ def orphan(job_id: int, at: float) -> Signal:
 
 async def test_a_job_whose_daemon_died_is_requeued_and_one_that_ended_meanwhile_is_not(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING", 8: "COMPLETING"}
-    await lab.responder.take(orphan(7, 990.0), [])
+    await lab.responder.handle_signal(orphan(7, 990.0), [])
     assert lab.world.requeued == [7]
     lab.clock.now += 1000
-    await lab.responder.take(orphan(8, lab.clock.now), [])
+    await lab.responder.handle_signal(orphan(8, lab.clock.now), [])
     assert lab.world.requeued == [7]
     assert len(await lab.store.incidents("lab")) == 1
     assert lab.world.state == "IDLE", "the node stays in service"
@@ -353,14 +355,14 @@ async def test_a_job_whose_daemon_died_is_requeued_and_one_that_ended_meanwhile_
 async def test_a_second_job_and_a_second_run_are_requeued_also_right_after_the_first(lab: Ward) -> None:
     lab.world.jobs = {7: "RUNNING", 8: "COMPLETING"}
     lab.clock.now = 1000.0
-    await lab.responder.take(signal(94, at=990.0, job=7), [])
-    await lab.responder.take(signal(94, at=990.5, job=7), [])
+    await lab.responder.handle_signal(signal(94, at=990.0, job=7), [])
+    await lab.responder.handle_signal(signal(94, at=990.5, job=7), [])
     assert lab.world.requeued == [7], "a burst is one error"
-    await lab.responder.take(signal(94, at=1001.0, job=8), [])
+    await lab.responder.handle_signal(signal(94, at=1001.0, job=8), [])
     assert lab.world.requeued == [7, 8], "its end is held by the epilog"
     lab.clock.now = 1010.0
     lab.world.jobs = {7: "RUNNING"}
-    await lab.responder.take(signal(94, at=1005.0, job=7), [])
+    await lab.responder.handle_signal(signal(94, at=1005.0, job=7), [])
     assert lab.world.requeued == [7, 8, 7], "it had run again"
     assert len(await lab.store.incidents("lab")) == 1
 
@@ -369,14 +371,14 @@ async def test_a_job_that_a_lease_ended_is_requeued_unless_it_runs_again_already
     lab.world.jobs = {7: "FAILED", 8: "PENDING"}
     for number, job_id in enumerate((7, 8)):
         one = Signal(f"x{job_id}", 990.0 + 500 * number, NODE, 0, None, "ended", job_id, "lease", XidClass.RESTART_JOB)
-        await lab.responder.take(one, [])
+        await lab.responder.handle_signal(one, [])
     assert lab.world.requeued == [7]
     assert lab.world.state == "IDLE"
 
 
 async def test_an_incident_whose_step_fails_keeps_no_other_waiting_and_is_said_once(lab: Ward) -> None:
     lab.world.jobs, lab.world.leaves = {7: "RUNNING"}, False
-    await lab.responder.take(signal(), [])
+    await lab.responder.handle_signal(signal(), [])
     first = (await lab.newest()).number
     fences = 0
 
@@ -386,14 +388,14 @@ async def test_an_incident_whose_step_fails_keeps_no_other_waiting_and_is_said_o
         raise CommandFailed(["podman", "kill"], 125, "container is wedged")
 
     lab.world.fence = wedged  # type: ignore[method-assign]
-    said = await lab.responder.dead("lab-1-1", "no heartbeat", at=990.0)
+    said = await lab.responder.handle_dead_node("lab-1-1", "no heartbeat", at=990.0)
     assert [where for where, _ in said] == ["lab-1-1", "lab-1-1"]
     assert "container is wedged" in said[-1][1]
     lab.world.jobs = {}
     said = []
     for _ in range(3):
         lab.clock.now += 60
-        said += await lab.responder.go_on()
+        said += await lab.responder.resume_open()
     assert fences == 4, "it is tried with every look"
     assert [text for where, text in said if where == "lab-1-1"] == []
     assert (await lab.store.incident(first)).state is not IncidentState.DRAINING
@@ -412,8 +414,8 @@ async def test_a_bug_in_the_step_of_one_incident_is_said_once_and_stops_no_other
             raise ValueError("what nobody thought of")
         return [(incident.node, "goes on")]
 
-    monkeypatch.setattr(lab.responder, "advance", advance)
-    said = await lab.responder.go_on() + await lab.responder.go_on()
+    monkeypatch.setattr(lab.responder, "run_due_steps", advance)
+    said = await lab.responder.resume_open() + await lab.responder.resume_open()
     assert sorted(tried) == [1, 1, 2, 2]
     assert said.count(("lab-1-1", "its step ended with a bug: ValueError")) == 1
     assert said.count(("lab-1-2", "goes on")) == 2
@@ -430,8 +432,8 @@ async def test_where_the_head_does_not_answer_few_are_tried_in_a_look_each_in_it
         tried.append(incident.number)
         raise Unreachable("lab-head does not answer")
 
-    monkeypatch.setattr(lab.responder, "advance", advance)
+    monkeypatch.setattr(lab.responder, "run_due_steps", advance)
     for _ in range(3):
-        await lab.responder.go_on()
-    assert len(tried) == 3 * FAULTS_A_LOOK
+        await lab.responder.resume_open()
+    assert len(tried) == 3 * MAX_FAULTS_PER_PASS
     assert set(tried) == set(range(1, 7))

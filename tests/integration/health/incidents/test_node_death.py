@@ -9,24 +9,24 @@ import pytest
 from headway.autoscale.provisioning_failures import WHAT
 from headway.domain.incident import Incident, IncidentState, Signal, XidClass
 from headway.domain.machine import MachineState
-from headway.health.detection.event_stream import Beats, Deed
-from headway.health.detection.silence_rules import ASK_AGAIN_S, LEASE_OVER_S
-from headway.health.policy.reconcile_rules import Dead, decide
+from headway.health.detection.event_stream import Heartbeats, OfflineAction
+from headway.health.detection.silence_rules import LEASE_EXPIRED_S, PROBE_EVERY_S
+from headway.health.policy.reconcile_rules import DeadNode, plan_actions
 from tests.support.builders import job, machine, node
 from tests.support.incident_cluster import LAB, NODE, Ward, signal
 
 LATER = 90_000.0
 
 
-def silent(ward: Ward) -> Beats:
-    ward.world.ages[NODE] = LEASE_OVER_S + 1
-    return Beats(4, {NODE: LEASE_OVER_S + 1})
+def silent(ward: Ward) -> Heartbeats:
+    ward.world.ages[NODE] = LEASE_EXPIRED_S + 1
+    return Heartbeats(4, {NODE: LEASE_EXPIRED_S + 1})
 
 
 async def resumed_past_us(lab: Ward) -> None:
     """Bob's drain kept the repair away; he has returned the node since, and a job runs there."""
     lab.world.state, lab.world.reason = "IDLE+DRAIN", "bob: disk swap"
-    await lab.responder.take(signal(), [])
+    await lab.responder.handle_signal(signal(), [])
     assert (await lab.settle()).state is IncidentState.OUT
     lab.world.state, lab.world.reason, lab.world.jobs = "MIXED", "", {42: "RUNNING"}
     lab.clock.now = LATER
@@ -34,7 +34,7 @@ async def resumed_past_us(lab: Ward) -> None:
 
 async def test_a_node_that_serves_although_its_incident_is_open_is_fenced_when_it_falls_silent(lab: Ward) -> None:
     await resumed_past_us(lab)
-    await lab.responder.hear_beats(silent(lab), lab.clock.now)
+    await lab.responder.handle_heartbeats(silent(lab), lab.clock.now)
     assert lab.world.order == ["ask", "ask", "fence", "down"]
     found = await lab.settle()
     assert (found.number, found.action, found.state) == (1, XidClass.RMA, IncidentState.RETURNED)
@@ -46,14 +46,14 @@ async def test_and_is_down_at_once_where_its_machine_does_not_run(lab: Ward) -> 
     await resumed_past_us(lab)
     assert lab.world.machine
     lab.world.machine = replace(lab.world.machine, state=MachineState.STOPPED)
-    assert await lab.responder.dead(NODE, "its machine is stopped", fence="its machine is stopped") != []
+    assert await lab.responder.handle_dead_node(NODE, "its machine is stopped", fence="its machine is stopped") != []
     assert lab.world.order == ["down"]
-    assert await lab.responder.dead(NODE, "its machine is stopped") == [], "it is being dealt with"
+    assert await lab.responder.handle_dead_node(NODE, "its machine is stopped") == [], "it is being dealt with"
 
 
 async def test_one_that_is_still_out_is_asked_about_no_oftener_than_others(lab: Ward) -> None:
     lab.world.state, lab.world.reason = "IDLE+DRAIN", "bob: disk swap"
-    await lab.responder.take(signal(), [])
+    await lab.responder.handle_signal(signal(), [])
     await lab.settle()
     asked = 0
     whole = lab.world._answer
@@ -64,9 +64,9 @@ async def test_one_that_is_still_out_is_asked_about_no_oftener_than_others(lab: 
         return whole(at, words)
 
     lab.world._answer = answer  # type: ignore[assignment, method-assign]
-    for second in range(int(ASK_AGAIN_S)):
-        lab.responder.unheard.looked[NODE] = LATER + second  # its machine runs
-        assert await lab.responder.hear_beats(silent(lab), LATER + second) == []
+    for second in range(int(PROBE_EVERY_S)):
+        lab.responder.dead_node_detector.checked_at[NODE] = LATER + second  # its machine runs
+        assert await lab.responder.handle_heartbeats(silent(lab), LATER + second) == []
     assert asked == 1
     assert lab.world.order == []
 
@@ -78,10 +78,10 @@ async def test_a_node_that_dies_while_jobs_are_still_to_leave_it(lab: Ward, warn
         lab.world.scripts = {7: "#SBATCH --signal=USR1@60\n"}
     else:
         lab.world.fixed = {7}
-    await lab.responder.take(signal(48), [])
+    await lab.responder.handle_signal(signal(48), [])
     assert (await lab.newest()).state is IncidentState.DRAINING
     lab.clock.now = 1030.0
-    await lab.responder.hear_beats(silent(lab), lab.clock.now)
+    await lab.responder.handle_heartbeats(silent(lab), lab.clock.now)
     assert lab.world.order[-4:] == ["ask", "ask", "fence", "down"]
     found = await lab.settle()
     assert (found.number, found.state, len(await lab.store.incidents("lab"))) == (1, IncidentState.RETURNED, 1)
@@ -93,16 +93,18 @@ async def test_a_node_that_dies_while_jobs_are_still_to_leave_it(lab: Ward, warn
 async def test_where_nobody_can_fence_its_repair_knows_since_when_it_was_silent(lab: Ward) -> None:
     lab.world.traits = replace(lab.world.traits, powers_off_machines=False)
     lab.world.jobs, lab.world.fixed = {7: "RUNNING"}, {7}
-    await lab.responder.take(signal(48), [])
+    await lab.responder.handle_signal(signal(48), [])
     lab.clock.now = 1050.0
-    await lab.responder.hear_beats(silent(lab), lab.clock.now)
-    assert (await lab.newest()).found("at") == 1050.0 - LEASE_OVER_S - 1
+    await lab.responder.handle_heartbeats(silent(lab), lab.clock.now)
+    assert (await lab.newest()).found("at") == 1050.0 - LEASE_EXPIRED_S - 1
 
 
 async def test_one_that_the_head_s_agent_set_down_while_its_incident_was_open_is_dead(lab: Ward) -> None:
     await resumed_past_us(lab)
     lab.world.state, lab.world.reason, lab.world.jobs = "DOWN*", "headway: relay: no heartbeat", {42: "PENDING"}
-    await lab.responder.take_deed(Deed(f"deed silent {NODE} 89000", 89030.0, NODE, f"silent {NODE} 89000", (42,)))
+    await lab.responder.handle_offline_action(
+        OfflineAction(f"deed silent {NODE} 89000", 89030.0, NODE, f"silent {NODE} 89000", (42,))
+    )
     found = await lab.settle()
     assert (found.number, found.state) == (1, IncidentState.RETURNED)
     assert lab.world.order == ["fence", "down", "start", "resume"]
@@ -118,13 +120,13 @@ def test_of_a_node_of_an_incident_the_watch_says_that_it_is_dead_while_jobs_are_
 
     def dead(machines: dict[str, object], **changed: object) -> list[object]:
         now = nodes | {NODE: replace(drained, **changed)}  # type: ignore[arg-type]
-        found = decide(LAB, machines, now, [stays], frozenset({"lab-2-1"}))  # type: ignore[arg-type]
-        return [one for one in found if isinstance(one, Dead)]
+        found = plan_actions(LAB, machines, now, [stays], frozenset({"lab-2-1"}))  # type: ignore[arg-type]
+        return [one for one in found if isinstance(one, DeadNode)]
 
-    assert dead(stopped) == [Dead(NODE, "its machine is stopped")]  # type: ignore[arg-type]
+    assert dead(stopped) == [DeadNode(NODE, "its machine is stopped")]  # type: ignore[arg-type]
     (found,) = dead(again)  # type: ignore[arg-type]
-    assert isinstance(found, Dead)
-    assert (found.runs, found.jobs) == (True, (7,))
+    assert isinstance(found, DeadNode)
+    assert (found.running, found.jobs) == (True, (7,))
     assert dead(there) == []  # type: ignore[arg-type]
     assert dead(stopped, cpus_used=0) == []  # type: ignore[arg-type]
 
@@ -139,18 +141,18 @@ async def unmade(lab: Ward) -> Incident:
 async def test_faults_of_a_node_are_no_part_of_what_kept_its_group_from_being_made(lab: Ward) -> None:
     first = await unmade(lab)
     lab.world.jobs = {7: "RUNNING"}
-    await lab.responder.take(signal(), [])
+    await lab.responder.handle_signal(signal(), [])
     assert lab.world.requeued == [7]
     found = await lab.newest()
     assert (found.number, found.action) == (first.number + 1, XidClass.RMA)
     line = Signal("x", 995.0, NODE, 0, None, "/scratch is gone", kind="mounts", action=XidClass.REBOOT)
-    await lab.responder.take(line, [])
+    await lab.responder.handle_signal(line, [])
     assert (await lab.newest()).number == found.number, "but of that one"
 
 
 async def test_nor_does_that_keep_a_dead_node_from_being_fenced(lab: Ward) -> None:
     await unmade(lab)
     lab.world.jobs = {7: "RUNNING"}
-    await lab.responder.hear_beats(silent(lab), 1000.0)
+    await lab.responder.handle_heartbeats(silent(lab), 1000.0)
     assert lab.world.order == ["ask", "ask", "fence", "down"]
     assert (await lab.newest()).action is XidClass.REBOOT

@@ -13,7 +13,7 @@ from headway.catalog.providers import SSH
 from headway.domain.incident import IncidentState
 from headway.domain.machine import Machine
 from headway.health import manual_actions
-from headway.health.detection.event_stream import Beats
+from headway.health.detection.event_stream import Heartbeats
 from headway.transport.connect import SudoRefused
 from headway.transport.process import Ran
 from tests.support.incident_cluster import NODE, Ward, World, signal
@@ -29,7 +29,7 @@ def own(lab: Ward) -> World:
 
 async def test_a_machine_of_ones_own_is_tested_once_it_has_started_again(lab: Ward) -> None:
     world = own(lab)
-    await lab.responder.take(signal(79), [])
+    await lab.responder.handle_signal(signal(79), [])
     began = lab.clock.now
     found = await lab.settle()
     assert found.state is IncidentState.RETURNED
@@ -51,9 +51,9 @@ async def test_a_restart_that_another_server_asked_for_is_waited_for(
         return ran
 
     monkeypatch.setattr(world, "remote", lost)
-    await lab.responder.take(signal(79), [])
+    await lab.responder.handle_signal(signal(79), [])
     while not asked.is_set():
-        await lab.responder.go_on()
+        await lab.responder.resume_open()
         await lab.responder.sleep(1)
     await lab.another_server()
     monkeypatch.setattr(world, "remote", real)
@@ -64,7 +64,7 @@ async def test_a_restart_that_another_server_asked_for_is_waited_for(
 
 async def test_a_machine_that_never_starts_again_is_a_persons(lab: Ward) -> None:
     own(lab).restarts_s = float("inf")
-    await lab.responder.take(signal(79), [])
+    await lab.responder.handle_signal(signal(79), [])
     found = await lab.settle()
     assert found.state is IncidentState.OUT
     assert f"reboot did not help: {NODE} does not answer, for 30 minutes" in [step.text for step in found.steps]
@@ -86,7 +86,7 @@ async def test_what_no_second_try_mends_is_tried_once(
 ) -> None:
     world, began = own(lab), lab.clock.now
     world.reboot_fails = fails
-    await lab.responder.take(signal(79), [])
+    await lab.responder.handle_signal(signal(79), [])
     found = await lab.settle()
     assert (found.state, world.order.count("reboot")) == (IncidentState.OUT, 1)
     assert f"reboot did not help: {why}" in [step.text for step in found.steps]
@@ -99,7 +99,7 @@ async def test_a_silent_machine_of_ones_own_is_waited_for_and_never_restarted(la
     world = own(lab)
     world.up_at = lab.clock.now + up_after_s
     world.jobs, world.ages[NODE] = {7: "RUNNING"}, 40.0
-    await lab.responder.hear_beats(Beats(4, {NODE: 30.0}), lab.clock.now)
+    await lab.responder.handle_heartbeats(Heartbeats(4, {NODE: 30.0}), lab.clock.now)
     found = await lab.settle()
     assert (found.state, world.jobs[7]) == (IncidentState.RETURNED, "PENDING")
     assert "reboot" not in world.order
@@ -109,7 +109,7 @@ async def test_a_silent_machine_of_ones_own_is_waited_for_and_never_restarted(la
 async def test_one_that_started_again_before_its_silence_was_seen_is_tested_at_once(lab: Ward) -> None:
     world = own(lab)
     world.ages[NODE], world.started = 40.0, lab.clock.now - 20
-    await lab.responder.hear_beats(Beats(4, {NODE: 30.0}), lab.clock.now)
+    await lab.responder.handle_heartbeats(Heartbeats(4, {NODE: 30.0}), lab.clock.now)
     assert (await lab.settle()).state is IncidentState.RETURNED
     assert "reboot" not in world.order
 
@@ -117,9 +117,9 @@ async def test_one_that_started_again_before_its_silence_was_seen_is_tested_at_o
 async def test_a_person_s_reboot_waits_too_but_not_for_one_that_can_t_be_told(lab: Ward) -> None:
     world, began = own(lab), lab.clock.now
     world.state, world.answers = "IDLE", True
-    assert await manual_actions.reboot(lab.responder.tools, NODE, "olga") == ""
+    assert await manual_actions.reboot_node(lab.responder.context, NODE, "olga") == ""
     assert [word for word in world.order if word != "ask"] == ["drain", "reboot", "resume"]
     assert lab.clock.now >= began + 600
     world.answers, began = False, lab.clock.now
-    assert await manual_actions.reboot(lab.responder.tools, NODE, "olga") == "no answer"
+    assert await manual_actions.reboot_node(lab.responder.context, NODE, "olga") == "no answer"
     assert lab.clock.now == began

@@ -12,7 +12,7 @@ import pytest
 from headway.catalog.providers import LOCAL
 from headway.domain.cluster import Health, Storage, Volume
 from headway.domain.incident import Incident, IncidentState, XidClass
-from headway.health.detection.event_stream import Beats
+from headway.health.detection.event_stream import Heartbeats
 from headway.store import StoreAway
 from tests.support.incident_cluster import FOR_GOOD, LAB, NODE, Ward, signal, ward
 
@@ -24,7 +24,7 @@ async def test_a_lost_volume_drains_and_comes_back_without_a_word_to_jobs_or_mac
         lost = replace(
             signal(0, gpu=None), kind="volumes", text="volumes: /models is not mounted", action=XidClass.MOUNT
         )
-        await made.responder.take(lost, [])
+        await made.responder.handle_signal(lost, [])
         assert made.world.reason == "headway: incident 1: volumes: /models is not mounted"
         found = await made.settle()
         assert found.state is IncidentState.RETURNED
@@ -40,10 +40,10 @@ LOST = replace(signal(0, gpu=None), kind="volumes", text="volumes: /models is no
 async def test_a_fault_of_a_node_that_waits_for_a_volume_moves_the_jobs_that_ran_on(tmp_path: Path) -> None:
     async with ward(tmp_path, VOLUME) as made:
         made.world.jobs, made.world.away = {7: "RUNNING"}, FOR_GOOD
-        await made.responder.take(LOST, [])
-        await made.responder.go_on()
+        await made.responder.handle_signal(LOST, [])
+        await made.responder.resume_open()
         assert (await made.newest()).state is IncidentState.REPAIRING
-        await made.responder.take(signal(46), [])
+        await made.responder.handle_signal(signal(46), [])
         assert made.world.requeued == [7], "before anything is done to its GPUs"
         made.world.away = 0
         found = await made.settle()
@@ -59,10 +59,10 @@ async def test_a_fault_of_a_node_that_waits_for_a_volume_moves_the_jobs_that_ran
 async def test_a_node_that_dies_while_it_waits_for_a_volume_is_down_as_any_other(tmp_path: Path) -> None:
     async with ward(tmp_path, VOLUME) as made:
         made.world.jobs, made.world.away = {7: "RUNNING"}, FOR_GOOD
-        await made.responder.take(LOST, [])
-        await made.responder.go_on()
+        await made.responder.handle_signal(LOST, [])
+        await made.responder.resume_open()
         made.world.away = 0
-        await made.responder.hear_beats(Beats(4, {NODE: 6.0}), made.clock.now)
+        await made.responder.handle_heartbeats(Heartbeats(4, {NODE: 6.0}), made.clock.now)
         assert [word for word in made.world.order if word in ("fence", "down")] == ["fence", "down"]
         assert made.world.jobs[7] == "PENDING"
         found = await made.settle()
@@ -74,14 +74,14 @@ async def test_a_node_that_dies_while_it_waits_for_a_volume_is_down_as_any_other
     [(46, ["drain", "reset 3", "resume"]), (48, ["drain", "reset 3", "resume"]), (54, ["drain"])],
 )
 async def test_the_class_of_the_error_says_which_repair_begins(lab: Ward, code: int, begins: list[str]) -> None:
-    await lab.responder.take(signal(code), [])
+    await lab.responder.handle_signal(signal(code), [])
     await lab.settle()
     assert lab.world.order == begins
 
 
 async def test_repairs_get_heavier_are_bounded_and_then_a_person_has_to_come(lab: Ward) -> None:
     lab.world.gpus, lab.world.gpus_after_reset = 7, 7
-    await lab.responder.take(signal(46), [])
+    await lab.responder.handle_signal(signal(46), [])
     found = await lab.settle()
     assert found.state is IncidentState.OUT
     assert lab.world.order == ["drain", "reset 3", "stop", "start"]
@@ -89,12 +89,12 @@ async def test_repairs_get_heavier_are_bounded_and_then_a_person_has_to_come(lab
     assert [step.text for step in found.steps if step.text.startswith("a test failed")] == [
         "a test failed: nvidia-smi lists 7 GPUs, not 8"
     ] * 2
-    assert await lab.responder.go_on() == [], "it stays so"
+    assert await lab.responder.resume_open() == [], "it stays so"
 
 
 async def test_what_the_agent_itself_finds_keeps_the_node_out(lab: Ward) -> None:
     lab.world.sound = False
-    await lab.responder.take(signal(46), [])
+    await lab.responder.handle_signal(signal(46), [])
     found = await lab.settle()
     assert found.state is IncidentState.OUT
     assert "a test failed: mounts: /scratch is gone" in [step.text for step in found.steps]
@@ -105,7 +105,7 @@ async def test_what_the_agent_itself_finds_keeps_the_node_out(lab: Ward) -> None
 async def test_hard_tests_hold_the_node_against_idle_ones(tmp_path: Path, slow_with: Sequence[str]) -> None:
     async with ward(tmp_path, replace(LAB, health=Health(tries=1))) as lab:
         lab.world.idle, lab.world.slow_with = ("lab-1-1", "lab-1-3", "lab-1-4"), set(slow_with)
-        await lab.responder.take(signal(), [])
+        await lab.responder.handle_signal(signal(), [])
         found = await lab.settle()
         asked = [word for word in lab.world.order if word.startswith("all-reduce")]
         assert asked == [f"all-reduce with {name}" for name in ("lab-1-4", "lab-1-3")[: 1 + bool(slow_with)]]
@@ -121,7 +121,7 @@ async def test_hard_tests_hold_the_node_against_idle_ones(tmp_path: Path, slow_w
 async def test_a_cluster_may_want_fewer_tries(tmp_path: Path) -> None:
     async with ward(tmp_path, replace(LAB, health=Health(tries=1))) as lab:
         lab.world.gpus_after_reset = None
-        await lab.responder.take(signal(46), [])
+        await lab.responder.handle_signal(signal(46), [])
         assert (await lab.settle()).state is IncidentState.OUT
         assert lab.world.order == ["drain", "reset 3"]
 
@@ -130,14 +130,14 @@ async def test_the_last_try_is_another_machine_where_the_provider_makes_them(
     lab: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.world.gpus, lab.world.traits = 7, LOCAL
-    await lab.responder.take(signal(79), [])
+    await lab.responder.handle_signal(signal(79), [])
     while "delete" not in lab.world.order:
-        assert lab.responder.beside
+        assert lab.responder.tasks
         await lab.responder.sleep(0)
-        await lab.responder.go_on()
+        await lab.responder.resume_open()
     (operation,) = await lab.store.operations("lab")
     assert (operation.kind, operation.person, operation.params) == ("replace", "headway", {"node": NODE})
-    await lab.responder.go_on()
+    await lab.responder.resume_open()
     assert (await lab.newest()).state is IncidentState.REPAIRING, "until that has ended"
     assert (await lab.newest()).score == 0, "it is another machine"
     asked, real = 0, lab.store.operation
@@ -151,9 +151,9 @@ async def test_the_last_try_is_another_machine_where_the_provider_makes_them(
 
     monkeypatch.setattr(lab.store, "operation", away)
     while asked < 5:
-        assert lab.responder.beside, "the repair has ended because the database was away"
+        assert lab.responder.tasks, "the repair has ended because the database was away"
         await lab.responder.sleep(0)
-        await lab.responder.go_on()
+        await lab.responder.resume_open()
     assert (await lab.newest()).state is IncidentState.REPAIRING
 
 
@@ -161,7 +161,7 @@ async def test_a_drain_twice_in_a_week_is_an_rma_and_a_lemon_is_kept_out(lab: Wa
     lab.clock.now += 1000
     for number, (code, what) in enumerate([(48, "drain"), (48, "rma"), (79, "rma")], start=1):
         lab.clock.now += 3600
-        await lab.responder.take(signal(code, at=lab.clock.now), [])
+        await lab.responder.handle_signal(signal(code, at=lab.clock.now), [])
         found = await lab.settle()
         assert (found.number, found.action.value) == (number, what)
     assert found.state is IncidentState.OUT
@@ -169,7 +169,7 @@ async def test_a_drain_twice_in_a_week_is_an_rma_and_a_lemon_is_kept_out(lab: Wa
     back = await lab.bring_back(3, "ann")
     assert back.state is IncidentState.RETURNED
     lab.clock.now += 3600
-    await lab.responder.take(signal(46, at=lab.clock.now), [])
+    await lab.responder.handle_signal(signal(46, at=lab.clock.now), [])
     assert (await lab.settle()).state is IncidentState.RETURNED, "a person has vouched for it"
 
 
@@ -179,7 +179,7 @@ async def test_a_lemon_may_stay_for_spare_work_until_it_is_one_twice_over(tmp_pa
 
         async def again() -> Incident:
             lab.clock.now += 3600
-            await lab.responder.take(signal(46, at=lab.clock.now), [])
+            await lab.responder.handle_signal(signal(46, at=lab.clock.now), [])
             return await lab.settle()
 
         assert (await again()).steps[-1].text == "tests passed; back in service"
@@ -194,7 +194,7 @@ async def test_a_lemon_may_stay_for_spare_work_until_it_is_one_twice_over(tmp_pa
 
 
 async def test_repairs_and_tests_of_a_server_that_went_are_begun_anew(lab: Ward) -> None:
-    await lab.responder.take(signal(), [])
+    await lab.responder.handle_signal(signal(), [])
     assert (await lab.newest()).state is IncidentState.REPAIRING
     await lab.another_server()
     assert (await lab.settle()).state is IncidentState.RETURNED

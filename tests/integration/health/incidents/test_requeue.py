@@ -5,31 +5,31 @@ from __future__ import annotations
 import pytest
 
 from headway.domain.incident import IncidentState
-from headway.health.detection.event_stream import Beats
+from headway.health.detection.event_stream import Heartbeats
 from tests.support.incident_cluster import NODE, Ward, signal
 
-SILENT = Beats(4, {NODE: 6.0})
+SILENT = Heartbeats(4, {NODE: 6.0})
 
 
 async def test_what_the_controller_did_not_take_is_requeued_with_the_next_look(lab: Ward) -> None:
     lab.world.jobs, lab.world.stuck, lab.world.fixed = {7: "RUNNING", 8: "RUNNING", 9: "RUNNING"}, {7}, {9}
-    said = await lab.responder.take(signal(), [])
+    said = await lab.responder.handle_signal(signal(), [])
     assert "Unable to contact slurm controller" in said[-1][1]
     found = await lab.newest()
     assert (found.state, found.steps[-1].text) == (IncidentState.DRAINING, "jobs requeued: 8; not to be requeued: 9")
-    assert await lab.responder.go_on() == [], "it is said once"
+    assert await lab.responder.resume_open() == [], "it is said once"
     assert len((await lab.newest()).steps) == len(found.steps), "and noted once"
     lab.world.stuck = set()
-    await lab.responder.go_on()
+    await lab.responder.resume_open()
     assert lab.world.requeued == [8, 7]
 
 
 async def test_also_one_that_has_failed_and_left_the_node(lab: Ward) -> None:
     lab.world.jobs, lab.world.stuck = {7: "FAILED"}, {7}
-    await lab.responder.take(signal(job=7), [])
+    await lab.responder.handle_signal(signal(job=7), [])
     assert (await lab.newest()).state is IncidentState.DRAINING
     lab.world.stuck = set()
-    await lab.responder.go_on()
+    await lab.responder.resume_open()
     assert lab.world.requeued == [7]
 
 
@@ -39,10 +39,10 @@ async def test_of_a_dead_node(lab: Ward) -> None:
         {7: "FAILED", 8: "FAILED"},
         {8},
     )
-    await lab.responder.hear_beats(SILENT, 1000.0)
+    await lab.responder.handle_heartbeats(SILENT, 1000.0)
     assert (await lab.newest()).state is IncidentState.DRAINING
     lab.world.stuck = set()
-    await lab.responder.go_on()
+    await lab.responder.resume_open()
     assert lab.world.requeued == [7, 8]
     assert [moved.job for moved in (await lab.newest()).jobs] == [7, 8]
     assert "ended" not in (await lab.newest()).steps[-1].text
@@ -53,13 +53,13 @@ async def test_of_a_node_that_stays_in_service(lab: Ward, again: bool) -> None:
     """Also a second one, whose error finds the incident over."""
     if again:
         lab.world.jobs = {6: "RUNNING"}
-        await lab.responder.take(signal(94, job=6), [])
+        await lab.responder.handle_signal(signal(94, job=6), [])
         assert lab.world.requeued.pop() == 6
     lab.world.jobs, lab.world.stuck = {7: "COMPLETING"}, {7}
-    await lab.responder.take(signal(94, at=995.0, job=7), [])
+    await lab.responder.handle_signal(signal(94, at=995.0, job=7), [])
     assert (await lab.newest()).state is IncidentState.SEEN
     lab.world.stuck = set()
-    await lab.responder.go_on()
+    await lab.responder.resume_open()
     assert lab.world.requeued == [7]
     assert (await lab.newest()).state is IncidentState.RETURNED
     assert lab.world.state == "IDLE"
@@ -69,11 +69,11 @@ async def test_of_a_node_that_stays_in_service(lab: Ward, again: bool) -> None:
 async def test_a_warned_job_that_somebody_else_requeued_is_let_be(lab: Ward, word: str) -> None:
     """Its own handler, say, or the incident of another of its nodes: its next run is elsewhere, and healthy."""
     lab.world.jobs, lab.world.scripts = {8: "RUNNING"}, {8: "#SBATCH --signal USR1@600\n"}
-    await lab.responder.take(signal(48), [])
+    await lab.responder.handle_signal(signal(48), [])
     lab.world.jobs, lab.world.refused = {8: word}, {8: "Job is pending execution for job 8"}
     if word != "COMPLETING":
         lab.world.elsewhere, lab.world.refused = {8}, {}
-    assert "does not" not in str(await lab.responder.go_on())
+    assert "does not" not in str(await lab.responder.resume_open())
     lab.world.jobs = {8: "RUNNING"}
     lab.world.elsewhere, lab.world.refused = {8}, {}
     assert (await lab.settle()).state is IncidentState.RETURNED
@@ -84,7 +84,7 @@ async def test_a_warned_job_that_somebody_else_requeued_is_let_be(lab: Ward, wor
 @pytest.mark.parametrize("word", ["CANCELLED by 1000", "TIMEOUT"])
 async def test_one_that_was_cancelled_and_still_ends_does_not_come_back(lab: Ward, word: str, code: int) -> None:
     lab.world.jobs, lab.world.accounted = {7: "COMPLETING", 8: "COMPLETING"}, {7: word, 8: "FAILED"}
-    await lab.responder.take(signal(code, job=7), [])
+    await lab.responder.handle_signal(signal(code, job=7), [])
     lab.world.jobs |= {7: "CANCELLED"}
     await lab.settle()
     assert lab.world.requeued == ([8] if code == 79 else [])
@@ -94,7 +94,7 @@ async def test_one_that_had_ended_well_and_holds_the_node_for_its_epilog_does_no
     """Of the job that the error was of nobody knows: its script may have made little of its tasks' end."""
     lab.world.jobs = {6: "COMPLETING", 7: "COMPLETING", 8: "COMPLETING", 9: "COMPLETING", 10: "RUNNING"}
     lab.world.accounted = {6: "COMPLETED", 7: "COMPLETED", 8: "FAILED"}
-    await lab.responder.take(signal(79, job=7), [])
+    await lab.responder.handle_signal(signal(79, job=7), [])
     assert lab.world.requeued == [7, 8, 9, 10]
     assert lab.world.order == ["drain"], "it still holds the node"
     del lab.world.jobs[6]
@@ -106,7 +106,7 @@ async def test_one_that_ends_is_not_warned_of_it(lab: Ward) -> None:
     """Held by that in its epilog, it would be requeued however it ended."""
     lab.world.jobs, lab.world.accounted = {8: "COMPLETING", 9: "COMPLETING"}, {8: "COMPLETED", 9: "FAILED"}
     lab.world.scripts = dict.fromkeys((8, 9), "#SBATCH --signal USR1@600\n")
-    await lab.responder.take(signal(48), [])
+    await lab.responder.handle_signal(signal(48), [])
     assert lab.world.requeued == [9]
     assert not [line for line in lab.world.order if line.startswith("signal")]
 
@@ -114,5 +114,5 @@ async def test_one_that_ends_is_not_warned_of_it(lab: Ward) -> None:
 @pytest.mark.parametrize("code", [79, 94])
 async def test_one_that_the_controller_has_forgotten_is_not_tried_again(lab: Ward, code: int) -> None:
     lab.world.jobs, lab.world.refused = {7: "FAILED"}, {7: "Invalid job id specified for job 7"}
-    await lab.responder.take(signal(code, job=7), [])
+    await lab.responder.handle_signal(signal(code, job=7), [])
     assert (await lab.settle()).state is IncidentState.RETURNED

@@ -75,7 +75,7 @@ def test_the_plan_s_figures_are_of_its_very_gpu(tmp_path: Path, product: str) ->
 async def test_a_repaired_node_has_to_show_the_gpus_that_it_had(lab: Ward) -> None:
     lab.world.machine = replace(lab.world.machine, found=replace(FULL, gpus=A100S))  # type: ignore[type-var]
     lab.world.gpus, lab.world.gpus_after_reset = 4, 4
-    await lab.responder.take(signal(46), [])
+    await lab.responder.handle_signal(signal(46), [])
     assert (await lab.settle()).state is IncidentState.RETURNED
 
 

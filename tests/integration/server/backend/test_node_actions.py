@@ -193,9 +193,9 @@ async def test_no_machine_is_made_for_a_node_that_nobody_wants_any_more(lab: War
 
 async def test_nodes_that_die_are_seen_to_whatever_incidents_meet(lab: Ward, monkeypatch: Any) -> None:
     class Watch:
-        cluster, tender = None, SimpleNamespace(cluster=None)
+        cluster, stall_watchdog = None, SimpleNamespace(cluster=None)
 
-        async def step(self, *_: Any) -> list[tuple[str, str]]:
+        async def reconcile(self, *_: Any) -> list[tuple[str, str]]:
             return [("lab-1-1", "its machine is gone")]
 
     async def fails() -> Any:
@@ -212,7 +212,7 @@ async def test_nodes_that_die_are_seen_to_whatever_incidents_meet(lab: Ward, mon
     acting = Acting(lab.store, Path())
     for name, instead in (("_held", held), ("_follow", nothing), ("_wake", nothing)):
         monkeypatch.setattr(acting, name, instead)
-    monkeypatch.setattr(lab.responder, "hear_notices", fails)
+    monkeypatch.setattr(lab.responder, "handle_reclaim_notices", fails)
     died = ("lab-1-1", "its machine is gone")
     assert await acting.step(LAB, [], []) == [("lab", "the provider does not answer"), died]
     assert await acting.step(LAB, [], []) == [died], "said once"

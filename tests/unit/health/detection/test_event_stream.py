@@ -9,7 +9,7 @@ import pytest
 
 from headway.domain.incident import Signal, XidClass
 from headway.domain.machine import Machine
-from headway.health.detection.event_stream import Beats, Deed, listen, parse
+from headway.health.detection.event_stream import Heartbeats, OfflineAction, parse_event, stream_events
 from headway.slurm.signal_request import Wish, warning_asked
 from tests.support.builders import machine
 
@@ -27,21 +27,23 @@ async def test_the_stream_is_read_in_any_pieces() -> None:
             ):
                 yield piece
 
-    found = [one async for one in listen(Streams(), machine("lab-head"))]
+    found = [one async for one in stream_events(Streams(), machine("lab-head"))]
     assert found == [
-        Signal("a", 1.0, "n", 79, None, "x[1m", 7), Beats(2, {"n": 4.5}), Beats(relay_s=9.0), Beats(1),
-        Deed("deed a", 2.0, "n", "a", (7,)),
+        Signal("a", 1.0, "n", 79, None, "x[1m", 7), Heartbeats(2, {"n": 4.5}), Heartbeats(relay_away_s=9.0), Heartbeats(1),
+        OfflineAction("deed a", 2.0, "n", "a", (7,)),
     ]  # fmt: skip
 
 
 def test_checks_of_an_agent_act_as_they_suggest_when_they_are_bad() -> None:
     row = {"id": "x", "at": 1.0, "node": "n", "check": "mounts", "state": "bad", "reason": "/scratch is gone"}
     line = json.dumps({"check": {**row, "action": "reboot"}}).encode()
-    assert parse(line) == Signal("x", 1.0, "n", 0, None, "mounts: /scratch is gone", None, "mounts", XidClass.REBOOT)
-    warns = parse(json.dumps({"check": {**row, "state": "warn", "action": "reset_gpu", "gpu": 3}}).encode())
+    assert parse_event(line) == Signal(
+        "x", 1.0, "n", 0, None, "mounts: /scratch is gone", None, "mounts", XidClass.REBOOT
+    )
+    warns = parse_event(json.dumps({"check": {**row, "state": "warn", "action": "reset_gpu", "gpu": 3}}).encode())
     assert isinstance(warns, Signal)
     assert (warns.action, warns.gpu) == (XidClass.WATCH, 3)
-    assert parse(json.dumps({"check": {**row, "state": "ok"}}).encode()) is None
+    assert parse_event(json.dumps({"check": {**row, "state": "ok"}}).encode()) is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from headway.catalog.providers import LOCAL
 from headway.domain.cluster import Health
 from headway.domain.incident import Incident, IncidentState, XidClass
-from headway.health.incidents.verification import return_again
+from headway.health.incidents.verification import repeat_return
 from tests.support.builders import machine
 from tests.support.incident_cluster import LAB, NODE, Ward, signal, ward
 
@@ -26,7 +26,7 @@ GONE = "its machine is gone, and none is wanted in its place"
 async def out_of_service(made: Ward) -> Incident:
     """The node's incident, after repairs that did not help."""
     made.world.gpus, made.world.gpus_after_reset = 7, 7
-    await made.responder.take(signal(46), [])
+    await made.responder.handle_signal(signal(46), [])
     found = await made.settle()
     assert (found.state, made.world.reason[:18]) == (IncidentState.OUT, "headway: incident ")
     return found
@@ -35,7 +35,7 @@ async def out_of_service(made: Ward) -> Incident:
 async def lost(made: Ward) -> None:
     """Its machine goes without a word."""
     made.world.machine = None
-    await made.responder.dead(NODE, "its machine is gone", at=made.clock.now, fence="its machine is gone")
+    await made.responder.handle_dead_node(NODE, "its machine is gone", at=made.clock.now, fence="its machine is gone")
 
 
 async def test_a_machine_of_a_group_that_scales_by_itself_is_gone_and_slurm_may_ask_for_another(
@@ -66,7 +66,7 @@ async def test_a_scale_down_takes_the_machine_and_its_incident_ends(tmp_path: Pa
         await out_of_service(made)
         made.world.machine, made.world.state, made.world.reason = None, "DOWN", "headway: no machine"
         said = len(made.world.order)
-        await made.responder.go_on()
+        await made.responder.resume_open()
         found = await made.newest()
         assert (found.state, found.drained, found.steps[-1].text) == (IncidentState.RETURNED, False, GONE)
         assert made.world.order[said:] == [], "Slurm knows it already"
@@ -82,10 +82,10 @@ async def test_another_machine_that_came_before_anybody_looked_and_serves_ends_i
         await out_of_service(made)
         made.clock.now += 60
         made.world.machine = replace(machine(NODE), started_at=made.clock.now)
-        await made.responder.go_on()
+        await made.responder.resume_open()
         assert (await made.newest()).state is IncidentState.OUT, "it is still drained"
         made.world.state, made.world.reason = "IDLE", "none"
-        await made.responder.go_on()
+        await made.responder.resume_open()
         found = await made.newest()
         assert found.state is IncidentState.RETURNED
         assert found.steps[-1].text == "its machine was made or started anew since, and serves"
@@ -96,7 +96,7 @@ async def test_the_same_machine_that_somebody_returned_past_us_stays_an_open_fau
         await out_of_service(made)
         made.clock.now += 60
         made.world.state, made.world.reason = "IDLE", "none"
-        await made.responder.go_on()
+        await made.responder.resume_open()
         assert (await made.newest()).state is IncidentState.OUT
 
 
@@ -105,18 +105,18 @@ async def test_a_replacement_in_another_slot_ends_it_and_nothing_waits_for_the_o
         made.world.traits, made.world.missing = LOCAL, {"lab-1-1"}
         made.world.gpus, made.world.gpus_after_reset = 7, None
         await made.store.save_cluster("lab", {"spec": "name: lab"}, summary={}, owner="ann")
-        await made.responder.take(signal(79), [])
+        await made.responder.handle_signal(signal(79), [])
         while "delete" not in made.world.order:
             await made.responder.sleep(0)
-            await made.responder.go_on()
-        await made.responder.go_on()
+            await made.responder.resume_open()
+        await made.responder.resume_open()
         assert (await made.newest()).state is IncidentState.REPAIRING, "the group is one short"
-        assert made.responder.beside
+        assert made.responder.tasks
         made.world.missing.clear()
-        await made.responder.go_on()
+        await made.responder.resume_open()
         found = await made.newest()
         assert (found.state, found.steps[-1].text) == (IncidentState.RETURNED, GONE)
-        assert not made.responder.beside
+        assert not made.responder.tasks
         assert made.world.reason == "headway: no machine"
         assert found.score == 0
 
@@ -125,8 +125,8 @@ async def test_a_missing_machine_stays_a_fault_and_the_next_in_its_slot_is_teste
     async with ward(tmp_path) as made:
         await out_of_service(made)
         made.world.machine = None
-        await made.responder.go_on()
-        await made.responder.go_on()
+        await made.responder.resume_open()
+        await made.responder.resume_open()
         found = await made.newest()
         assert found.state is IncidentState.OUT
         assert [step.text for step in found.steps].count("its machine is gone: headway apply makes another") == 1
@@ -145,14 +145,14 @@ async def test_where_machines_come_by_themselves_the_slot_is_free_for_the_next(t
     async with ward(tmp_path, full) as made:
         await out_of_service(made)
         made.world.machine = None
-        await made.responder.go_on()
+        await made.responder.resume_open()
         assert (await made.newest()).state is IncidentState.OUT
         assert made.world.reason == "headway: no machine"
         made.world.machine = replace(machine(NODE), started_at=made.clock.now + 5)
-        await made.responder.go_on()
+        await made.responder.resume_open()
         assert (await made.newest()).state is IncidentState.OUT, "it is being set up"
         made.world.state, made.world.reason = "IDLE", "none"
-        await made.responder.go_on()
+        await made.responder.resume_open()
         assert (await made.newest()).state is IncidentState.RETURNED
 
 
@@ -161,7 +161,7 @@ async def test_a_slot_that_the_file_no_longer_has_has_no_incident(tmp_path: Path
     async with ward(tmp_path) as made:
         opened = await made.store.open_incident("lab", "lab-7-7", "what", action, made.clock.now, {})
         await made.store.move_incident(opened, IncidentState.REPAIRING, "begins", drained=True)
-        await made.responder.go_on()
+        await made.responder.resume_open()
         found = await made.newest()
         assert (found.state, found.steps[-1].text) == (
             IncidentState.RETURNED,
@@ -186,17 +186,17 @@ async def test_while_jobs_on_a_node_without_a_slot_are_waited_for_its_incident_g
         assert found.state is jobs_first
         assert (made.world.jobs[7] == "PENDING") is (state is IncidentState.SEEN)
         made.world.machine = None
-        await made.responder.go_on()
+        await made.responder.resume_open()
         assert (await made.newest()).steps[-1].text == "its slot is no longer part of the cluster file"
 
 
 async def test_where_nothing_is_to_be_done_it_ends_with_its_machine_too(tmp_path: Path) -> None:
     async with ward(tmp_path, replace(ROOMY, health=Health(act=False))) as made:
-        await made.responder.take(signal(79), [])
-        await made.responder.go_on()
+        await made.responder.handle_signal(signal(79), [])
+        await made.responder.resume_open()
         assert (await made.newest()).state is IncidentState.SEEN
         made.world.machine, made.world.state, made.world.reason = None, "DOWN", "headway: no machine"
-        await made.responder.go_on()
+        await made.responder.resume_open()
         assert (await made.newest()).state is IncidentState.RETURNED
         assert made.world.order == []
 
@@ -204,10 +204,10 @@ async def test_where_nothing_is_to_be_done_it_ends_with_its_machine_too(tmp_path
 async def test_somebody_elses_drain_stays(tmp_path: Path) -> None:
     async with ward(tmp_path, ROOMY) as made:
         made.world.state, made.world.reason = "IDLE+DRAIN", "carol: looks at it"
-        await made.responder.take(signal(79), [])
+        await made.responder.handle_signal(signal(79), [])
         await made.settle()
         made.world.machine = None
-        await made.responder.go_on()
+        await made.responder.resume_open()
         assert (await made.newest()).state is IncidentState.RETURNED
         assert made.world.reason == "carol: looks at it"
 
@@ -233,7 +233,7 @@ async def test_a_node_that_leaves_is_not_returned_after_its_tests_while_it_is_wa
     async with ward(tmp_path, ROOMY) as made:
         made.world.state, made.world.reason = "IDLE+DRAIN", "headway: leaves"
         made.world.gpus, made.world.gpus_after_reset = 7, 8
-        await made.responder.take(signal(46), [])
+        await made.responder.handle_signal(signal(46), [])
         number = (await made.newest()).number
         assert made.world.reason.startswith(f"headway: leaves: headway: incident {number}: ")
         found = await made.settle()
@@ -243,7 +243,7 @@ async def test_a_node_that_leaves_is_not_returned_after_its_tests_while_it_is_wa
         )
         assert "resume" not in made.world.order
         made.world.reason = made.world.reason.removeprefix("headway: leaves: ")  # it stays after all
-        assert await return_again(made.responder.tools, NODE)
+        assert await repeat_return(made.responder.context, NODE)
         assert made.world.state == "IDLE"
 
 
@@ -263,19 +263,19 @@ async def test_another_machine_that_does_not_work_either_is_not_tested_for_ever(
     async with ward(tmp_path) as made:
         await out_of_service(made)
         made.world.machine = None
-        await made.responder.go_on()
+        await made.responder.resume_open()
         made.clock.now += 600
         made.world.machine = replace(machine(NODE), started_at=made.clock.now)
         found = await made.settle()
         assert (found.state, found.found("gone")) == (IncidentState.OUT, False)
         count = len(found.steps)
-        await made.responder.go_on()
+        await made.responder.resume_open()
         assert len((await made.newest()).steps) == count, "it stays so"
 
 
 async def test_what_somebody_has_said_of_a_node_that_leaves_stays(tmp_path: Path) -> None:
     async with ward(tmp_path, ROOMY) as made:
         made.world.state, made.world.reason = "IDLE+DRAIN", "headway: leaves: carol: looks at it"
-        await made.responder.take(signal(79), [])
+        await made.responder.handle_signal(signal(79), [])
         assert (await made.settle()).drained is False
         assert made.world.reason == "headway: leaves: carol: looks at it"

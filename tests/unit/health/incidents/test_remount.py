@@ -13,8 +13,8 @@ from headway.cluster.context import Env
 from headway.domain.cluster import Storage, Volume
 from headway.domain.machine import Machine
 from headway.errors import Unreachable
-from headway.health.context import MOUNTING, Tools
-from headway.health.incidents.remount import FIRST_S, LAST_S, MOUNT_S, mounted
+from headway.health.context import MOUNTS_AT_ONCE, HealthContext
+from headway.health.incidents.remount import FIRST_PAUSE_S, LONGEST_PAUSE_S, MOUNT_S, remount_volumes
 from headway.transport.process import Ran
 from tests.support import builders
 
@@ -54,20 +54,20 @@ class Nodes:
         await asyncio.sleep(0)
 
     @property
-    def tools(self) -> Tools:
+    def context(self) -> HealthContext:
         env = Env(cast(Any, self), cast(Any, None), cast(Any, self), Path("/nowhere"))
-        return Tools(LAB, env, lambda: self.now, self.sleep)
+        return HealthContext(LAB, env, lambda: self.now, self.sleep)
 
 
 async def test_it_is_tried_ever_more_seldom_for_a_week() -> None:
     nodes = Nodes(away=10)
-    assert await mounted(nodes.tools, "lab-1-1") == ""
-    assert nodes.pauses[0] == FIRST_S
+    assert await remount_volumes(nodes.context, "lab-1-1") == ""
+    assert nodes.pauses[0] == FIRST_PAUSE_S
     assert nodes.pauses == sorted(nodes.pauses)
     nodes = Nodes(away=1_000_000)
-    assert await mounted(nodes.tools, "lab-1-1") == "/models: no answer for 5 s"
-    assert MOUNT_S <= nodes.now < MOUNT_S + LAST_S + 1
-    assert len(nodes.pauses) < MOUNT_S / LAST_S + 20
+    assert await remount_volumes(nodes.context, "lab-1-1") == "/models: no answer for 5 s"
+    assert MOUNT_S <= nodes.now < MOUNT_S + LONGEST_PAUSE_S + 1
+    assert len(nodes.pauses) < MOUNT_S / LONGEST_PAUSE_S + 20
 
 
 async def test_what_the_head_exports_is_waited_for_and_comes_first() -> None:
@@ -93,22 +93,22 @@ async def test_what_the_head_exports_is_waited_for_and_comes_first() -> None:
             return Ran(tuple(argv), 0, json.dumps(row), "", 0.0)
 
     nodes = Owned(away=2)
-    assert await mounted(nodes.tools, "lab-1-1") == ""
+    assert await remount_volumes(nodes.context, "lab-1-1") == ""
     assert len(nodes.pauses) == 2
 
 
 async def test_a_server_that_is_away_for_all_leaves_room_to_ask_other_things() -> None:
     nodes = Nodes(away=200)
-    tools = nodes.tools
-    ends = await asyncio.gather(*(mounted(tools, name) for name in LAB.slot_names[:40]))
+    context = nodes.context
+    ends = await asyncio.gather(*(remount_volumes(context, name) for name in LAB.slot_names[:40]))
     assert set(ends) == {""}
-    assert nodes.most == MOUNTING
+    assert nodes.most == MOUNTS_AT_ONCE
 
 
 async def test_a_node_that_does_not_answer_is_tried_again() -> None:
     nodes = Nodes()
     nodes.gone = True
-    task = asyncio.create_task(mounted(nodes.tools, "lab-1-1"))
+    task = asyncio.create_task(remount_volumes(nodes.context, "lab-1-1"))
     while len(nodes.pauses) < 2:
         await asyncio.sleep(0)
     nodes.gone = False

@@ -19,7 +19,7 @@ ASKED = "#!/bin/sh\n#SBATCH --signal=B:USR1@60\n"
 
 async def noticed(made: Ward, in_s: float = 120.0) -> None:
     made.world.due[NODE] = made.clock.now + in_s
-    await made.responder.hear_notices()
+    await made.responder.handle_reclaim_notices()
 
 
 async def test_jobs_leave_at_once_the_machine_goes_early_and_another_ends_it(tmp_path: Path) -> None:
@@ -34,13 +34,13 @@ async def test_jobs_leave_at_once_the_machine_goes_early_and_another_ends_it(tmp
         assert incident.steps[0].text == "the provider takes its machine back in 120 s"
         assert incident.steps[-1].text == "given back 120 s before its time"
 
-        await made.responder.go_on()
+        await made.responder.resume_open()
         assert (await made.newest()).state is IncidentState.REPAIRING  # the group is one short
         made.world.machine = replace(builders.machine(NODE), started_at=made.clock.now + 30)
-        await made.responder.go_on()
+        await made.responder.resume_open()
         assert (await made.newest()).state is IncidentState.REPAIRING  # it is there, and does not serve yet
         made.world.state, made.world.reason = "IDLE", "none"
-        await made.responder.go_on()
+        await made.responder.resume_open()
         over = await made.newest()
         assert over.state is IncidentState.RETURNED
         assert over.steps[-1].text == f"{NODE} came up since"
@@ -54,10 +54,10 @@ async def test_a_job_that_asked_is_warned_and_has_its_time_and_no_more_than_ther
         assert made.world.order == ["drain", "signal 7 --signal=USR1"]
         assert made.world.requeued == [8]
         made.clock.now += 59
-        await made.responder.go_on()
+        await made.responder.resume_open()
         assert made.world.requeued == [8]
         made.clock.now += 2
-        await made.responder.go_on()
+        await made.responder.resume_open()
         assert made.world.requeued == [8, 7]
         assert "delete" in made.world.order
 
@@ -67,7 +67,7 @@ async def test_a_short_notice_leaves_a_short_warning(tmp_path: Path) -> None:
         made.world.jobs, made.world.scripts = {7: "RUNNING"}, {7: ASKED}
         await noticed(made, 30.0)
         made.clock.now += 16
-        await made.responder.go_on()
+        await made.responder.resume_open()
         assert made.world.requeued == [7]
 
 
@@ -83,10 +83,10 @@ async def test_a_job_that_may_not_be_requeued_goes_on_to_the_end(tmp_path: Path)
         made.world.jobs, made.world.fixed = {7: "RUNNING"}, {7}
         await noticed(made)
         made.clock.now += 100
-        await made.responder.go_on()
+        await made.responder.resume_open()
         assert made.world.order == ["drain"]
         made.clock.now += 16
-        await made.responder.go_on()
+        await made.responder.resume_open()
         incident = await made.newest()
         assert made.world.jobs[7] == "NODE_FAIL"
         assert any(step.text == "its time is over; ended: 7" for step in incident.steps)
@@ -106,15 +106,15 @@ async def test_a_notice_is_heard_once_and_also_by_another_server(tmp_path: Path)
     async with ward(tmp_path, SPOT) as made:
         made.world.jobs, made.world.fixed = {7: "RUNNING"}, {7}
         await noticed(made)
-        await made.responder.hear_notices()
-        await (await made.another_server()).hear_notices()
+        await made.responder.handle_reclaim_notices()
+        await (await made.another_server()).handle_reclaim_notices()
         assert len(await made.store.incidents("lab")) == 1
 
 
 async def test_it_goes_before_whatever_is_done_about_the_node(tmp_path: Path) -> None:
     """A node out of service, or under repair, is given back as well, and its next machine is no longer ill."""
     async with ward(tmp_path, SPOT) as made:
-        await made.responder.take(signal(95), [])
+        await made.responder.handle_signal(signal(95), [])
         incident = await made.store.move_incident(await made.newest(), IncidentState.OUT, "did not help")
         assert incident.drained
         await noticed(made)
@@ -140,7 +140,7 @@ async def test_a_machine_that_came_since_is_not_given_back(tmp_path: Path) -> No
         made.world.jobs.clear()
         made.world.due.clear()  # a notice is of a machine
         made.world.machine = replace(builders.machine(NODE), started_at=made.clock.now + 5)
-        await made.responder.go_on()
+        await made.responder.resume_open()
         assert made.world.order == ["drain", "resume"]
         assert (await made.newest()).state is IncidentState.RETURNED
 
@@ -149,7 +149,7 @@ async def test_there_is_nothing_to_be_tested(tmp_path: Path) -> None:
     async with ward(tmp_path, SPOT) as made:
         await noticed(made)
         with pytest.raises(Conflict, match="machine that is not there"):
-            await made.responder.ask_back((await made.newest()).number, "carol", false_alarm=False)
+            await made.responder.return_node((await made.newest()).number, "carol", false_alarm=False)
 
 
 async def test_where_nothing_is_to_be_done_it_is_noted(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed
-from headway.health.jobs.short_run_requeue import AFTER_S, SHORT_S, CutShort
+from headway.health.jobs.short_run_requeue import AFTER_S, SHORT_S, ShortRunRequeuer
 from headway.transport.process import Ran
 from tests.support.builders import job, machine
 
@@ -55,43 +55,43 @@ class Controller:
 
 
 async def test_a_run_killed_as_the_controller_came_back_goes_back_to_the_queue_once() -> None:
-    slurm, look = Controller(), CutShort()
+    slurm, look = Controller(), ShortRunRequeuer()
     said = [("job 7", "the controller's restart killed it as it began; requeued")]
-    assert await look.step(slurm, HEAD, [SHORT]) == said
-    assert await look.step(slurm, HEAD, [SHORT]) == []
+    assert await look.requeue_short_runs(slurm, HEAD, [SHORT]) == said
+    assert await look.requeue_short_runs(slurm, HEAD, [SHORT]) == []
     assert slurm.requeued == [7]
-    assert await look.step(slurm, HEAD, [replace(SHORT, restarts=1)]) == said, "the next run, too"
+    assert await look.requeue_short_runs(slurm, HEAD, [replace(SHORT, restarts=1)]) == said, "the next run, too"
 
 
 async def test_of_two_heads_the_moment_counts_at_which_one_began_to_lead() -> None:
     slurm = Controller(started=100)
-    assert await CutShort().step(slurm, HEAD, [SHORT]) == []
-    assert await CutShort("/state/leads").step(slurm, HEAD, [SHORT])
+    assert await ShortRunRequeuer().requeue_short_runs(slurm, HEAD, [SHORT]) == []
+    assert await ShortRunRequeuer("/state/leads").requeue_short_runs(slurm, HEAD, [SHORT])
     assert slurm.requeued == [7]
 
 
 async def test_what_forbids_a_requeue_is_said() -> None:
-    (said,) = await CutShort().step(Controller(requeues=False), HEAD, [SHORT])
+    (said,) = await ShortRunRequeuer().requeue_short_runs(Controller(requeues=False), HEAD, [SHORT])
     assert "not requeued: " in said[1]
 
 
 @pytest.mark.parametrize("which", ["7", "5_3(7)"])
 async def test_a_run_that_its_node_refused_to_begin_goes_back_to_the_queue(which: str) -> None:
     slurm = Controller("1:0", journal=f"Killing non-startable batch JobId={which}: Job credential revoked\n")
-    assert await CutShort().step(slurm, HEAD, [SHORT])
+    assert await ShortRunRequeuer().requeue_short_runs(slurm, HEAD, [SHORT])
     assert slurm.requeued == [7]
 
 
 @pytest.mark.parametrize("which", ["77", "7_3(12)"])
 async def test_what_another_run_s_node_refused_says_nothing_of_this_one(which: str) -> None:
     slurm = Controller("1:0", journal=f"Killing non-startable batch JobId={which}: Job credential revoked\n")
-    assert await CutShort().step(slurm, HEAD, [SHORT]) == []
+    assert await ShortRunRequeuer().requeue_short_runs(slurm, HEAD, [SHORT]) == []
 
 
 @pytest.mark.parametrize("code", ["1:0", "0:15", "0:0"])
 async def test_a_job_that_failed_by_itself_has_failed(code: str) -> None:
     slurm = Controller(code)
-    assert await CutShort().step(slurm, HEAD, [SHORT]) == []
+    assert await ShortRunRequeuer().requeue_short_runs(slurm, HEAD, [SHORT]) == []
 
 
 @pytest.mark.parametrize(
@@ -106,11 +106,11 @@ async def test_a_job_that_failed_by_itself_has_failed(code: str) -> None:
 )
 async def test_other_ends_have_other_causes(changed: dict[str, Any]) -> None:
     slurm = Controller()
-    assert await CutShort().step(slurm, HEAD, [replace(SHORT, **changed)]) == []
+    assert await ShortRunRequeuer().requeue_short_runs(slurm, HEAD, [replace(SHORT, **changed)]) == []
     assert slurm.requeued == []
 
 
 async def test_where_no_run_was_short_nothing_is_asked() -> None:
     slurm = Controller()
-    assert await CutShort().step(slurm, HEAD, [job(8), replace(SHORT, state="COMPLETED")]) == []
+    assert await ShortRunRequeuer().requeue_short_runs(slurm, HEAD, [job(8), replace(SHORT, state="COMPLETED")]) == []
     assert slurm.asked == []

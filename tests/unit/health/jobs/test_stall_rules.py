@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from headway.domain.cluster import StallRule
-from headway.health.jobs.stall_rules import GpuUse, StallKind, forgotten, hangs, own_rules, span
+from headway.health.jobs.stall_rules import GpuUsage, StallKind, detect_hang, detect_idle, format_duration, job_rules
 
 HALF_AN_HOUR = StallRule(1800)
-NOTHING, SPINS, WORKS = GpuUse(0, 0, 0, 8), GpuUse(100, 100, 0, 8), GpuUse(100, 99, 40, 8)
+NOTHING, SPINS, WORKS = GpuUsage(0, 0, 0, 8), GpuUsage(100, 100, 0, 8), GpuUsage(100, 99, 40, 8)
 
 
 @pytest.mark.parametrize(
@@ -18,28 +18,28 @@ NOTHING, SPINS, WORKS = GpuUse(0, 0, 0, 8), GpuUse(100, 100, 0, 8), GpuUse(100, 
         (1800, SPINS, True),
         (1799, SPINS, False),  # not yet
         (9000, WORKS, False),  # long steps, or one that writes nothing
-        (9000, GpuUse(100, 20, 0, 8), False),  # one GPU waits, another doesn't
+        (9000, GpuUsage(100, 20, 0, 8), False),  # one GPU waits, another doesn't
         (9000, None, False),  # nobody knows
     ],
 )
 def test_a_job_hangs_that_says_nothing_and_whose_gpus_do_nothing_useful(
-    quiet_s: float, use: GpuUse | None, hung: bool
+    quiet_s: float, use: GpuUsage | None, hung: bool
 ) -> None:
-    assert (hangs(HALF_AN_HOUR, quiet_s, use) is not None) is hung
+    assert (detect_hang(HALF_AN_HOUR, quiet_s, use) is not None) is hung
 
 
 def test_a_job_is_forgotten_whose_gpus_did_nothing_though_it_may_write() -> None:
-    stall = forgotten(StallRule(7200), 7200, NOTHING)
+    stall = detect_idle(StallRule(7200), 7200, NOTHING)
     assert stall is not None
     assert (stall.kind, stall.why) == (StallKind.IDLE, "its GPUs did nothing for 2 h")
-    assert forgotten(StallRule(7200), 7199, NOTHING) is None
-    assert forgotten(StallRule(7200), 7200, SPINS) is None
-    assert forgotten(StallRule(7200), 7200, None) is None
+    assert detect_idle(StallRule(7200), 7199, NOTHING) is None
+    assert detect_idle(StallRule(7200), 7200, SPINS) is None
+    assert detect_idle(StallRule(7200), 7200, None) is None
 
 
 def test_nothing_is_looked_for_where_the_time_is_none() -> None:
-    assert hangs(StallRule(0), 1e9, NOTHING) is None
-    assert forgotten(StallRule(0), 1e9, NOTHING) is None
+    assert detect_hang(StallRule(0), 1e9, NOTHING) is None
+    assert detect_idle(StallRule(0), 1e9, NOTHING) is None
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def test_nothing_is_looked_for_where_the_time_is_none() -> None:
     ],
 )
 def test_a_job_sets_its_own_times(comment: str, hang_s: int, idle_s: int) -> None:
-    hang, idle = own_rules(comment, StallRule(1800, acts=True), StallRule(7200))
+    hang, idle = job_rules(comment, StallRule(1800, acts=True), StallRule(7200))
     assert (hang, idle) == (StallRule(hang_s, acts=True), StallRule(idle_s))
 
 
 def test_times_are_said_as_people_do() -> None:
-    assert [span(value) for value in (40, 90, 1800, 7200)] == ["40 s", "90 s", "30 min", "2 h"]
+    assert [format_duration(value) for value in (40, 90, 1800, 7200)] == ["40 s", "90 s", "30 min", "2 h"]

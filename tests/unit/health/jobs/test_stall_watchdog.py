@@ -14,7 +14,7 @@ from headway.cluster.context import Env
 from headway.domain.cluster import Health, StallRule
 from headway.domain.slurm.state import JobState
 from headway.errors import CommandFailed
-from headway.health.jobs.stall_watchdog import Tender
+from headway.health.jobs.stall_watchdog import StallWatchdog
 from headway.transport.process import Ran
 from tests.support.builders import cluster, job, machine
 
@@ -75,14 +75,14 @@ def running(**changes: Any) -> JobState:
 HALF_AN_HOUR, NEVER = StallRule(1800), StallRule(0)
 
 
-def tender(head: Head, hang: StallRule = HALF_AN_HOUR, idle: StallRule = NEVER) -> Tender:
+def tender(head: Head, hang: StallRule = HALF_AN_HOUR, idle: StallRule = NEVER) -> StallWatchdog:
     env = Env(cast(Any, None), cast(Any, None), cast(Any, head), Path("/nowhere"))
-    return Tender(cluster(health=Health(hang=hang, idle=idle)), env, clock=lambda: NOW)
+    return StallWatchdog(cluster(health=Health(hang=hang, idle=idle)), env, clock=lambda: NOW)
 
 
-async def look(of: Tender, *jobs: JobState) -> list[tuple[str, str]]:
-    of.looked = 0.0
-    return await of.step(HEAD, jobs)
+async def look(of: StallWatchdog, *jobs: JobState) -> list[tuple[str, str]]:
+    of.checked_at = 0.0
+    return await of.check_jobs(HEAD, jobs)
 
 
 async def test_the_owner_of_a_hung_job_is_told_once_for_each_of_its_runs() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from headway.cluster.scaling.spares import wanted_reserve
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slurm.state import JobState, NodeState
-from headway.health.policy.reconcile_rules import Dead, Reserve, StartNow, decide
+from headway.health.policy.reconcile_rules import DeadNode, ReserveSpares, StartRequeuedJob, plan_actions
 from tests.support.builders import cluster, job, machine, node
 
 LAB = cluster()  # lab-1-[1-4], spare lab-2-1
@@ -23,7 +23,7 @@ def machines(**changed: MachineState) -> dict[str, Machine]:
 
 
 def actions(nodes: dict[str, NodeState], there: dict[str, Machine], jobs: tuple[JobState, ...] = ()) -> list[object]:
-    return list(decide(LAB, there, nodes, jobs, SPARE))
+    return list(plan_actions(LAB, there, nodes, jobs, SPARE))
 
 
 def test_all_well_needs_nothing() -> None:
@@ -32,20 +32,20 @@ def test_all_well_needs_nothing() -> None:
 
 def test_a_killed_machine_goes_down_and_the_spare_leaves_the_reserve_in_the_same_look() -> None:
     found = actions(world(), machines(lab_1_3=MachineState.STOPPED))
-    assert found == [Dead("lab-1-3", "its machine is stopped"), Reserve(frozenset())]
+    assert found == [DeadNode("lab-1-3", "its machine is stopped"), ReserveSpares(frozenset())]
 
 
 def test_a_deleted_machine_is_told_apart_from_a_stopped_one() -> None:
     there = machines()
     del there["lab-1-3"]
-    assert Dead("lab-1-3", "its machine is gone") in actions(world(), there)
+    assert DeadNode("lab-1-3", "its machine is gone") in actions(world(), there)
 
 
 def test_a_machine_started_again_under_its_job_goes_down_so_that_the_job_is_requeued() -> None:
     there = machines()
     there["lab-1-3"] = replace(there["lab-1-3"], started_at=1000.0)
     ghost = job(7, nodes=("lab-1-2", "lab-1-3"), start_time=990)
-    lost = Dead("lab-1-3", "its machine was started again under its jobs", 1000.0, runs=True, jobs=(7,))
+    lost = DeadNode("lab-1-3", "its machine was started again under its jobs", 1000.0, running=True, jobs=(7,))
     assert lost in actions(world(), there, (ghost,))
     assert lost not in actions(world(), there, (replace(ghost, start_time=1001),))
     assert lost not in actions(world(), there, (replace(ghost, nodes=("lab-1-2",)),))
@@ -56,7 +56,7 @@ def test_a_machine_started_again_under_its_job_goes_down_so_that_the_job_is_requ
 def test_a_node_that_leaves_is_missed_while_jobs_run_there() -> None:
     there = machines(lab_1_3=MachineState.STOPPED)
     leaves = node("lab-1-3", "MIXED", "DRAIN", reason="headway: leaves", cpus_used=8)
-    assert dead(actions(world(lab_1_3=leaves), there)) == [Dead("lab-1-3", "its machine is stopped")]
+    assert dead(actions(world(lab_1_3=leaves), there)) == [DeadNode("lab-1-3", "its machine is stopped")]
     assert not dead(actions(world(lab_1_3=replace(leaves, cpus_used=0)), there))
 
 
@@ -64,7 +64,7 @@ def test_a_node_that_slurm_has_lost_is_looked_at_once_slurmd_registered() -> Non
     silent = world(lab_1_3=node("lab-1-3", "DOWN", "NOT_RESPONDING", reason="Not responding"))
     heard = world(lab_1_3=node("lab-1-3", "DOWN", reason="Not responding"))
     assert not dead(actions(silent, machines()))
-    assert dead(actions(heard, machines())) == [Dead("lab-1-3", "Slurm had lost it: Not responding", runs=True)]
+    assert dead(actions(heard, machines())) == [DeadNode("lab-1-3", "Slurm had lost it: Not responding", running=True)]
 
 
 def test_a_node_that_slurm_has_drained_itself_is_looked_at_once_its_jobs_have_ended() -> None:
@@ -72,13 +72,13 @@ def test_a_node_that_slurm_has_drained_itself_is_looked_at_once_its_jobs_have_en
     busy = world(lab_1_3=node("lab-1-3", "MIXED", "DRAIN", reason=why, cpus_used=8))
     free = world(lab_1_3=node("lab-1-3", "IDLE", "DRAIN", reason=why))
     assert not dead(actions(busy, machines()))
-    assert dead(actions(free, machines())) == [Dead("lab-1-3", f"Slurm had drained it: {why}", runs=True)]
+    assert dead(actions(free, machines())) == [DeadNode("lab-1-3", f"Slurm had drained it: {why}", running=True)]
     a_persons = world(lab_1_3=node("lab-1-3", "IDLE", "DRAIN", reason="new NIC"))
     assert not dead(actions(a_persons, machines()))
 
 
 def dead(found: list[object]) -> list[object]:
-    return [one for one in found if isinstance(one, Dead)]
+    return [one for one in found if isinstance(one, DeadNode)]
 
 
 def test_what_a_person_took_out_is_theirs_unless_work_runs_there() -> None:
@@ -100,12 +100,12 @@ def test_a_node_of_an_incident_is_the_incident_s_and_one_that_never_came_up_is_a
 def test_a_requeued_job_is_started_without_waiting_out_begin_time() -> None:
     waiting = job(7, "PENDING", restarts=1, reason="BeginTime")
     chosen = job(8, "PENDING", restarts=0, reason="BeginTime")  # the user's own --begin
-    assert actions(world(), machines(), (waiting, chosen)) == [StartNow(7)]
+    assert actions(world(), machines(), (waiting, chosen)) == [StartRequeuedJob(7)]
 
 
 def test_a_time_that_its_owner_has_given_a_requeued_job_counts() -> None:
     requeued = job(7, "PENDING", restarts=1, reason="BeginTime", submit_time=50_000, eligible_time=50_121)
-    assert actions(world(), machines(), (requeued,)) == [StartNow(7)]
+    assert actions(world(), machines(), (requeued,)) == [StartRequeuedJob(7)]
     assert actions(world(), machines(), (replace(requeued, eligible_time=53_600),)) == []
 
 

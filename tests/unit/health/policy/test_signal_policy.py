@@ -8,7 +8,7 @@ import pytest
 
 from headway.catalog.xid import class_of, table
 from headway.domain.incident import DRAINS, Incident, IncidentState, Signal, XidClass
-from headway.health.policy.signal_policy import BURST_S, fold, heavier, judge
+from headway.health.policy.signal_policy import BURST_S, find_incident, judge_signal, more_severe
 
 NOW = 1_000_000.0
 
@@ -32,12 +32,12 @@ def test_every_code_of_the_table_has_a_known_class() -> None:
     ("code", "drains"), [(79, True), (48, True), (31, False), (45, False), (63, False), (999, False)]
 )
 def test_only_faults_of_the_gpu_drain(code: int, drains: bool) -> None:
-    assert judge(signal(code), (), {}).drains is drains
+    assert judge_signal(signal(code), (), {}).drains is drains
 
 
 def test_a_cluster_s_own_word_wins_over_the_table() -> None:
-    assert judge(signal(79), (), {79: "log"}).action is XidClass.LOG
-    assert judge(signal(63), (), {63: "drain"}).drains
+    assert judge_signal(signal(79), (), {79: "log"}).action is XidClass.LOG
+    assert judge_signal(signal(63), (), {63: "drain"}).drains
 
 
 @pytest.mark.parametrize(
@@ -56,15 +56,17 @@ def test_154_acts_on_the_action_it_carries(text: str, action: XidClass) -> None:
 
 def test_the_third_app_error_in_a_day_from_different_jobs_is_the_node_s() -> None:
     first, second = signal(31, job=1, at=NOW - 7200), signal(13, job=2, at=NOW - 3600)
-    assert judge(signal(31, job=3), (first, second), {}).drains
-    assert not judge(signal(31, job=2), (first, second), {}).drains, "one job's errors count once"
-    assert not judge(signal(31, job=3), (replace(first, at=NOW - 90_000), second), {}).drains, "more than a day ago"
-    assert not judge(signal(31, job=None), (first, second), {}).drains, "of no job"
-    assert not judge(signal(31, job=3), (first, replace(second, code=63)), {}).drains, "another kind of signal"
+    assert judge_signal(signal(31, job=3), (first, second), {}).drains
+    assert not judge_signal(signal(31, job=2), (first, second), {}).drains, "one job's errors count once"
+    assert not judge_signal(signal(31, job=3), (replace(first, at=NOW - 90_000), second), {}).drains, (
+        "more than a day ago"
+    )
+    assert not judge_signal(signal(31, job=None), (first, second), {}).drains, "of no job"
+    assert not judge_signal(signal(31, job=3), (first, replace(second, code=63)), {}).drains, "another kind of signal"
 
 
 def folded(one: Signal, *incidents: Incident) -> Incident | None:
-    return fold(one, incidents, judge(one, (), {}))
+    return find_incident(one, incidents, judge_signal(one, (), {}))
 
 
 def test_bursts_and_consequences_fold_into_one_incident() -> None:
@@ -79,5 +81,5 @@ def test_bursts_and_consequences_fold_into_one_incident() -> None:
 
 
 def test_the_heavier_repair_wins() -> None:
-    assert heavier(XidClass.RESTART_JOB, XidClass.RMA) is XidClass.RMA
-    assert [heavier(DRAINS[0], one) for one in DRAINS] == list(DRAINS)
+    assert more_severe(XidClass.RESTART_JOB, XidClass.RMA) is XidClass.RMA
+    assert [more_severe(DRAINS[0], one) for one in DRAINS] == list(DRAINS)

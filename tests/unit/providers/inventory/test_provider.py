@@ -23,7 +23,7 @@ from headway.domain.machine import Machine
 from headway.domain.managed_file import File
 from headway.domain.survey import Found
 from headway.errors import Unreachable
-from headway.health.policy.reconcile_rules import decide
+from headway.health.policy.reconcile_rules import plan_actions
 from headway.providers.inventory import provider as ssh_provider
 from headway.providers.inventory.provider import SshProvider
 from headway.providers.inventory.records import Taken
@@ -78,7 +78,7 @@ async def test_a_machine_is_there_until_an_apply_has_taken_another_in_its_place(
     assert machines == before
     assert await after.replaced("lab") == {"lab-1-2"}
     nodes = {name: replace(builders.node(name, "ALLOCATED", cpus_used=8), boot_time=5) for name in LAB.slot_names}
-    assert decide(LAB, machines, nodes, [builders.job(7, nodes=("lab-1-2",))], frozenset()) == []
+    assert plan_actions(LAB, machines, nodes, [builders.job(7, nodes=("lab-1-2",))], frozenset()) == []
 
 
 async def test_what_is_set_in_the_inventory_about_one_that_stays_counts_at_once(tmp_path: Path) -> None:

@@ -69,10 +69,11 @@ async def history(name: str, node: str, state: State, _: Anyone) -> NodeHistoryO
     now = state.clock()
     return NodeHistoryOut(
         node=node,
-        score=repair_ladder.score(found, cluster.health, now),
+        score=repair_ladder.node_score(found, cluster.health, now),
         limit=cluster.health.lemon_score,
         days=cluster.health.lemon_days,
-        why_out=repair_ladder.lemon(found, cluster.health, now) or repair_ladder.spare_work(found, cluster.health, now),
+        why_out=repair_ladder.keep_out_reason(found, cluster.health, now)
+        or repair_ladder.spare_work_reason(found, cluster.health, now),
         incidents=[incident_out(await state.store.incident(one.number)) for one in found],
     )
 

@@ -12,8 +12,8 @@ from agent.jobs import lifecycle
 from agent.roles import head as relay
 from agent.roles import server_stream
 from headway.catalog.releases import slurm_release
-from headway.health.detection.event_stream import Turns as Told
-from headway.health.detection.event_stream import parse
+from headway.health.detection.event_stream import JobEvents as Told
+from headway.health.detection.event_stream import parse_event
 from headway.render.slurm.prolog_epilog import JOB_SHM, LEFT, scripts
 from headway.render.slurm.slurm_conf import EPILOG, JOB_TMP, PROLOG
 from headway.render.system.agent_config import LOOKED
@@ -85,7 +85,7 @@ def test_the_head_tells_each_turn_once_to_who_reads_now(tmp_path: Path) -> None:
                 head.take(message, 2.0)
             told: set[int] = set()
             while told != {3, 4, 9}:
-                news = parse(process.stdout.readline())
+                news = parse_event(process.stdout.readline())
                 told |= set(news.jobs) if isinstance(news, Told) else set()
         finally:
             process.kill()
@@ -125,11 +125,11 @@ def test_the_server_hears_the_jobs_of_the_log_and_knows_that_they_are_a_hint(tmp
     with subprocess.Popen([sys.executable, "-c", code], cwd=NODE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:
-            while not isinstance(news := parse(process.stdout.readline()), Told):
+            while not isinstance(news := parse_event(process.stdout.readline()), Told):
                 assert process.poll() is None
         finally:
             process.kill()
-    assert news == Told((5,), sure=False)
+    assert news == Told((5,), certain=False)
 
 
 def test_the_file_is_bounded(tmp_path: Path) -> None:
