@@ -12,7 +12,7 @@ API_PREFIX = "/api/v1"
 class Wire(BaseModel):
     """Answers: lenient, so that an older client reads a newer server's."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", from_attributes=True)
 
 
 class Ask(BaseModel):

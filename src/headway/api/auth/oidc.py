@@ -14,7 +14,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headway.errors import Conflict, NotAllowed, NotSignedIn, Unreachable
+from headway.errors import Conflict, NotAllowed, NotSignedIn, Refused, Unreachable
+from headway.services.access.people import require_unused_user
 from headway.services.context import AppState, Oidc
 from headway.store import Person
 from headway.validation.syntax_rules import user_name_fault
@@ -256,12 +257,10 @@ async def _added(state: AppState, name: str, subject: str, role: str, user: str 
 
 def _free(name: str, user: str | None) -> Callable[[Sequence[Person]], None]:
     """What raises NotAllowed when the Linux user is another of these people's already: two never act as one."""
-    from headway.api.routers.access.people import own_user
-    from headway.errors import Refused
 
     def look(people: Sequence[Person]) -> None:
         try:
-            own_user(name, user or "")(people)
+            require_unused_user(name, user or "")(people)
         except Refused as error:
             raise NotAllowed(error.message, hint="ask an admin to make one person of the two") from None
 

@@ -1,4 +1,4 @@
-"""The audit trail, to be narrowed by the address alone so that a view can be kept and sent on."""
+"""The audit trail. All filters are in the address, so that a view can be bookmarked and shared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from fastapi import Query
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Admin, State
-from headway.api.routers.access import audit
+from headway.services.access.audit import AuditResult, load_audit_page
+from headway.store import AuditAsk
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 
@@ -26,18 +27,17 @@ async def page(
     person: Text = "",
     action: Text = "",
     target: Text = "",
-    result: audit.Result = "",
+    result: AuditResult = "",
     since: Annotated[str, Query(max_length=10)] = "",
     until: Annotated[str, Query(max_length=10)] = "",
     cursor: Annotated[str, Query(max_length=20)] = "",
 ) -> Response:
-    """`since` and `until` are days, both included, in UTC."""
+    """One page of audit lines. `since` and `until` are days in UTC, both included."""
     ask = {"person": person.strip(), "action": action.strip(), "target": target.strip(), "result": result}
     after, before = _day(since), _day(until)
     before = before + _DAY_S if before else 0.0
-    found = await audit.trail(
-        state, who, ask["person"], ask["action"], ask["target"], result, after, before, limit=100, cursor=cursor
-    )
+    filters = AuditAsk(ask["person"], ask["action"], ask["target"], result, after, before)
+    found = await load_audit_page(state, filters, limit=100, cursor=cursor)
     narrowed = {key: value for key, value in {**ask, "since": since, "until": until}.items() if value}
     export = urlencode({k: v for k, v in {**ask, "since": after, "until": before}.items() if v})
     return render(
@@ -56,7 +56,7 @@ async def page(
 
 
 def _day(text: str) -> float:
-    """Its first moment; 0 for no day."""
+    """The day's start in unix seconds; 0 for text that is no day."""
     try:
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp() if text else 0.0
     except ValueError:

@@ -1,4 +1,4 @@
-"""Who may sign in, and with which role."""
+"""The people who may sign in, and their roles."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import Admin, State
 from headway.api.http.failure_audit import audit_failure
-from headway.api.routers.access import people
 from headway.errors import HeadwayError, NotAllowed
 from headway.schemas.people import PersonIn, Role
+from headway.services.access.people import list_people, remove_person, save_person
 from headway.web.page_context import see_other
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 
 router = page_router()
 ROLES: dict[Role, str] = {
-    "viewer": "looks at clusters, nodes and the queue",
-    "member": "runs jobs; acts on their own",
-    "lead": "also acts on jobs of the teams whose leads name them",
-    "operator": "a member who also acts on nodes and incidents",
+    "viewer": "sees clusters, nodes and the queue",
+    "member": "runs jobs and manages their own",
+    "lead": "a member who also manages the jobs of the teams they lead",
+    "operator": "a member who also manages nodes and incidents",
     "admin": "may do everything",
 }
 
 
 @router.get("/people")
 async def page(state: State, who: Admin) -> Response:
-    found = await people.everybody(state)
+    found = await list_people(state)
     return render("people.html", viewer=who, here="people", people=found, roles=ROLES, oidc=state.settings.oidc)
 
 
@@ -43,7 +43,7 @@ async def add(
     name = person.strip()
     if await state.store.person(name) is not None:
         return see_other("/people", f"{name} is there already", bad=True)
-    return await _said(
+    return await _save(
         request, state, who, name, PersonIn(role=role), f"{name} is added as {role}; give them a token or a link"
     )
 
@@ -57,13 +57,13 @@ async def change(
     role: Annotated[Role, Form()],
     user: Annotated[str, Form(max_length=32)] = "",
 ) -> Response:
-    return await _said(request, state, who, person, PersonIn(role=role, user=user.strip()), f"{person} is {role} now")
+    return await _save(request, state, who, person, PersonIn(role=role, user=user.strip()), f"{person} is {role} now")
 
 
 @router.post("/people/{person}/remove")
 async def remove(person: str, request: Request, state: State, who: Admin) -> Response:
     try:
-        await people.delete_person(person, state, who)
+        await remove_person(state, who, person)
     except NotAllowed:
         raise
     except HeadwayError as error:
@@ -72,12 +72,12 @@ async def remove(person: str, request: Request, state: State, who: Admin) -> Res
     return see_other("/people", f"{person} is removed: their tokens and sessions have ended")
 
 
-async def _said(request: Request, state: State, who: Admin, person: str, ask: PersonIn, told: str) -> Response:
+async def _save(request: Request, state: State, who: Admin, person: str, ask: PersonIn, done: str) -> Response:
     try:
-        await people.put_person(person, ask, state, who)
+        await save_person(state, who, person, ask)
     except NotAllowed:
         raise
     except HeadwayError as error:
         await audit_failure(request, error)
         return see_other("/people", error.message, bad=True)
-    return see_other("/people", told)
+    return see_other("/people", done)

@@ -1,11 +1,11 @@
-"""How this server is set up, for admins: read-only, for settings are the environment's."""
+"""The server's settings, for admins. Read-only: they come from the environment."""
 
 from __future__ import annotations
 
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Admin, State
-from headway.api.routers.access import people
+from headway.services.access.people import describe_server
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 
@@ -14,5 +14,5 @@ router = page_router()
 
 @router.get("/settings")
 async def page(state: State, who: Admin) -> Response:
-    server = await people.server(state, who)
+    server = await describe_server(state, who)
     return render("settings.html", viewer=who, here="settings", server=server, settings=state.settings)

@@ -1,0 +1,1 @@
+"""People and their roles, access tokens, teams, and the audit trail."""

@@ -1,0 +1,64 @@
+"""The audit trail: who did what, from where, when, and how it ended."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import AsyncIterator, Iterable
+from typing import Literal
+
+from headway.errors import Refused
+from headway.schemas.people import AuditOut, AuditPage
+from headway.services.context import AppState
+from headway.store import AuditAsk, AuditRow
+
+MAX_LINE_NUMBER = 2**31 - 1  # the largest integer that the column holds
+EXPORT_BATCH = 500  # lines of an export that are in memory at once
+COLUMNS = tuple(AuditOut.model_fields)
+_FORMULA_STARTS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"  # also the full-width forms
+AuditResult = Literal["", "ok", "refused", "failed"]
+ExportFormat = Literal["jsonl", "csv"]
+
+
+async def load_audit_page(state: AppState, filters: AuditAsk, *, limit: int, cursor: str = "") -> AuditPage:
+    """One page of audit lines, the latest first. Raises Refused for a cursor that does not belong to the trail."""
+    rows = await state.store.audit_trail(filters, limit=limit + 1, before=_line_number(cursor))
+    more = len(rows) > limit
+    return AuditPage(
+        lines=[AuditOut.model_validate(row) for row in rows[:limit]], next=str(rows[limit - 1].number) if more else ""
+    )
+
+
+async def export_lines(state: AppState, filters: AuditAsk, form: ExportFormat) -> AsyncIterator[str]:
+    """All matching lines, the oldest first, as text in pieces: one JSON object a line, or CSV with a header."""
+    after = 0
+    if form == "csv":
+        yield _csv_line(COLUMNS)
+    while rows := await state.store.audit_trail(filters, limit=EXPORT_BATCH, after=after):
+        after = rows[-1].number
+        yield "".join(_export_line(row, form) for row in rows)
+
+
+def _export_line(row: AuditRow, form: ExportFormat) -> str:
+    values = AuditOut.model_validate(row).model_dump()
+    if form == "jsonl":
+        return json.dumps(values, ensure_ascii=False) + "\n"
+    values["detail"] = json.dumps(values["detail"], ensure_ascii=False)
+    return _csv_line(values[name] for name in COLUMNS)
+
+
+def _csv_line(cells: Iterable[object]) -> str:
+    """Cells that a spreadsheet would take for formulas are prefixed with an apostrophe."""
+    out = io.StringIO()
+    safe = [f"'{cell}" if isinstance(cell, str) and cell[:1] in _FORMULA_STARTS and cell else cell for cell in cells]
+    csv.writer(out).writerow(safe)
+    return out.getvalue()
+
+
+def _line_number(cursor: str) -> int:
+    if not cursor:
+        return 0
+    if not (cursor.isascii() and cursor.isdigit() and 0 < int(cursor) <= MAX_LINE_NUMBER):
+        raise Refused("the cursor does not belong to this list", hint="start again without it")
+    return int(cursor)

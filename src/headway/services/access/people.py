@@ -1,0 +1,119 @@
+"""The people who may sign in to this server: their roles, and their Linux users on the clusters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+
+from headway import __version__
+from headway.domain.cluster import Cluster
+from headway.errors import HeadwayError, NotFound, Refused
+from headway.schemas.people import PersonIn, PersonOut, ServerOut
+from headway.services.authorization import write_audit_line
+from headway.services.context import AppState
+from headway.services.identity import Principal, Right, linux_user_of
+from headway.store import Person
+from headway.validation.syntax_rules import user_name_fault
+
+
+async def describe_server(state: AppState, who: Principal) -> ServerOut:
+    """The server's address and version; its process, folder and database only for admins."""
+    clusters = [row for row in await state.store.clusters() if who.may_see_cluster(row.name)]
+    admin = who.may(Right.ADMIN)
+    return ServerOut(
+        url=state.settings.url,
+        version=__version__,
+        pid=os.getpid() if admin else 0,
+        state_dir=str(state.settings.state_dir) if admin else "",
+        database=state.settings.database if admin else "",
+        clusters=len(clusters),
+        leads=state.store.presence.leads,
+    )
+
+
+async def list_people(state: AppState) -> list[PersonOut]:
+    """All people, with the teams that each cluster's file lists them in."""
+    clusters = await _readable_clusters(state)
+    return [_person_out(person, clusters) for person in await state.store.people()]
+
+
+async def load_person(state: AppState, name: str) -> PersonOut:
+    """One person. Raises NotFound."""
+    return _person_out(await _existing_person(state, name), await _readable_clusters(state))
+
+
+async def save_person(state: AppState, who: Principal, name: str, request: PersonIn) -> PersonOut:
+    """As `store_person`, and returns the person as the API shows them."""
+    return _person_out(await store_person(state, who, name, request), await _readable_clusters(state))
+
+
+async def store_person(state: AppState, who: Principal, name: str, request: PersonIn) -> Person:
+    """Adds a person, or changes their role and Linux user, and writes the audit line. Their notebook sessions end.
+
+    Raises Refused for a name that is no valid user name, for a Linux user that is somebody else's, and for the last admin's
+    demotion."""
+    known = await state.store.person(name)
+    if known is None and (fault := user_name_fault(name)):
+        raise Refused(f"the name {name!r} {fault}", hint="use the person's Linux user name")
+    if request.user and (fault := user_name_fault(request.user)):
+        raise Refused(f"the user name {request.user!r} {fault}", hint="use the person's name on the machines")
+    user = request.user if known is None or request.user is not None else known.user
+    check = require_unused_user(name, name if user is None else user)
+    person = await state.store.change_person(name, role=request.role, user=user, beside=check, made=known is None)
+    state.notebooks.sign_out(name)  # they may open them again, with their new rights
+    await write_audit_line(state, who, "person.change" if known else "person.add", name, role=request.role, user=user)
+    return person
+
+
+async def remove_person(state: AppState, who: Principal, name: str) -> None:
+    """Removes a person; their tokens and sessions end at once. Their jobs continue, since a cluster's file says who may work
+    there. Raises NotFound."""
+    await _existing_person(state, name)
+    await state.store.delete_person(name)
+    state.notebooks.sign_out(name)
+    await write_audit_line(state, who, "person.remove", name)
+
+
+async def _existing_person(state: AppState, name: str) -> Person:
+    found = await state.store.person(name)
+    if found is None:
+        raise NotFound(f"no person {name!r}", hint="headway people")
+    return found
+
+
+def require_unused_user(person: str, user: str) -> Callable[[Sequence[Person]], None]:
+    """Makes a check of all people that raises Refused if somebody else has this Linux user. Names alone do not tell: the
+    people `root` and `Ann.Lee` have Linux users of other names."""
+
+    def check(people: Sequence[Person]) -> None:
+        for other in people:
+            if user and other.name != person and linux_user_of(other) == user:
+                raise Refused(f"{other.name} is the user {user} on clusters already", hint="use another name")
+
+    return check
+
+
+async def _readable_clusters(state: AppState) -> list[Cluster]:
+    """The clusters whose documents this version can read."""
+    found = []
+    for row in await state.store.clusters():
+        try:
+            found.append(await state.resolved(row))
+        except HeadwayError:
+            continue
+    return found
+
+
+def _person_out(person: Person, clusters: Iterable[Cluster]) -> PersonOut:
+    user = linux_user_of(person)
+    teams = {c.name: [t.name for t in c.teams if user and user in t.users] for c in clusters}
+    leads = {c.name: [t.name for t in c.teams if user and user in t.leads] for c in clusters}
+    return PersonOut(
+        name=person.name,
+        role=person.role,
+        user=user,
+        provider=bool(person.subject),
+        created_at=person.created_at,
+        teams={cluster: names for cluster, names in teams.items() if names},
+        leads={cluster: names for cluster, names in leads.items() if names},
+    )

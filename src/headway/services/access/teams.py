@@ -1,0 +1,95 @@
+"""A cluster's teams: their share of the cluster against what they use."""
+
+from __future__ import annotations
+
+import asyncio
+from fractions import Fraction
+
+from headway.domain.cluster import Cluster, Team
+from headway.domain.slurm.accounts import Share
+from headway.domain.slurm.job_states import RUNNING, WAITING
+from headway.domain.slurm.state import JobState
+from headway.errors import HeadwayError
+from headway.schemas.people import TeamOut, TeamsOut, UserOut
+from headway.services.authorization import may_see_team_usage
+from headway.services.billing.budgets import cached_cap_usage
+from headway.services.context import AppState
+from headway.services.identity import Principal
+
+READ_TIMEOUT_S = 10.0
+
+
+async def list_users(state: AppState, name: str) -> list[UserOut]:
+    """The Linux users that the cluster's file creates, with their teams. Raises NotFound."""
+    cluster = await state.known(name)
+    leads = {
+        user: [one.name for one in cluster.teams if user in one.leads] for one in cluster.teams for user in one.leads
+    }
+    return [
+        UserOut(name=one.name, teams=list(one.teams), leads=leads.get(one.name, []), admin=one.admin)
+        for one in cluster.users
+    ]
+
+
+async def list_teams(state: AppState, who: Principal, name: str) -> TeamsOut:
+    """All teams of the cluster's file; usage only of those whose usage the person may see. Raises NotFound."""
+    _, cluster = await state.cluster(name)
+    shares, stale = await _shares(state, cluster)
+    jobs, capped = state.live.snapshot(name).jobs, await cached_cap_usage(state, cluster)
+    total = sum(team.share for team in cluster.teams)
+    return TeamsOut(
+        cluster=name,
+        teams=[
+            _team_out(cluster, who, team, shares.get(team.name), capped.get(team.name), jobs, total)
+            for team in cluster.teams
+        ],
+        stale=stale,
+    )
+
+
+async def _shares(state: AppState, cluster: Cluster) -> tuple[dict[str, Share], str]:
+    """(shares by account, why there are none)."""
+    if away := state.live.snapshot(cluster.name).stale:
+        return {}, away
+    try:
+        async with asyncio.timeout(READ_TIMEOUT_S):
+            return {one.account: one for one in await state.shares(cluster)}, ""
+    except HeadwayError as error:
+        return {}, error.message.splitlines()[0]
+    except TimeoutError:
+        return {}, f"no answer within {READ_TIMEOUT_S:g} s"
+
+
+def _team_out(
+    cluster: Cluster,
+    who: Principal,
+    team: Team,
+    share: Share | None,
+    cap_used: Fraction | None,
+    jobs: tuple[JobState, ...],
+    total_share: int,
+) -> TeamOut:
+    mine = [job for job in jobs if job.account == team.name]
+    out = TeamOut(
+        name=team.name,
+        users=list(team.users),
+        leads=list(team.leads),
+        share=team.share,
+        share_fraction=team.share / total_share if total_share else 0.0,
+        gpu_hours_cap=f"{team.gpu_hours.hours:,f} a {team.gpu_hours.per}" if team.gpu_hours else "",
+        jobs_running=sum(job.state in RUNNING for job in mine),
+        jobs_pending=sum(job.state in WAITING for job in mine),
+        gpus_used=sum(job.gpus for job in mine if job.state in RUNNING),
+    )
+    if not may_see_team_usage(cluster, who, team.name):
+        return out
+    out = out.model_copy(update={"gpu_hours_of_cap": None if cap_used is None else round(float(cap_used), 1)})
+    if share is None:
+        return out
+    return out.model_copy(
+        update={
+            "use_fraction": share.effective_usage,
+            "gpu_hours": round(share.gpu_hours, 1),
+            "fair_share": share.fair_share,
+        }
+    )

@@ -1,0 +1,75 @@
+"""Access tokens and sign-in links."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from headway.errors import NotAllowed, NotFound, Refused
+from headway.schemas.people import PersonIn, SignInLinkOut, TokenIn, TokenOut
+from headway.services.access.people import store_person
+from headway.services.authorization import write_audit_line
+from headway.services.context import AppState
+from headway.services.identity import Principal, Right
+from headway.store import Token
+
+
+async def list_tokens(state: AppState, who: Principal) -> list[TokenOut]:
+    """The person's own tokens; for an admin everybody's."""
+    return [_token_out(row) for row in await _visible_tokens(state, who)]
+
+
+async def create_token(state: AppState, who: Principal, request: TokenIn) -> TokenOut:
+    """Creates a token for the person, or by an admin for anybody, who is added with `role` if unknown. Only this answer holds
+    the token itself. Raises NotAllowed, and NotFound for an unknown cluster."""
+    person = request.person or who.person
+    if (person != who.person or request.role is not None) and not who.may(Right.ADMIN):
+        raise NotAllowed(f"{who.person} may only make tokens for themself, without a role", hint="ask an admin")
+    if request.cluster:
+        await state.row(request.cluster)
+    await _ensure_person(state, who, person, request)
+    row, secret = await state.store.create_token(
+        person,
+        label=request.label,
+        days=request.days,
+        scopes=tuple(dict.fromkeys(request.scopes)),
+        cluster=request.cluster,
+    )
+    detail = {"scopes": list(row.scopes), "cluster": row.cluster, "expires_at": row.expires_at}
+    await write_audit_line(state, who, "token.create", person, id=row.id, role=row.role, label=row.label, **detail)
+    return _token_out(row, secret)
+
+
+async def _ensure_person(state: AppState, who: Principal, person: str, request: TokenIn) -> None:
+    """Adds the person, or gives them the role that the request names."""
+    known = await state.store.person(person)
+    if known is None or (request.role is not None and request.role != known.role):
+        if person == who.person and request.role not in (None, "admin"):
+            raise Refused("an admin can't take their own role away", hint="let another admin do it")
+        await store_person(state, who, person, PersonIn(role=request.role or "member"))
+
+
+async def revoke_token(state: AppState, who: Principal, token_id: str) -> None:
+    """Revokes a token. Its person's browsers are signed out too, and their unused sign-in links end. Raises NotFound."""
+    token = next((row for row in await _visible_tokens(state, who) if row.id == token_id), None)
+    if token is None:
+        raise NotFound(f"no token {token_id!r}", hint="headway token ls")
+    await state.store.delete_token(token_id)
+    state.notebooks.sign_out(token.person)
+    await write_audit_line(state, who, "token.delete", token.person, id=token_id, label=token.label)
+
+
+async def create_signin_link(state: AppState, who: Principal, base_url: str) -> SignInLinkOut:
+    """A link that signs a browser in as this person, once, within five minutes. `base_url`: where the server is reached if its
+    settings name no address."""
+    code, expires_at = await state.store.create_signin_code(who.person)
+    await write_audit_line(state, who, "signin.link", who.person)
+    base = state.settings.url or base_url.rstrip("/")
+    return SignInLinkOut(url=f"{base}/signin?code={quote(code)}", expires_at=expires_at)
+
+
+async def _visible_tokens(state: AppState, who: Principal) -> list[Token]:
+    return list(await state.store.tokens(None if who.may(Right.ADMIN) else who.person))
+
+
+def _token_out(row: Token, secret: str | None = None) -> TokenOut:
+    return TokenOut.model_validate(row).model_copy(update={"token": secret})
