@@ -11,10 +11,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from conftest import Site
-from headway.api.routers.jobs import notebooks
 from headway.schemas.submissions import SubmitOut
 from headway.server.main import bind
 from headway.server.notebook_proxy import Door, origin_of
+from headway.services.jobs import notebooks
 from headway.store import NotebookRow
 
 pytestmark = pytest.mark.browser
@@ -102,7 +102,7 @@ class _Doors:
 
     def link(self, notebook: str, person: str) -> str:
         code, _ = self.demo.state.notebooks.code(notebook, person, self.demo.state.clock())
-        return f"{notebooks.origin(self.demo.state, notebook)}/open?code={code}"
+        return f"{notebooks.notebook_origin(self.demo.state, notebook)}/open?code={code}"
 
 
 @pytest.fixture(params=["each its name", "all one name"])
@@ -124,7 +124,7 @@ def doors(demo: Site, request: pytest.FixtureRequest) -> Iterator[_Doors]:
 
 
 def test_a_stranger_s_notebook_can_t_act_as_me_in_mine(doors: _Doors, page: Page) -> None:
-    hers = notebooks.origin(doors.demo.state, HERS)
+    hers = notebooks.notebook_origin(doors.demo.state, HERS)
     terminals = f"{hers}/n/{HERS}/api/terminals"
     write = {"method": "POST", "credentials": "include"}
     page.goto(doors.link(HERS, "alice"))
@@ -138,7 +138,7 @@ def test_a_stranger_s_notebook_can_t_act_as_me_in_mine(doors: _Doors, page: Page
         return
     assert his.evaluate("document.body.textContent") == "hello"
     before = len(doors.heard)
-    here = f"{notebooks.origin(doors.demo.state, HIS)}/n/{HERS}/api/terminals"
+    here = f"{notebooks.notebook_origin(doors.demo.state, HIS)}/n/{HERS}/api/terminals"
     for url in (terminals, here):
         for how in (write, {**write, "mode": "no-cors"}, {"credentials": "include", "mode": "no-cors"}):
             assert his.evaluate(FETCH, [url, how])[1] != "hello"

@@ -31,9 +31,10 @@ from headway.api.routers.cluster import (
     rollouts,
     storage,
 )
-from headway.api.routers.jobs import exec_commands, job_actions, jobs, notebooks, pipelines, submissions
+from headway.api.routers.jobs import exec_commands, jobs, logs, notebooks, pipelines, submissions
 from headway.schemas.base import API_PREFIX, PROBLEM_JSON, ErrorOut, Problem
 from headway.services.context import AppState
+from headway.services.jobs.bundles import MAX_ARCHIVE
 
 SECURITY_HEADERS = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
@@ -80,7 +81,7 @@ def create_app(state: AppState) -> FastAPI:
         datasets,
         rollouts,
         metrics,
-        job_actions,
+        logs,
         notebooks,
         submissions,
         pipelines,
@@ -154,7 +155,7 @@ class Guard:
 
         headers = Headers(scope=scope)
         nul = _NUL_IN.get(headers.get("content-type", "").partition(";")[0].strip().lower())
-        most = submissions.MAX_ARCHIVE if _BUNDLE.fullmatch(scope["path"]) else MAX_BODY
+        most = MAX_ARCHIVE if _BUNDLE.fullmatch(scope["path"]) else MAX_BODY
         received, end = 0, b""
 
         async def receive_bounded() -> Message:

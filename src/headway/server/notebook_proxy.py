@@ -24,9 +24,9 @@ from urllib.parse import parse_qs, quote, urlsplit
 import h11
 import structlog
 
-from headway.api.routers.jobs import notebooks
 from headway.errors import HeadwayError, NotFound, Unreachable
 from headway.services.context import AppState
+from headway.services.jobs import notebooks
 from headway.store import NotebookRow
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class Door:
         except NotFound:
             raise _Refused(410, "This notebook has ended", "Start another one.", self._state.settings.url) from None
         mine = {again for person, again in known if person == row.person}
-        if not mine or (True in mine and not await notebooks.still_may(self._state, row)):
+        if not mine or (True in mine and not await notebooks.owner_may_still_open(self._state, row)):
             await self._state.notebooks.forget(row.id)
             raise _Refused(403, "Not any more", f"{row.person} may not work on {row.cluster} any more.")
         if not self._apart and not self._of_one(request, row.person):
@@ -164,7 +164,7 @@ class Door:
 
     def _at_home(self, request: h11.Request, notebook: str) -> str:
         """The notebook's origin, which is what the request is for."""
-        origin = notebooks.origin(self._state, notebook)
+        origin = notebooks.notebook_origin(self._state, notebook)
         if _header(request, b"host") != urlsplit(origin).netloc:
             raise _Refused(400, "This is not the address of this notebook", f"It is {origin}.")
         return origin
@@ -200,7 +200,7 @@ class Door:
     async def wire(self, row: NotebookRow) -> Wire:
         page = f"{self._state.settings.url}/clusters/{quote(row.cluster)}/notebooks"
         try:
-            return await (await notebooks.tunnel(self._state, row)).connect()
+            return await (await notebooks.open_tunnel(self._state, row)).connect()
         except HeadwayError as error:
             raise _Refused(503, "The notebook does not answer", error.message, page) from None
 

@@ -28,8 +28,8 @@ from headway.schemas.clusters import Document
 from headway.schemas.jobs import ProgressOut
 from headway.schemas.nodes import DeedOut
 from headway.services.cluster_backend import Resolved, Work
+from headway.services.jobs.notebook_sessions import Notebooks
 from headway.services.login_throttle import LoginThrottle
-from headway.services.notebook_sessions import Notebooks
 from headway.services.read_model.snapshot import Live, Snapshot, topic
 from headway.services.shared_cache import SharedCache
 from headway.store import ClusterRow, Store

@@ -15,11 +15,11 @@ import httpx
 import pytest
 
 from headway.api.http import revalidated_stream
-from headway.api.routers.jobs.notebooks import still_may
 from headway.domain.cluster import Team, User
 from headway.errors import Conflict
 from headway.schemas.clusters import NewsOut
 from headway.schemas.submissions import ExecOut, SubmitOut
+from headway.services.jobs.notebooks import owner_may_still_open
 from headway.store import AuditAsk, NotebookRow
 from headway.store.core import people
 from tests.support import builders
@@ -163,11 +163,11 @@ async def test_who_only_looks_on_is_not_let_into_a_notebook(server: Server) -> N
     await server.apply()
     row = NotebookRow("0123456789abcdef", "lab", 7, "alice", "alice", "/f", "s", 60, 0.0)
     await server.store.put_person("alice", "member")
-    assert await still_may(server.state, row)
+    assert await owner_may_still_open(server.state, row)
     await server.store.change_person("alice", role="member", user="")  # their Linux user was taken away
-    assert not await still_may(server.state, row)
+    assert not await owner_may_still_open(server.state, row)
     await server.store.change_person("alice", role="member", user="bob")  # or is another now
-    assert not await still_may(server.state, row)
+    assert not await owner_may_still_open(server.state, row)
 
 
 @pytest.mark.parametrize("how", ["signout", "token", "removed", "role"])

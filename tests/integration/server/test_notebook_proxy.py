@@ -12,7 +12,6 @@ from typing import Any
 import h11
 import pytest
 
-from headway.api.routers.jobs import notebooks
 from headway.domain.machine import Machine
 from headway.errors import Unreachable
 from headway.jobs.remote import tunnel as tunnels
@@ -20,6 +19,7 @@ from headway.jobs.remote.tunnel import Tunnel
 from headway.server import notebook_proxy
 from headway.server.main import bind
 from headway.server.notebook_proxy import Door, origin_of
+from headway.services.jobs import notebooks
 from headway.store import NotebookRow
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import Server, reading
@@ -170,7 +170,7 @@ class World:
         return "; ".join(line.partition(";")[0] for line in got["set-cookie"].splitlines())
 
     def host(self, notebook: str) -> str:
-        return notebooks.origin(self.server.state, notebook).removeprefix("http://")
+        return notebooks.notebook_origin(self.server.state, notebook).removeprefix("http://")
 
 
 async def led(tmp_path: Path, names: bool) -> AsyncIterator[World]:
@@ -198,7 +198,7 @@ async def led(tmp_path: Path, names: bool) -> AsyncIterator[World]:
     server.work.answers["tunnel"] = open_tunnel
     made = Door(server.state)
     await made.listen(sock)
-    yield World(server, jupyter, port, notebooks.origin(server.state, ID), clock)
+    yield World(server, jupyter, port, notebooks.notebook_origin(server.state, ID), clock)
     await made.close()
     listening.close()
     await server.close()

@@ -13,7 +13,7 @@ import pytest
 
 from headway import paths
 from headway.api.docs_page import PROBLEMS
-from headway.api.http.error_handlers import error_out, problem_response
+from headway.api.http.error_handlers import problem_response
 from headway.errors import (
     CommandFailed,
     Conflict,
@@ -36,6 +36,7 @@ from headway.sdk.errors import to_error
 from headway.sdk.process_liveness import start_time
 from headway.sdk.server_address import in_reach, of_root, start_hint
 from headway.server.state_files import write_client
+from headway.services.error_report import error_out
 from headway.validation.ssh_keys import key_fault
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8m1yvDOZ1uJ7m4w1Jb3m5b1m4w1Jb3m5b1m4w1Jb3m ann"

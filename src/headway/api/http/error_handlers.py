@@ -1,8 +1,7 @@
-"""Exceptions -> ErrorOut, for operations that failed, and -> Problem, for HTTP answers."""
+"""Exceptions as HTTP responses (RFC 9457 problem documents)."""
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,36 +12,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from headway.api.http.failure_audit import audit_failure
-from headway.errors import HeadwayError, InvalidSpec, Unanswered
+from headway.errors import HeadwayError, Unanswered
 from headway.schemas.base import API_PREFIX, PROBLEM_JSON, ErrorOut, FaultOut, Problem
+from headway.services.error_report import error_out
 
-ROOM_HINT = "make room there (headway server status names it), then try again; nothing is lost"
 log = structlog.get_logger("headway.api")
-
-
-def error_out(error: BaseException) -> ErrorOut:
-    """What a person is told. An error that nobody foresaw keeps its details to the log."""
-    if isinstance(error, InvalidSpec):
-        faults = [FaultOut(path=f.path, message=f.message, hint=f.hint, level=f.level) for f in error.faults]
-        return ErrorOut(kind=error.kind, message=error.message, hint=error.hint, faults=faults)
-    if isinstance(error, HeadwayError):
-        return ErrorOut(kind=error.kind, message=error.message, hint=error.hint)
-    if _disk_full(error):
-        return ErrorOut(kind="unreachable", message="the disk of the server's state folder is full", hint=ROOM_HINT)
-    name = type(error).__name__
-    return ErrorOut(kind="bug", message=f"Headway met an error it did not foresee ({name})", hint="headway server logs")
-
-
-def first_line(out: ErrorOut) -> str:
-    return out.message.splitlines()[0]
-
-
-def _disk_full(error: BaseException) -> bool:
-    """Also as SQLite says it."""
-    if isinstance(error, OSError):
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    said = str(getattr(error, "orig", ""))
-    return "database or disk is full" in said or "disk I/O error" in said
 
 
 def problem_response(status: int, out: ErrorOut, headers: dict[str, str] | None = None) -> JSONResponse:
@@ -60,8 +34,7 @@ def problem_response(status: int, out: ErrorOut, headers: dict[str, str] | None 
 
 
 def install(app: FastAPI, headers: Mapping[str, str]) -> None:
-    """The one place where exceptions become HTTP. `headers`: what every answer carries, for those sent from outside the
-    app's own layers."""
+    """Installs the handlers. `headers`: the headers of every response, for those that are sent outside the app's middleware."""
 
     async def on_headway(request: Request, error: Any) -> JSONResponse:
         request.state.settled = error.settled or isinstance(error, Unanswered)  # or it may have been done

@@ -15,9 +15,9 @@ from headway.api.routers.cluster.backups import queue_backup
 from headway.domain.cluster import BackupRule, Cluster
 from headway.errors import HeadwayError, InvalidSpec, Refused
 from headway.schemas.clusters import Document
+from headway.services.cluster.path_policy import allowed, place_faults
 from headway.services.context import AppState
 from headway.services.mappers import prices_of, summary_of
-from headway.services.path_policy import allowed, place_faults
 from headway.store import ClusterRow, Operation
 from headway.web.rendering import day
 from headway.web.views.wording import duration

@@ -9,7 +9,6 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headway.api.routers.cluster.datasets import can_hold, must_be_unused
 from headway.datasets.library import Progress, told
 from headway.datasets.library_location import Near, Shelf
 from headway.datasets.manifest import Folder, Manifest, Source
@@ -19,8 +18,9 @@ from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, Version, size
 from headway.errors import HeadwayError, Refused
 from headway.render.system.systemd_files import escape
+from headway.services.cluster.datasets import require_free_name, require_unused
+from headway.services.cluster.path_policy import source_of
 from headway.services.context import AppState
-from headway.services.path_policy import source_of
 from headway.store import Operation
 
 FIRST_LOOK_S = 1.0  # between words on how far it is; they come ever more seldom
@@ -57,7 +57,7 @@ class Datasets:
     async def _add(self) -> str:
         state, store = self._state, self._state.store
         _, cluster = await state.cluster(self._cluster)
-        can_hold(cluster, self._name)
+        require_free_name(cluster, self._name)
         path = str(self._operation.params["source"])
         number = await store.next_number(self._cluster, self._name)
         before = await store.versions(self._cluster, self._name)
@@ -137,7 +137,7 @@ class Datasets:
         if one.removed_at is None:
             count, _ = await self._state.store.jobs_of_version(one.cluster, one.name, one.number)
             if not force:
-                await must_be_unused(self._state, one)
+                await require_unused(self._state, one)
             await self._state.store.note_removed(one, self._operation.person, forced=count > 0)
         freed = await self._shelf.remove(one.name, one.number)
         await self._say("version", f"{one.label} is removed, {size(freed)} are free", done=True)

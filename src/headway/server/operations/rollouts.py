@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from headway.services.cluster.planning import queued
 from headway.services.context import AppState
-from headway.services.planning import queued
 from headway.store import Operation
 
 _TAKES_OVER = ("roll", "down")

@@ -8,8 +8,8 @@ from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.domain.slots import Deadline
+from headway.services.cluster.planning import queued
 from headway.services.context import AppState
-from headway.services.planning import queued
 from headway.store import Operation
 
 ENDS = ("down", "restore")  # after a restore surplus nodes stay, as nobody could say what of the backup runs there

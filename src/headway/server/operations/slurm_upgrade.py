@@ -12,9 +12,9 @@ from headway.domain.cluster import Cluster
 from headway.domain.slots import Deadline
 from headway.errors import InvalidSpec, Refused
 from headway.server.operations.backups import back_up, passphrase_of
+from headway.services.cluster.path_policy import allowed
+from headway.services.cluster.planning import queued
 from headway.services.context import AppState
-from headway.services.path_policy import allowed
-from headway.services.planning import queued
 from headway.store import ClusterRow, Operation
 
 if TYPE_CHECKING:

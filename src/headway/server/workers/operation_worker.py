@@ -9,7 +9,6 @@ from functools import partial
 
 import structlog
 
-from headway.api.http.error_handlers import error_out, first_line
 from headway.domain.cluster import Cluster
 from headway.domain.slots import Deadline
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
@@ -21,10 +20,11 @@ from headway.server.operations.rollouts import Rolling
 from headway.server.operations.scale_in_wait import Waiting, replaced
 from headway.server.operations.slurm_upgrade import backed_up, nodes_follow
 from headway.services.billing.collector import read_accounting
+from headway.services.cluster.cost_guard import over_limit
+from headway.services.cluster.planning import scaled_document
 from headway.services.context import AppState
-from headway.services.cost_guard import over_limit
+from headway.services.error_report import error_out, first_line
 from headway.services.mappers import operation_news, prices_of, released, summary_of
-from headway.services.planning import scaled_document
 from headway.services.read_model.snapshot import OPERATIONS, operation_topic
 from headway.store import ClusterRow, Operation, StoreAway
 from headway.store.core.operations import MAX_ATTEMPTS

@@ -13,7 +13,7 @@ from headway.errors import Fault
 from headway.jobs.submission.requested_resources import asked, first_flags
 from headway.schemas.base import FaultOut
 from headway.schemas.submissions import CheckJobIn, ContainerIn, Launcher, RunIn, SubmitIn
-from headway.services.job_clone import Origin
+from headway.services.jobs.clone import CloneSource
 
 LAUNCHERS: tuple[tuple[str, str], ...] = (
     ("", "by the command's first word"),
@@ -75,12 +75,12 @@ class Draft:
         return Draft(**texts, env=lost)
 
     @staticmethod
-    def like(origin: Origin) -> Draft:
-        """Another job's, to be changed and sent again."""
-        sent = origin.sent
-        return Draft(script=sent.text, script_name=sent.name, args=shlex.join(sent.script_args),
-                     flags=shlex.join(sent.sbatch_args), chdir=sent.chdir, origin=str(origin.job or ""),
-                     folder=origin.folder, env=dict.fromkeys(origin.lost, ""))  # fmt: skip
+    def of_clone(source: CloneSource) -> Draft:
+        """The form filled with another job, to be changed and submitted."""
+        script = source.script
+        return Draft(script=script.text, script_name=script.name, args=shlex.join(script.script_args),
+                     flags=shlex.join(script.sbatch_args), chdir=script.chdir, origin=str(source.job or ""),
+                     folder=source.folder, env=dict.fromkeys(source.lost_secrets, ""))  # fmt: skip
 
     @property
     def shown(self) -> list[str]:

@@ -27,7 +27,7 @@ from headway.health.policy.reconcile_rules import plan_actions
 from headway.providers.inventory import provider as ssh_provider
 from headway.providers.inventory.provider import SshProvider
 from headway.providers.inventory.records import Taken
-from headway.services import planning
+from headway.services.cluster import planning
 from headway.transport.process import Ran
 from tests.support import builders
 from tests.support.server_fakes import document

@@ -5,8 +5,6 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, Member, State
-from headway.api.routers.jobs import jobs
-from headway.api.routers.jobs.submissions import offered
 from headway.errors import Fault, InvalidSpec
 from headway.schemas.billing import BudgetOut, EstimateOut
 from headway.schemas.submissions import CheckJobIn
@@ -14,6 +12,7 @@ from headway.services.billing.budgets import load_visible_budgets
 from headway.services.billing.cost_estimate import estimate_cost
 from headway.services.billing.ledger_refresh import refresh_ledger
 from headway.services.billing.report_scope import load_billed_cluster, visible_teams
+from headway.services.jobs import submission
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 
@@ -31,8 +30,8 @@ async def budgets(name: str, state: State, who: Anyone) -> list[BudgetOut]:
 async def estimate(name: str, ask: CheckJobIn, state: State, who: Member) -> EstimateOut:
     """The most a job can cost, when Slurm would start it, and what is left of its team's budget. Submits nothing. Raises
     InvalidSpec with all faults of the job."""
-    checked = await jobs.check(name, ask, state, who)
+    checked = await submission.check(state, who, name, ask)
     if checked.faults:
         raise InvalidSpec([Fault(one.path, one.message, one.hint) for one in checked.faults], "the job")
     _, cluster = await state.cluster(name)
-    return await estimate_cost(state, who, cluster, ask, checked, offered(state, cluster))
+    return await estimate_cost(state, who, cluster, ask, checked, submission.node_offer(state, cluster))

@@ -19,10 +19,10 @@ from headway.errors import Conflict, NeedsConfirmation, Refused
 from headway.schemas.backups import BackupIn, BackupOut, RestoreIn, RotateIn, VerifyIn
 from headway.schemas.clusters import OperationOut
 from headway.services.authorization import write_audit_line
+from headway.services.cluster.path_policy import allowed
+from headway.services.cluster.planning import queued
 from headway.services.context import AppState
 from headway.services.mappers import operation_out
-from headway.services.path_policy import allowed
-from headway.services.planning import queued
 from headway.store import Operation
 
 if TYPE_CHECKING:

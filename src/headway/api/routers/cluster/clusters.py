@@ -24,8 +24,8 @@ from headway.schemas.clusters import (
     StatusOut,
 )
 from headway.schemas.people import AccessOut
-from headway.services import planning
 from headway.services.authorization import write_audit_line
+from headway.services.cluster import planning
 from headway.services.context import AppState
 from headway.services.identity import Right
 from headway.services.mappers import check_out, cluster_out, event_out, node_outs, operation_out, without_secrets

@@ -8,8 +8,8 @@ from headway.api.auth.dependencies import Admin, Planner, State
 from headway.errors import Fault
 from headway.schemas.clusters import ChangeSetOut, OperationOut, RollIn
 from headway.services.authorization import write_audit_line
+from headway.services.cluster.planning import queued
 from headway.services.mappers import changeset_out, operation_out
-from headway.services.planning import queued
 
 router = APIRouter(tags=["clusters"])
 

@@ -1,4 +1,4 @@
-"""One command on the login, watched: its output is streamed, its input comes in requests of their own."""
+"""Commands on the login node: run to their end, or with streamed output and input sent in further requests."""
 
 from __future__ import annotations
 
@@ -11,68 +11,73 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Member, State
-from headway.api.http.error_handlers import error_out
+from headway.api.http.byte_stream import ByteStream, error_frame, not_allowed_frame
 from headway.api.http.revalidated_stream import while_allowed
-from headway.api.routers.jobs.jobs import Octets, over
 from headway.errors import NotAllowed, NotFound, Refused, TooManyAtOnce
 from headway.schemas.stream_frames import frame
-from headway.schemas.submissions import CommandIn
+from headway.schemas.submissions import CommandIn, ExecIn, ExecOut
 from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
 from headway.services.context import AppState, Input
 from headway.services.identity import Principal, Right
+from headway.services.jobs.commands import run_login_command
 
-router = APIRouter(prefix="/clusters/{name}/commands", tags=["jobs"])
-_AHEAD = 4  # pieces of input kept for a command that does not read yet
-_MOST_PIECE = 1024 * 1024  # bytes
-_LOOK_S = 1.0
+router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
+_INPUT_QUEUE = 4  # pieces of input kept for a command that does not read yet
+_MAX_PIECE = 1024 * 1024  # bytes
+_RECHECK_S = 1.0  # while a piece waits: how often to check that command and client are still there
 _ENDED = "the command has ended, or takes no input"
 
 
-@router.post("", response_class=Octets)
-async def run(name: str, ask: CommandIn, request: Request, state: State, who: Member) -> Octets:
-    """Runs it as `user` (root for admins, or yourself, where none is named) and answers its output as it comes, in frames. The
-    command is ended when the connection is."""
+@router.post("/exec")
+async def execute(name: str, request: ExecIn, state: State, who: Member) -> ExecOut:
+    """One command on the login as `user`; without one as root for admins, else as yourself."""
+    return await run_login_command(state, who, name, request)
+
+
+@router.post("/commands", response_class=ByteStream)
+async def run(name: str, ask: CommandIn, request: Request, state: State, who: Member) -> ByteStream:
+    """Runs it as `user` (default: root for admins, else yourself) and streams its output in frames. The command ends when the
+    connection does."""
     user = who.command_user(ask.user)
     cluster = await cluster_to_work_on(state, name, who)
     key = (who.person, ask.input)
     if key in state.inputs:
         raise Refused("two commands can't have the same input")
-    with contextlib.ExitStack() as held:
-        held.enter_context(command_slot(state, who))
+    with contextlib.ExitStack() as resources:
+        resources.enter_context(command_slot(state, who))
         if ask.input:
-            state.inputs[key] = Input(asyncio.Queue(_AHEAD))
-            held.callback(state.inputs.pop, key)
+            state.inputs[key] = Input(asyncio.Queue(_INPUT_QUEUE))
+            resources.callback(state.inputs.pop, key)
         await write_audit_line(state, who, "exec", name, user=user, program=ask.argv[0][:100])
-        held = held.pop_all()
+        resources = resources.pop_all()
     given = state.inputs.get(key)
     pieces = state.work.converse(cluster, ask.argv, user, _feed(given.ahead if given else None))
-    headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
-    async def still(who: Principal) -> None:
+    async def check(who: Principal) -> None:
         if who.command_user(ask.user) != user:
-            raise NotAllowed(f"{who.person} is not {user} any more")
+            raise NotAllowed(f"{who.person} may no longer act as {user}")
         await cluster_to_work_on(state, name, who)
 
-    frames = while_allowed(request, _frames(state, request, pieces), Right.RUN_JOBS, still, over)
-    return Octets(frames, headers=headers, held=held)
+    frames = while_allowed(request, _frames(state, request, pieces), Right.RUN_JOBS, check, not_allowed_frame)
+    return ByteStream(frames, resources=resources)
 
 
-@router.post("/{key}/input", status_code=204)
+@router.post("/commands/{key}/input", status_code=204)
 async def put_input(key: str, request: Request, state: State, who: Member) -> Response:
-    """The next piece of a command's standard input, at most 1 MiB; an empty one is its end. Answered when the command has room
-    for it: one comes after the other."""
-    place = (who.person, key)
-    if (given := state.inputs.get(place)) is None:
+    """The next piece of a command's standard input, at most 1 MiB; an empty one ends it. Answered when the command has room for
+    it: send one after the other."""
+    owner_key = (who.person, key)
+    if (given := state.inputs.get(owner_key)) is None:
         raise NotFound(_ENDED)
-    if given.bringing.locked():  # each would be held here for as long as the command lives
+    if given.bringing.locked():  # every waiting request stays open as long as the command runs
         raise TooManyAtOnce("a piece of this input is on its way already", hint="send the next one when it is answered")
     async with given.bringing:
         piece = await _piece(request)
-        while state.inputs.get(place) is given:
+        while state.inputs.get(owner_key) is given:
             try:
-                async with asyncio.timeout(_LOOK_S):
+                async with asyncio.timeout(_RECHECK_S):
                     await given.ahead.put(piece)
-            except TimeoutError:  # it does not read now; it may have ended, and who sent this may be gone
+            except TimeoutError:  # the command does not read now, or has ended, or the client is gone
                 if await request.is_disconnected():
                     break
                 continue
@@ -84,8 +89,8 @@ async def _piece(request: Request) -> bytes:
     piece = bytearray()
     async for chunk in request.stream():
         piece += chunk
-        if len(piece) > _MOST_PIECE:
-            raise Refused(f"a piece of input has more than {_MOST_PIECE // 2**20} MiB", hint="send it in several")
+        if len(piece) > _MAX_PIECE:
+            raise Refused(f"a piece of input has more than {_MAX_PIECE // 2**20} MiB", hint="send it in several")
     return bytes(piece)
 
 
@@ -99,7 +104,8 @@ async def _frames(
     request: Request,
     pieces: AsyncIterator[tuple[str, bytes]],
 ) -> AsyncIterator[bytes]:
-    ends = [asyncio.ensure_future(_gone(request)), asyncio.ensure_future(state.live.stopping.wait())]
+    """The output as frames, until the command ends, the client disconnects or the server stops."""
+    ends = [asyncio.ensure_future(_disconnected(request)), asyncio.ensure_future(state.live.stopping.wait())]
     following: asyncio.Future[Any] = asyncio.ensure_future(anext(pieces, None))
     try:
         while True:
@@ -108,8 +114,8 @@ async def _frames(
                 return
             yield frame(*piece)
             following = asyncio.ensure_future(anext(pieces, None))
-    except Exception as error:  # the answer has begun: what went wrong can only be its last frame
-        yield frame("error", error_out(error).model_dump_json().encode())
+    except Exception as error:  # the response has begun, so the error can only be its last frame
+        yield error_frame(error)
     finally:
         for task in (following, *ends):
             task.cancel()
@@ -119,7 +125,7 @@ async def _frames(
             await close()
 
 
-async def _gone(request: Request) -> None:
-    """Until whoever asked is gone."""
+async def _disconnected(request: Request) -> None:
+    """Returns when the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -26,7 +26,7 @@ from headway.clusterfile import form as forms
 from headway.domain.cluster import Plan
 from headway.errors import Fault, HeadwayError, InvalidSpec
 from headway.schemas.clusters import ApplyIn, Document
-from headway.services import planning
+from headway.services.cluster import planning
 from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.mappers import HIDDEN, price

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from typing import cast
 
 from fastapi import Request
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, Member, PathNumber, State
 from headway.api.http.failure_audit import audit_failure
-from headway.api.routers.jobs import job_actions, jobs
-from headway.api.routers.jobs.jobs import Task
+from headway.api.http.parameters import Task
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.state import JobState
@@ -19,10 +19,13 @@ from headway.jobs.view.array_tasks import array_out
 from headway.schemas.base import API_PREFIX
 from headway.schemas.jobs import JobRunOut, JobRunsOut, ScriptOut
 from headway.schemas.submissions import LineageOut
-from headway.services import job_clone
 from headway.services.authorization import authorize_action
 from headway.services.context import AppState
 from headway.services.identity import Principal
+from headway.services.jobs import details
+from headway.services.jobs.actions import Action, act_on_job
+from headway.services.jobs.clone import can_clone
+from headway.services.jobs.lineage import get_lineage
 from headway.services.read_model.pending_reasons import why_of
 from headway.web.event_stream import Parts, pulse_of, stream
 from headway.web.page_context import see_other
@@ -31,7 +34,7 @@ from headway.web.rendering import render
 from headway.web.views import job as view
 
 router = page_router()
-_SAID = {"cancel": "{} is cancelled", "requeue": "{} goes back to the queue", "hold": "{} is held",
+_DONE = {"cancel": "{} is cancelled", "requeue": "{} goes back to the queue", "hold": "{} is held",
          "release": "{} is released"}  # fmt: skip
 
 
@@ -39,9 +42,9 @@ _SAID = {"cancel": "{} is cancelled", "requeue": "{} goes back to the queue", "h
 async def job(name: str, job_id: PathNumber, state: State, who: Anyone) -> Response:
     _, cluster = await state.cluster(name)
     found = await state.job(cluster, job_id)
-    runs = await _runs(state, cluster, found, who)
+    runs = await _runs(state, cluster, found)
     mine = await _mine(state, cluster, who, found)
-    clone = mine and await job_clone.can_clone(state, cluster, who, found)
+    clone = mine and await can_clone(state, cluster, who, found)
     parts = await _parts(state, cluster, found, runs, mine=mine, clone=clone)
     return render(
         "job.html",
@@ -72,10 +75,10 @@ async def live(name: str, job_id: PathNumber, request: Request, state: State, wh
         key = (found.state, found.start_time, found.restarts, found.end_time, newest)
         if key not in known:  # accounting is asked only when the job did something
             known.clear()
-            known[key] = await _runs(state, cluster, found, viewer)
+            known[key] = await _runs(state, cluster, found)
         mine = await _mine(state, cluster, viewer, found)
         if mine and viewer.person not in cloned:
-            cloned[viewer.person] = await job_clone.can_clone(state, cluster, viewer, found)
+            cloned[viewer.person] = await can_clone(state, cluster, viewer, found)
         clone = mine and cloned[viewer.person]
         return await _parts(state, cluster, found, known[key], mine=mine, clone=clone)
 
@@ -87,23 +90,17 @@ async def act(
     name: str, job_id: PathNumber, verb: str, request: Request, state: State, who: Member, task: Task = ""
 ) -> Response:
     """One of cancel, requeue, hold, release; back to the page, which says how it went."""
-    deeds = {
-        "cancel": jobs.cancel,
-        "requeue": job_actions.requeue,
-        "hold": job_actions.hold,
-        "release": job_actions.release,
-    }
-    if verb not in deeds:
+    if verb not in _DONE:
         raise NotFound(f"nothing called {verb[:20]!r} can be done with a job")
     page = f"/clusters/{name}/jobs/{job_id}"
     try:
-        await deeds[verb](name, job_id, state, who, task)
+        await act_on_job(state, who, name, job_id, cast(Action, verb), task)
     except NotAllowed:
         raise
     except HeadwayError as error:
         await audit_failure(request, error)
         return see_other(page, error.message, bad=True)
-    return see_other(page, _SAID[verb].format(f"Task {task}" if task else f"Job {job_id}"))
+    return see_other(page, _DONE[verb].format(f"Task {task}" if task else f"Job {job_id}"))
 
 
 async def _parts(
@@ -129,10 +126,10 @@ async def _mine(state: AppState, cluster: Cluster, who: Principal, job: JobState
     return True
 
 
-async def _runs(state: AppState, cluster: Cluster, job: JobState, who: Principal) -> JobRunsOut:
-    """From accounting; while that does not answer the run that the controller knows."""
+async def _runs(state: AppState, cluster: Cluster, job: JobState) -> JobRunsOut:
+    """From accounting; if that does not answer, the one run that slurmctld knows."""
     try:
-        return await job_actions.runs(cluster.name, job.id, state, who)
+        return await details.get_runs(state, cluster.name, job.id)
     except HeadwayError:
         nodes = compress(job.nodes)
         run = JobRunOut(state=job.state, submit_time=job.submit_time, start_time=job.start_time if job.nodes else 0,
@@ -151,15 +148,13 @@ async def _tasks(state: AppState, cluster: Cluster, job: JobState) -> dict[str, 
 
 async def _script(name: str, job_id: PathNumber, state: AppState, who: Principal) -> ScriptOut | None:
     with contextlib.suppress(HeadwayError):
-        return await job_actions.script(name, job_id, state, who)
+        return await details.get_script(state, who, name, job_id)
     return None
 
 
 async def _lineage(name: str, job_id: PathNumber, state: AppState, who: Principal) -> LineageOut | None:
-    from headway.api.routers.jobs.submissions import show_lineage
-
     if await state.store.job_record(name, job_id) is None:
         return None
     with contextlib.suppress(HeadwayError):
-        return await show_lineage(name, job_id, state, who)
+        return await get_lineage(state, who, name, job_id)
     return None

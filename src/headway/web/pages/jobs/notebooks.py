@@ -17,11 +17,11 @@ from starlette.responses import RedirectResponse, Response
 
 from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.failure_audit import audit_failure
-from headway.api.routers.jobs import notebooks
 from headway.errors import HeadwayError
 from headway.schemas.submissions import NotebookIn
 from headway.services.context import AppState
 from headway.services.identity import Principal, Right
+from headway.services.jobs import notebooks
 from headway.web import form_idempotency
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
@@ -47,7 +47,8 @@ async def _start(
 ) -> form_idempotency.Done | Response:
     sent = {key: str(form.get(key, "")).strip() for key in FIELDS}
     try:
-        await notebooks.start(name, NotebookIn.model_validate({k: v for k, v in sent.items() if v}), state, who)
+        ask = NotebookIn.model_validate({k: v for k, v in sent.items() if v})
+        await notebooks.start_notebook(state, who, name, ask)
     except ValidationError as error:
         faults = {str(one["loc"][0]): one["msg"] for one in error.errors(include_url=False)}
         return await _page(name, state, who, sent, faults=faults, status=422)
@@ -59,7 +60,7 @@ async def _start(
 
 @router.get("/clusters/{name}/notebooks/{notebook_id}/open")
 async def lead_in(name: str, notebook_id: str, state: State, who: Member) -> Response:
-    link = await notebooks.link(name, notebook_id, state, who)
+    link = await notebooks.make_link(state, who, name, notebook_id)
     return RedirectResponse(
         link.url, status_code=303, headers={"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
     )
@@ -67,13 +68,13 @@ async def lead_in(name: str, notebook_id: str, state: State, who: Member) -> Res
 
 @router.post("/clusters/{name}/notebooks/{notebook_id}/stop")
 async def stop(name: str, notebook_id: str, state: State, who: Member) -> Response:
-    await notebooks.stop(name, notebook_id, state, who)
+    await notebooks.stop_notebook(state, who, name, notebook_id)
     return RedirectResponse(f"/clusters/{name}/notebooks", status_code=303)
 
 
 async def _page(name: str, state: Any, who: Any, sent: dict[str, str], **more: Any) -> Response:
     _, cluster = await state.cluster(name)
-    found = await notebooks.notebooks_of(name, state, who)
+    found = await notebooks.list_notebooks(state, who, name)
     mine = next((user.teams for user in cluster.users if user.name == who.user), ())
     values = {"faults": {}, "error": None, "status": 200, **more}
     return render(

@@ -6,10 +6,10 @@ from fastapi import Request
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, State
-from headway.api.http.error_handlers import error_out
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, Refused
 from headway.services.context import AppState
+from headway.services.error_report import error_out
 from headway.services.identity import Principal
 from headway.services.read_model.pending_reasons import why_of
 from headway.services.read_model.queue_pages import listed

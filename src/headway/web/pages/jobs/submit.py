@@ -13,18 +13,18 @@ from starlette.responses import HTMLResponse, Response
 
 from headway.api.auth.dependencies import Member, State
 from headway.api.http.failure_audit import audit_failure
-from headway.api.routers.jobs import jobs, submissions
 from headway.errors import HeadwayError, NotAllowed, Unanswered, Unreachable
 from headway.jobs.submission.submission_check import refusal
 from headway.schemas.base import FaultOut
 from headway.schemas.billing import EstimateOut
 from headway.schemas.submissions import CheckJobIn, CheckJobOut
-from headway.services import job_clone
 from headway.services.authorization import cluster_to_work_on
 from headway.services.billing.budgets import cached_budgets
 from headway.services.billing.cost_estimate import estimate_cost
 from headway.services.context import AppState
 from headway.services.identity import Principal
+from headway.services.jobs import reruns, submission
+from headway.services.jobs.clone import clone_source
 from headway.store import StoreAway
 from headway.web import form_idempotency
 from headway.web.page_routes import page_router
@@ -40,7 +40,7 @@ async def form(name: str, request: Request, state: State, who: Member) -> Respon
     number = request.query_params.get("from", "")
     draft = Draft(how="command" if request.query_params.get("how") == "command" else "script")
     if number.isascii() and number.isdigit() and len(number) < 10:
-        draft = Draft.like(await job_clone.origin_of(name, int(number), state, who))
+        draft = Draft.of_clone(await clone_source(state, who, name, int(number)))
     return await _page(name, state, who, draft, CheckJobOut(), copied=number)
 
 
@@ -87,11 +87,11 @@ async def _send(
 
 async def _sent(name: str, draft: Draft, ask: CheckJobIn, state: AppState, who: Principal) -> int:
     if ask.run is not None:
-        return (await submissions.run(name, ask.run, state, who)).job_id
+        return (await submission.run(state, who, name, ask.run)).job_id
     assert ask.submit is not None
     if draft.origin:
-        return (await submissions.rerun_changed(name, int(draft.origin), ask.submit, state, who)).job_id
-    return (await jobs.submit(name, ask.submit, state, who)).job_id
+        return (await reruns.rerun_changed(state, who, name, int(draft.origin), ask.submit)).job_id
+    return (await submission.submit(state, who, name, ask.submit)).job_id
 
 
 async def _checked(name: str, state: AppState, who: Principal, draft: Draft) -> CheckJobOut:
@@ -99,7 +99,7 @@ async def _checked(name: str, state: AppState, who: Principal, draft: Draft) -> 
     if ask is None:
         return CheckJobOut(faults=unreadable)
     try:
-        return await jobs.check(name, ask, state, who)
+        return await submission.check(state, who, name, ask)
     except NotAllowed:
         raise
     except HeadwayError as error:
@@ -112,7 +112,7 @@ async def _price(name: str, state: AppState, who: Principal, draft: Draft, told:
     if ask is None or told.faults:
         return None
     _, cluster = await state.cluster(name)
-    return await estimate_cost(state, who, cluster, ask, told, submissions.offered(state, cluster))
+    return await estimate_cost(state, who, cluster, ask, told, submission.node_offer(state, cluster))
 
 
 def _refused(error: HeadwayError) -> CheckJobOut:
@@ -150,7 +150,7 @@ async def _page(
         beside=view.beside(told.faults, draft.how),
         partitions=[one.name for one in cluster.partitions],
         teams=mine or [team.name for team in cluster.teams],
-        node_gpus=submissions.offered(state, cluster).gpus,
+        node_gpus=submission.node_offer(state, cluster).gpus,
         launchers=view.LAUNCHERS,
         example=view.EXAMPLE,
         containers=cluster.containers,

@@ -20,9 +20,9 @@ from headway.domain.slurm.state import Check
 from headway.errors import NotFound, Refused, Unreachable
 from headway.schemas.base import Problem
 from headway.schemas.clusters import ChangeSetOut, Document, OperationOut, StatusOut
+from headway.services.cluster.path_policy import moved_datasets
+from headway.services.cluster.planning import digest_of
 from headway.services.mappers import without_secrets
-from headway.services.path_policy import moved_datasets
-from headway.services.planning import digest_of
 from headway.store import ClusterRow
 from headway.validation.yaml_parser import parse_yaml
 from tests.support import builders

@@ -10,13 +10,13 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.api.routers.jobs.submissions import BUNDLES_AT_ONCE, BUNDLES_OF_ONE
 from headway.domain.cluster import Cluster
 from headway.errors import Unreachable
 from headway.schemas.base import ErrorOut
 from headway.schemas.stream_frames import frames
 from headway.schemas.submissions import SubmitOut
 from headway.services.authorization import MAX_COMMANDS_PER_PERSON, MAX_OPEN_LOGS_PER_PERSON
+from headway.services.jobs.bundles import MAX_ARCHIVES_IN_MEMORY, MAX_ARCHIVES_OF_PERSON
 from headway.web.rendering import STATIC
 from tests.support import builders
 from tests.support.server_fakes import Server, reading
@@ -65,7 +65,7 @@ async def test_input_is_posted_under_the_command_s_number_by_the_same_person(ser
 @pytest.fixture
 async def deaf(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[httpx.AsyncClient]:
     """ann, whose command under KEY reads nothing, and who brings it more than waits for one."""
-    monkeypatch.setattr("headway.api.routers.jobs.exec_commands._LOOK_S", 0.01)
+    monkeypatch.setattr("headway.api.routers.jobs.exec_commands._RECHECK_S", 0.01)
     await server.apply()
     go = asyncio.Event()
 
@@ -213,16 +213,16 @@ async def test_archives_wait_for_those_on_their_way_before_they_are_read_into_me
             while {name: under_way[name] for name in many} != many:
                 await asyncio.sleep(0)
 
-    hanging = [put(eve, n) for n in range(BUNDLES_OF_ONE + 1)]
-    await until(eve=BUNDLES_OF_ONE)
-    hanging += [put(bob, n) for n in range(BUNDLES_OF_ONE)]  # the cluster's places are taken now
-    await until(bob=BUNDLES_OF_ONE, lab=BUNDLES_AT_ONCE)
+    hanging = [put(eve, n) for n in range(MAX_ARCHIVES_OF_PERSON + 1)]
+    await until(eve=MAX_ARCHIVES_OF_PERSON)
+    hanging += [put(bob, n) for n in range(MAX_ARCHIVES_OF_PERSON)]  # the cluster's places are taken now
+    await until(bob=MAX_ARCHIVES_OF_PERSON, lab=MAX_ARCHIVES_IN_MEMORY)
     hanging.append(put(eve, 0, "sky"))  # but not another one's
     await until(sky=1)
-    monkeypatch.setattr("headway.api.routers.jobs.submissions.BUNDLE_WAIT_S", 0.01)
+    monkeypatch.setattr("headway.services.jobs.bundles.TURN_TIMEOUT_S", 0.01)
     late = await put(dan, 0)
     assert (late.status_code, late.json()["kind"]) == (429, "too_many_at_once")
-    assert under_way["lab"] == BUNDLES_AT_ONCE
+    assert under_way["lab"] == MAX_ARCHIVES_IN_MEMORY
     go.set()
     assert {(await one).json()["present"] for one in hanging} == {True}
     assert (await put(dan, 0)).json()["present"]

@@ -11,11 +11,11 @@ import pytest
 
 from headway import Client
 from headway.api.http import revalidated_stream
-from headway.api.http.error_handlers import error_out
 from headway.errors import NotAllowed, NotFound, Refused, Unreachable
 from headway.jobs.logs.follow import part_of
 from headway.schemas.stream_frames import frame, frames
 from headway.sdk import reconnect
+from headway.services.error_report import error_out
 from tests.integration.api.test_route_access import scope_of
 from tests.support import builders
 from tests.support.server_fakes import Server, reading

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from headway.api.routers.jobs import submissions
 from headway.errors import NotAllowed, NotFound, Refused
 from headway.schemas.submissions import ExecOut, SubmitOut
+from headway.services.jobs import submission
 from headway.store import StoreAway
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import Server, reading
@@ -47,7 +47,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 async def test_a_job_whose_origin_can_t_be_kept_is_named_and_never_asked_for_again(
     server: Server, monkeypatch: pytest.MonkeyPatch, away: int, status: int
 ) -> None:
-    monkeypatch.setattr(submissions, "KEEP_AGAIN_S", 0.0)
+    monkeypatch.setattr(submission, "RECORD_RETRY_S", 0.0)
     note, tries = server.store.note_job, 0
 
     async def note_job(*args: Any, **said: Any) -> None:
@@ -62,7 +62,7 @@ async def test_a_job_whose_origin_can_t_be_kept_is_named_and_never_asked_for_aga
     assert answer.status_code == status, answer.text
     assert len(server.work.named("submit")) == 1
     if away == 2:
-        assert "job 41 went to lab" in answer.json()["detail"]
+        assert "job 41 was submitted to lab" in answer.json()["detail"]
         assert "do not send it again" in answer.json()["hint"]
     else:
         assert await server.store.job_record("lab", 41)

@@ -15,12 +15,12 @@ from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.errors import Conflict, Fault, InvalidSpec, NeedsConfirmation, NotAllowed, Refused
 from headway.schemas.clusters import ApplyIn, ChangeSetOut, Document, ScaleIn
+from headway.services.cluster.cost_guard import FIELD, over_limit
+from headway.services.cluster.path_policy import moved_datasets, place_faults
 from headway.services.cluster_backend import Resolved
 from headway.services.context import AppState, PlanKept, fingerprint
-from headway.services.cost_guard import FIELD, over_limit
 from headway.services.identity import Principal, Right
 from headway.services.mappers import changeset_out, operation_news, summary_of
-from headway.services.path_policy import moved_datasets, place_faults
 from headway.store import Operation
 
 PLAN_KEPT_S = 15.0

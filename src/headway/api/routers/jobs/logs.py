@@ -1,0 +1,123 @@
+"""Job logs: streamed while they are written, in parts, searched."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+
+from headway.api.auth.dependencies import Member, PathNumber, State
+from headway.api.http.byte_stream import (
+    ByteStream,
+    abort_after_last_piece,
+    error_frame,
+    not_allowed_frame,
+    not_allowed_note,
+    note_line,
+)
+from headway.api.http.parameters import Task
+from headway.api.http.revalidated_stream import while_allowed
+from headway.errors import HeadwayError
+from headway.jobs.logs.follow import Part
+from headway.schemas.jobs import LogFoundOut, LogPartOut
+from headway.schemas.stream_frames import frame
+from headway.services.identity import Principal, Right
+from headway.services.jobs import details
+from headway.services.jobs.log_stream import StreamAborted, authorize_log, open_log
+
+router = APIRouter(prefix="/clusters/{name}/jobs/{job_id}", tags=["jobs"])
+MAX_LINES = 5000
+
+
+@router.get("/log", response_class=ByteStream)
+async def log(
+    name: str,
+    job_id: PathNumber,
+    request: Request,
+    state: State,
+    who: Member,
+    follow: bool = False,
+    err: bool = False,
+    start: Annotated[int, Query(ge=0, le=2**53, description="from this byte on; not of an array's tasks together")] = 0,
+    task: Task = "",
+    frames: Annotated[bool, Query(description="in frames, whose last one says that this was all")] = False,
+) -> ByteStream:
+    """The job's output as it is written; `follow` goes on until the job has ended. An array asked for by its first
+    number: all its tasks' lines, each with its number before it. Where the server stops or something fails before the end,
+    the answer breaks off."""
+    with contextlib.ExitStack() as resources:
+        opened = await open_log(state, who, name, job_id, resources, follow=follow, err=err, start=start, task=task)
+        resources = resources.pop_all()
+
+    async def check(who: Principal) -> None:
+        await authorize_log(state, who, opened.cluster, opened.job, job_id)
+
+    if frames:
+        framed = _framed(opened.pieces, opened.start)
+        allowed = while_allowed(request, framed, Right.RUN_JOBS, check, not_allowed_frame)
+        return ByteStream(allowed, resources=resources)
+    allowed = while_allowed(request, _plain(opened.pieces), Right.RUN_JOBS, check, not_allowed_note)
+    return ByteStream(abort_after_last_piece(allowed), resources=resources)
+
+
+async def _plain(pieces: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    """The bytes alone. An error on the way becomes a line, after which the stream is aborted."""
+    try:
+        async with contextlib.aclosing(pieces):
+            async for piece in pieces:
+                yield piece
+    except HeadwayError as error:
+        yield note_line(error.message)
+        raise StreamAborted from error
+
+
+async def _framed(pieces: AsyncGenerator[bytes, None], offset: int | None) -> AsyncIterator[bytes]:
+    """Frames of schemas.stream_frames. `offset`: where in its file the log begins; None for the logs of several files."""
+    if offset is not None:
+        yield frame("at", b"%d" % offset)
+    try:
+        async with contextlib.aclosing(pieces):
+            async for piece in pieces:
+                if not isinstance(piece, Part):
+                    yield frame("said", piece)
+                    continue
+                if piece.at != offset:
+                    yield frame("at", b"%d" % piece.at)
+                yield frame("out", piece)
+                offset = piece.at + len(piece)
+        yield frame("end", b"")
+    except StreamAborted:
+        return
+    except Exception as error:  # the response has begun, so the error can only be its last frame
+        yield error_frame(error)
+
+
+@router.get("/log/part")
+async def log_part(
+    name: str,
+    job_id: PathNumber,
+    state: State,
+    who: Member,
+    before: Annotated[int | None, Query(ge=0, le=2**53)] = None,
+    lines: Annotated[int, Query(ge=1, le=MAX_LINES)] = 500,
+    err: bool = False,
+    task: Task = "",
+) -> LogPartOut:
+    """The last lines of the log, or those before a byte offset."""
+    return await details.read_log_part(state, who, name, job_id, task=task, before=before, lines=lines, err=err)
+
+
+@router.get("/log/search")
+async def log_search(
+    name: str,
+    job_id: PathNumber,
+    state: State,
+    who: Member,
+    q: Annotated[str, Query(max_length=200)] = "",
+    err: bool = False,
+    task: Task = "",
+) -> LogFoundOut:
+    """Lines of the log that hold a text, whatever its case. The search is done on the cluster."""
+    return await details.search_log(state, who, name, job_id, q, task=task, err=err)

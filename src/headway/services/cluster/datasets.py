@@ -1,0 +1,134 @@
+"""Versions of datasets. Adding, verifying and removing one are operations: a request only queues them."""
+
+from __future__ import annotations
+
+import secrets as random
+from collections.abc import Sequence
+from typing import Any
+
+from headway.domain.cluster import Cluster
+from headway.domain.dataset import FOLDER, Version, in_the_way
+from headway.errors import Conflict, NotFound, Refused
+from headway.schemas.clusters import OperationOut
+from headway.schemas.datasets import DatasetIn, DatasetOut, S3In
+from headway.services.authorization import write_audit_line
+from headway.services.cluster.path_policy import source_of
+from headway.services.cluster.planning import queued
+from headway.services.context import AppState
+from headway.services.identity import Principal
+from headway.services.mappers import operation_out
+
+
+async def list_versions(state: AppState, name: str) -> list[DatasetOut]:
+    """Every version that the cluster has, by dataset name and number."""
+    await state.row(name)
+    jobs = await state.store.job_counts(name)
+    found = [_version_out(one, jobs.get((one.name, one.number), 0)) for one in await state.store.versions(name)]
+    return sorted(found, key=lambda one: (one.name, one.version))
+
+
+async def add_version(state: AppState, who: Principal, name: str, ask: DatasetIn) -> OperationOut:
+    """Queues a new version, from a folder of the server's machine or an S3 bucket. The operation's `kept` names its mount
+    point."""
+    _, cluster = await state.cluster(name)
+    require_free_name(cluster, ask.name)
+    if not ask.source.startswith("s3://"):
+        if ask.s3 is not None:
+            raise Refused("s3 is for buckets", hint="source: s3://BUCKET/PREFIX")
+        return await _queue(state, who, name, "add", {"name": ask.name, "source": str(source_of(state, ask.source))})
+    access, ref = ask.s3 or S3In(), random.token_hex(8)
+    params = {"name": ask.name, "source": ask.source.rstrip("/"), "endpoint_url": access.endpoint_url, "ref": ref}
+    return await _queue(state, who, name, "add", params, access.model_dump_json())
+
+
+async def verify_version(state: AppState, who: Principal, name: str, dataset: str, version: int) -> OperationOut:
+    """Queues reading all of a version again. The operation fails, naming the files, if one is damaged."""
+    one = await _find_version(state, name, dataset, version)
+    return await _queue(state, who, name, "verify", {"name": one.name, "version": one.number})
+
+
+async def remove_version(
+    state: AppState, who: Principal, name: str, dataset: str, version: int, *, force: bool
+) -> OperationOut:
+    """Queues removing a version. Raises Conflict while the lineage of jobs names it, unless `force`."""
+    one = await _find_version(state, name, dataset, version, removed=True)  # a removal that failed is completed
+    if one.removed_at is None and not force:
+        await require_unused(state, one)
+    return await _queue(state, who, name, "remove", {"name": one.name, "version": one.number, "force": force})
+
+
+async def pin_versions(state: AppState, cluster: Cluster, stage_in: Sequence[str]) -> list[str]:
+    """Each as NAME@VERSION; a name without a version becomes its latest. Raises NotFound."""
+    if not stage_in:
+        return []
+    known = await state.store.versions(cluster.name)
+    found = []
+    for one in stage_in:
+        name, _, number = one.partition("@")
+        matching = [version for version in known if version.name == name and number in ("", str(version.number))]
+        if not matching:
+            raise NotFound(
+                f"{cluster.name} has no dataset {one}", hint=f"headway dataset list --cluster {cluster.name}"
+            )
+        found.append(matching[-1].label)
+    return found
+
+
+def require_free_name(cluster: Cluster, name: str) -> None:
+    """Raises Refused if the cluster's file uses the mount point of a dataset of this name for something else."""
+    field = in_the_way(cluster.storage, name)
+    if field:
+        raise Refused(
+            f"{FOLDER}/{name} is taken on {cluster.name}: {field} of its file", hint="give the dataset another name"
+        )
+
+
+async def require_unused(state: AppState, version: Version) -> None:
+    """Raises Conflict while the lineage of jobs names the version."""
+    count, latest = await state.store.jobs_of_version(version.cluster, version.name, version.number)
+    if count:
+        words = ", ".join(map(str, latest)) + (f" and {count - len(latest)} more" if count > len(latest) else "")
+        raise Conflict(
+            f"{version.label} is in the lineage of job{'s' * (count != 1)} {words}: "
+            f"without it {'that job' if count == 1 else 'those jobs'} can't be repeated",
+            hint=f"headway dataset remove {version.label} --force removes it, and the lineage says so",
+        )
+
+
+async def _find_version(state: AppState, cluster: str, dataset: str, number: int, *, removed: bool = False) -> Version:
+    """Raises NotFound; also for a removed one, unless `removed`."""
+    await state.row(cluster)
+    one = await state.store.version(cluster, dataset, number)
+    if one.removed_at is not None and not removed:
+        raise NotFound(f"{one.label} was removed by {one.removed_by}", hint=f"headway dataset list --cluster {cluster}")
+    return one
+
+
+async def _queue(
+    state: AppState, who: Principal, cluster: str, action: str, params: dict[str, Any], secret: str = ""
+) -> OperationOut:
+    operation = await state.store.enqueue_operation(
+        cluster, "dataset", who.person, params={"action": action, **params}, secret=secret, key=who.idempotency_key
+    )
+    queued(state, operation)
+    await write_audit_line(state, who, f"dataset.{action}", cluster, operation=operation.id, **params)
+    return operation_out(operation)
+
+
+def _version_out(version: Version, jobs: int) -> DatasetOut:
+    """`jobs`: how many name it in their lineage."""
+    return DatasetOut(
+        name=version.name,
+        version=version.number,
+        path=version.path,
+        digest=version.digest,
+        files=version.files,
+        bytes=version.bytes,
+        source=version.source,
+        person=version.person,
+        at=version.at,
+        jobs=jobs,
+        state="damaged" if version.damage else "whole",
+        checked_at=version.checked_at,
+        damage=version.damage,
+    )

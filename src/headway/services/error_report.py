@@ -1,0 +1,37 @@
+"""Exceptions as ErrorOut: what a person is told about a failed request or operation."""
+
+from __future__ import annotations
+
+import errno
+
+from headway.errors import HeadwayError, InvalidSpec
+from headway.schemas.base import ErrorOut, FaultOut
+
+DISK_FULL_HINT = "make room there (headway server status names it), then try again; nothing is lost"
+
+
+def error_out(error: BaseException) -> ErrorOut:
+    """The error's kind, message and hint. The message of an unexpected exception stays in the log."""
+    if isinstance(error, InvalidSpec):
+        faults = [FaultOut(path=f.path, message=f.message, hint=f.hint, level=f.level) for f in error.faults]
+        return ErrorOut(kind=error.kind, message=error.message, hint=error.hint, faults=faults)
+    if isinstance(error, HeadwayError):
+        return ErrorOut(kind=error.kind, message=error.message, hint=error.hint)
+    if _is_disk_full(error):
+        message = "the disk of the server's state folder is full"
+        return ErrorOut(kind="unreachable", message=message, hint=DISK_FULL_HINT)
+    name = type(error).__name__
+    return ErrorOut(kind="bug", message=f"Headway met an error it did not foresee ({name})", hint="headway server logs")
+
+
+def first_line(out: ErrorOut) -> str:
+    """The first line of its message."""
+    return out.message.splitlines()[0]
+
+
+def _is_disk_full(error: BaseException) -> bool:
+    """Whether the system or SQLite reports a full disk or quota."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    cause = str(getattr(error, "orig", ""))
+    return "database or disk is full" in cause or "disk I/O error" in cause

@@ -1,0 +1,1 @@
+"""Use cases on jobs that the API and the pages share: submission, actions, logs, lineage, notebooks, pipelines."""

@@ -1,0 +1,45 @@
+"""Acting on one job: cancel, requeue, hold, release."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from headway.domain.slurm.job_states import RUNNING, WAITING
+from headway.errors import Conflict
+from headway.services.authorization import authorize_action, write_audit_line
+from headway.services.context import AppState
+from headway.services.identity import Principal
+from headway.services.jobs.lookup import read_job_now, slurm_target
+
+Action = Literal["cancel", "requeue", "hold", "release"]
+_POSSIBLE_IN: dict[Action, frozenset[str]] = {
+    "cancel": frozenset(WAITING | RUNNING),
+    "requeue": frozenset(RUNNING),
+    "hold": frozenset(WAITING),
+    "release": frozenset(WAITING),
+}
+_WHY_NOT = {
+    "requeue": "only a running job can be requeued",
+    "hold": "only a pending job can be held",
+    "release": "only a pending job can be released",
+}
+
+
+async def act_on_job(state: AppState, who: Principal, name: str, job_id: int, action: Action, task: str = "") -> None:
+    """Does it as the person's user, or as Headway's Slurm operator for a lead or admin. The number of an array covers all of
+    its tasks. Raises NotAllowed, and Conflict in a state where Slurm would refuse."""
+    _, cluster = await state.cluster(name)
+    job = await read_job_now(state, cluster, job_id)
+    target, states = slurm_target(state, cluster, job, job_id, task)
+    as_operator = await authorize_action(state, cluster, who, job, f"{action} job {target}")
+    if not _POSSIBLE_IN[action].intersection(states):
+        message = f"job {target} has ended already: {states[0]}"
+        if action != "cancel":
+            message = f"job {target} is {states[0]}: {_WHY_NOT[action]}"
+        raise Conflict(message, hint=f"headway job {name} {target}")
+    if action == "cancel":
+        await state.work.cancel(cluster, target, who.user, as_operator=as_operator)
+    else:
+        await state.work.control(cluster, target, action, who.user, as_operator=as_operator)
+    state.live.poke(name, (job_id,))
+    await write_audit_line(state, who, action, name, job=job_id, of=job.user, **({"task": task} if task else {}))

@@ -1,0 +1,70 @@
+"""Bundles: a job's files as one archive, kept on the cluster under its digest."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator
+
+from headway.errors import Refused, TooManyAtOnce
+from headway.jobs.submission.job_folders import place
+from headway.schemas.submissions import BundleOut
+from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
+from headway.services.context import AppState
+from headway.services.identity import Principal
+
+MAX_ARCHIVE = 64 * 1024 * 1024  # bytes, compressed
+MAX_ARCHIVES_IN_MEMORY = 4  # on their way to one cluster at a time
+MAX_ARCHIVES_OF_PERSON = 2  # of these, one person's
+TURN_TIMEOUT_S = 60.0  # how long an upload waits for its turn
+
+
+async def find_bundle(state: AppState, who: Principal, name: str, digest: str, user: str) -> BundleOut:
+    """Whether the cluster has the bundle already, under that user's home."""
+    user, cluster = who.user_to_act_as(user), await cluster_to_work_on(state, name, who)
+    with command_slot(state, who):
+        present = await state.work.keep_bundle(cluster, user, place(cluster, user).root, digest, b"")
+    return BundleOut(digest=digest, present=present)
+
+
+async def store_bundle(
+    state: AppState, who: Principal, name: str, digest: str, user: str, chunks: AsyncIterator[bytes]
+) -> BundleOut:
+    """Stores a tar.gz, read-only and owned by the user. Raises Refused beyond MAX_ARCHIVE bytes, and TooManyAtOnce."""
+    user, cluster = who.user_to_act_as(user), await cluster_to_work_on(state, name, who)
+    size = 0
+    with tempfile.TemporaryFile(dir=state.settings.state_dir) as file:  # uploads may be slow, and many at a time
+        async for chunk in chunks:
+            size += file.write(chunk)
+            if size > MAX_ARCHIVE:
+                raise Refused(
+                    f"the files are larger than {MAX_ARCHIVE // 2**20} MiB",
+                    hint="leave some out by .gitignore; data goes to scratch by headway cp",
+                )
+        file.seek(0)
+        with command_slot(state, who):
+            async with _turn(state, name, who.person):
+                archive = await asyncio.to_thread(file.read)
+                present = await state.work.keep_bundle(cluster, user, place(cluster, user).root, digest, archive)
+    await write_audit_line(state, who, "files", name, digest=digest, bytes=size, user=user)
+    return BundleOut(digest=digest, present=present)
+
+
+@contextlib.asynccontextmanager
+async def _turn(state: AppState, cluster: str, person: str) -> AsyncIterator[None]:
+    """Limits the archives in memory. A hanging home or cluster does not hold up other people and clusters.
+    Raises TooManyAtOnce."""
+    own = state.bundles.setdefault((cluster, person), asyncio.Semaphore(MAX_ARCHIVES_OF_PERSON))
+    every = state.bundles.setdefault((cluster, ""), asyncio.Semaphore(MAX_ARCHIVES_IN_MEMORY))
+    async with contextlib.AsyncExitStack() as entered:
+        try:
+            async with asyncio.timeout(TURN_TIMEOUT_S):
+                await entered.enter_async_context(own)
+                await entered.enter_async_context(every)
+        except TimeoutError:
+            raise TooManyAtOnce(
+                f"other uploads to {cluster} are under way; this one got no turn within {TURN_TIMEOUT_S:g} s",
+                hint=f"try again in a moment; headway status {cluster} shows the cluster's state",
+            ) from None
+        yield

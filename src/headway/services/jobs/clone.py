@@ -1,0 +1,67 @@
+"""Cloning a job: what the submit form is prefilled with. Only the job's owner gets the values of its secrets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headway.domain.cluster import Cluster
+from headway.domain.slurm.state import JobState
+from headway.errors import Refused
+from headway.jobs.submission.requested_resources import without_dependency
+from headway.jobs.submission.run_request import own_folder
+from headway.jobs.submission.secret_masking import lost_secrets as find_lost_secrets
+from headway.schemas.jobs import ScriptOut
+from headway.schemas.submissions import SubmitIn
+from headway.services.authorization import authorize_action, cluster_to_work_on
+from headway.services.context import AppState
+from headway.services.identity import Principal
+from headway.services.jobs.details import mask_script, read_script
+from headway.services.jobs.lookup import find_record
+from headway.store import JobRecord
+
+
+@dataclass(frozen=True, slots=True)
+class CloneSource:
+    """What a clone is made from. `job`: the job whose files and variables the clone gets too; 0 if it gets only the script."""
+
+    script: ScriptOut
+    job: int = 0
+    folder: str = ""  # the job's own folder, which the clone does not share; "" = none
+    lost_secrets: tuple[str, ...] = ()  # environment variables whose values must be given again
+
+
+async def clone_source(state: AppState, who: Principal, name: str, job_id: int) -> CloneSource:
+    """Raises NotAllowed, and Refused for a job that can't be cloned."""
+    cluster = await cluster_to_work_on(state, name, who)
+    found = await state.job(cluster, job_id)
+    await authorize_action(state, cluster, who, found, f"read the script of job {job_id}")
+    script, record = await read_script(state, who, cluster, found)
+    if record is not None and (why := _why_not(record, cluster, who)):
+        raise Refused(f"job {job_id} {why}")
+    fresh = without_dependency(SubmitIn(args=script.sbatch_args, script=script.text))
+    script = script.model_copy(update={"text": fresh.script or "", "sbatch_args": fresh.args})
+    if found.user != who.user:
+        return CloneSource(mask_script(script))
+    if record is None:  # the flags of its sbatch are unknown, its working folder is known
+        return CloneSource(script.model_copy(update={"chdir": found.workdir}))
+    request = SubmitIn.model_validate(record.request)
+    folder = own_folder(request, cluster, record.user)
+    if folder:
+        script = script.model_copy(update={"chdir": ""})
+    return CloneSource(script, record.job_id, folder, tuple(find_lost_secrets(request.env)))
+
+
+async def can_clone(state: AppState, cluster: Cluster, who: Principal, found: JobState) -> bool:
+    """Whether the job, which they may act on, can be cloned."""
+    record = await find_record(state, cluster, found)
+    return record is None or not _why_not(record, cluster, who)
+
+
+def _why_not(record: JobRecord, cluster: Cluster, who: Principal) -> str:
+    """Why the job can't be cloned, as the rest of "job 7 ..."; "" if it can."""
+    if record.kind == "notebook":
+        return "is a notebook: one is started on the page of notebooks"
+    request = SubmitIn.model_validate(record.request)
+    if record.user != who.user and (request.bundle or request.env or own_folder(request, cluster, record.user)):
+        return f"uses files or variables of {record.user}; only {record.user} can clone it"
+    return ""

@@ -1,0 +1,189 @@
+"""Reading about one job: its state, its runs, its submitted script, parts of its log."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from headway.domain.cluster import Cluster
+from headway.domain.slurm.hostlist import compress
+from headway.domain.slurm.job_states import RUNNING, WAITING
+from headway.domain.slurm.state import JobState
+from headway.errors import HeadwayError, NotFound
+from headway.jobs.explain.slurm_messages import NO_CONTAINER, container_word
+from headway.jobs.submission.secret_masking import masked_text, masked_words
+from headway.jobs.view.array_tasks import array_out
+from headway.jobs.view.placement import fewest, leaves_of
+from headway.schemas.incidents import IncidentOut
+from headway.schemas.jobs import (
+    ArrayOut,
+    JobOut,
+    JobRunOut,
+    JobRunsOut,
+    LogFoundOut,
+    LogPartOut,
+    PlacementOut,
+    ScriptOut,
+)
+from headway.schemas.submissions import ExecIn, SubmitIn
+from headway.services.authorization import authorize_action, cluster_to_work_on, command_slot
+from headway.services.context import AppState
+from headway.services.identity import Principal
+from headway.services.jobs.lookup import array_task_states, find_record
+from headway.services.mappers import incident_out, job_out
+from headway.services.read_model.pending_reasons import history_of, why_of
+from headway.store import JobRecord
+
+_LOG_TAIL_BYTES = 4096  # of a failed container job's log, searched for the reason
+_MAX_INCIDENTS_READ = 10_000
+_MAX_INCIDENTS_SHOWN = 20
+
+
+async def get_job(state: AppState, who: Principal, name: str, job_id: int, task: str = "") -> JobOut:
+    """One job, or one task of an array (pending tasks may share one record in Slurm).
+
+    The reason why a container did not start comes from the job's log, so only those who may read the log get it."""
+    _, cluster = await state.cluster(name)
+    job = await state.task(cluster, job_id, task) if task else await state.job(cluster, job_id)
+    out = job_out(job, state.clock(), await state.progress(cluster, job), why_of(state, cluster, job))
+    if job.state == "FAILED" and job.exit_code == NO_CONTAINER and job.stderr.startswith("/"):
+        with contextlib.suppress(HeadwayError):
+            await authorize_action(state, cluster, who, job, f"read the log of job {job_id}")
+            argv = ["timeout", "5", "tail", "-c", str(_LOG_TAIL_BYTES), "--", job.stderr]
+            with command_slot(state, who):
+                done = await state.work.run_command(cluster, ExecIn(argv=argv, user=job.user), job.user)
+            reason = container_word(base64.b64decode(done.stdout_b64).decode(errors="replace"))
+            out = out.model_copy(update={"why": reason or out.why})
+    return out
+
+
+async def get_runs(state: AppState, name: str, job_id: int) -> JobRunsOut:
+    """Every run of the job (it may have been requeued), its network placement, and the incidents that affected it."""
+    _, cluster = await state.cluster(name)
+    job = await state.job(cluster, job_id)
+    runs = [run for run in await state.work.runs(cluster, job_id) if run.start_time or run.state in WAITING]
+    if runs and runs[-1].start_time in (0, job.start_time):
+        runs = runs[:-1]  # slurmctld knows more about the last run than accounting, and sooner
+    others = state.live.snapshot(name).with_ended(await history_of(state, cluster))
+    # The expected start of a pending job is no start; accounting's REQUEUED is a run that ended.
+    every = [*runs, replace(job, start_time=0, end_time=0) if job.state in WAITING else job]
+    return JobRunsOut(
+        runs=[_run_out(run, state, cluster, others) for run in every],
+        incidents=await _incidents(state, name, job_id, every),
+    )
+
+
+def _run_out(run: JobState, state: AppState, cluster: Cluster, others: tuple[JobState, ...]) -> JobRunOut:
+    started = bool(run.start_time and run.nodes)
+    placement = None
+    if started and cluster.slots:
+        leaf_of = {slot.name: slot.leaf for slot in cluster.slots}
+        by_leaf = leaves_of(run.nodes, leaf_of)
+        least = fewest(run, state.live.snapshot(cluster.name).nodes, others, leaf_of)
+        placement = PlacementOut(leaves=len(by_leaf), fewest=min(least, len(by_leaf)) or len(by_leaf), by_leaf=by_leaf)
+    return JobRunOut(
+        state=run.state,
+        submit_time=run.submit_time,
+        start_time=run.start_time if started else 0,
+        end_time=run.end_time if run.state not in RUNNING else 0,
+        nodelist=compress(run.nodes),
+        exit_code=run.exit_code,
+        placement=placement,
+    )
+
+
+async def _incidents(state: AppState, name: str, job_id: int, runs: list[JobState]) -> list[IncidentOut]:
+    """Incidents that requeued the job, and those of its nodes while it ran there; the latest at the end."""
+    numbers = set(await state.store.incidents_that_moved(name, job_id))
+    began = min((run.start_time for run in runs if run.start_time), default=0)
+    for one in await state.store.incidents(name, since=began, limit=_MAX_INCIDENTS_READ) if began else ():
+        at = one.fault_at or one.opened_at
+        for run in runs:
+            end = run.end_time if run.end_time and run.state not in RUNNING else state.clock()
+            if one.node in run.nodes and run.start_time and run.start_time <= at <= end + 1:
+                numbers.add(one.number)
+    latest = sorted(numbers)[-_MAX_INCIDENTS_SHOWN:]
+    return [incident_out(await state.store.incident(number)) for number in latest]
+
+
+async def get_array_tasks(state: AppState, who: Principal, name: str, job_id: int) -> ArrayOut:
+    """The states of an array's tasks; total 0 for a job that is no array."""
+    _, cluster = await state.cluster(name)
+    return array_out(await array_task_states(state, who, cluster, job_id))
+
+
+async def read_log_part(
+    state: AppState, who: Principal, name: str, job_id: int, *, task: str, before: int | None, lines: int, err: bool
+) -> LogPartOut:
+    """The last `lines` of the log, or those before the byte offset `before`."""
+    cluster, job = await _job_with_readable_log(state, who, name, job_id, task)
+    with command_slot(state, who):
+        return await state.work.log_part(cluster, job, before=before, lines=lines, err=err)
+
+
+async def search_log(
+    state: AppState, who: Principal, name: str, job_id: int, text: str, *, task: str, err: bool
+) -> LogFoundOut:
+    """Log lines that contain the text, case-insensitive. The search runs on the cluster."""
+    cluster, job = await _job_with_readable_log(state, who, name, job_id, task)
+    if not text:
+        return LogFoundOut(found=[])
+    with command_slot(state, who):
+        return await state.work.log_search(cluster, job, text, err=err)
+
+
+async def _job_with_readable_log(
+    state: AppState, who: Principal, name: str, job_id: int, task: str
+) -> tuple[Cluster, JobState]:
+    """Raises NotAllowed."""
+    _, cluster = await state.cluster(name)
+    job = await state.job(cluster, job_id)
+    await authorize_action(state, cluster, who, job, f"read the log of job {job_id}")
+    if not task:
+        return cluster, job
+    with command_slot(state, who):
+        return cluster, await state.work.task(cluster, job_id, task)
+
+
+async def get_script(state: AppState, who: Principal, name: str, job_id: int) -> ScriptOut:
+    """The submitted script, from Headway's record or else from Slurm's accounting. Secrets are masked."""
+    cluster = await cluster_to_work_on(state, name, who)
+    job = await state.job(cluster, job_id)
+    await authorize_action(state, cluster, who, job, f"read the script of job {job_id}")
+    script, _ = await read_script(state, who, cluster, job)
+    return mask_script(script)
+
+
+def mask_script(script: ScriptOut) -> ScriptOut:
+    """The script without the values of secrets in its text and arguments."""
+    masked = {"script_args": masked_words(script.script_args), "sbatch_args": masked_words(script.sbatch_args)}
+    return script.model_copy(update={"text": masked_text(script.text), **masked})
+
+
+async def read_script(
+    state: AppState, who: Principal, cluster: Cluster, job: JobState
+) -> tuple[ScriptOut, JobRecord | None]:
+    """(the script with its secrets, the record that it is from or None). The caller checks who may read it. Raises NotFound."""
+    record = await find_record(state, cluster, job)
+    if record is not None:
+        sent = SubmitIn.model_validate(record.request)
+        script = ScriptOut(
+            name=sent.script_name,
+            text=sent.script or "",
+            script_args=sent.script_args,
+            sbatch_args=sent.args,
+            chdir="" if record.kind == "run" or sent.bundle else sent.chdir,
+            kind=record.kind,
+        )
+        return script, record
+    argv = ["sacct", "--noheader", "--batch-script", "-j", str(job.array_job_id or job.id)]
+    with command_slot(state, who):
+        done = await state.work.run_command(cluster, ExecIn(argv=argv, user=job.user), job.user)
+    text = base64.b64decode(done.stdout_b64).decode(errors="replace")
+    start = text.find("#!")
+    if done.code or start < 0:
+        raise NotFound(f"no script is kept of job {job.id}", hint="salloc and srun have none")
+    name = PurePosixPath(job.command).name or "script.sbatch"
+    return ScriptOut(name=name, text=text[start:], kind="sbatch"), None

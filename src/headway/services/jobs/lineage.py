@@ -1,0 +1,124 @@
+"""Lineage: where a job comes from, and what Slurm and its steps made of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headway.domain.cluster import Cluster
+from headway.domain.slurm.hostlist import compress
+from headway.domain.slurm.state import JobState
+from headway.errors import NotFound
+from headway.jobs.submission import secret_masking
+from headway.jobs.submission.batch_script import BY_TASK
+from headway.jobs.submission.job_folders import place
+from headway.schemas.submissions import ExecIn, GitIn, LineageOut, SubmitIn
+from headway.services.authorization import authorize_action, cluster_to_work_on, command_slot
+from headway.services.context import AppState
+from headway.services.identity import Principal
+from headway.services.jobs.lookup import require_record
+from headway.store import JobRecord
+
+# Runs on the login node as the job's owner: argv = checkpoint folder, file of the images that the job's steps used.
+_LIST_FILES = """
+import json, os, sys
+checkpoints, used = [], []
+try: checkpoints = sorted(os.listdir(sys.argv[1]))
+except OSError: pass
+try: used = [one for one in map(json.loads, open(sys.argv[2])) if isinstance(one, dict)]
+except (OSError, ValueError): pass
+print(json.dumps({"checkpoints": checkpoints, "used": used}))
+"""
+
+
+async def get_lineage(state: AppState, who: Principal, name: str, job_id: int) -> LineageOut:
+    """What was submitted, by whom, from which commit, and what Slurm gave the job. Secrets are masked."""
+    cluster = await cluster_to_work_on(state, name, who)
+    record = await require_record(state, cluster, who, job_id)
+    await authorize_action(state, cluster, who, record, f"look into job {job_id}")
+    request = SubmitIn.model_validate(record.request)
+    with command_slot(state, who):
+        job = await _job_or_none(state, cluster, job_id)
+        folder, named_image = _checkpoint_folder(record, job), str(record.facts.get("container_image", ""))
+        listed = await _list_files(state, cluster, record.user, job_id, folder)
+    ran = dict.fromkeys(str(one["image"]) for one in listed["used"] if one.get("image"))
+    images = [named_image] if named_image else [*ran]
+    return LineageOut(
+        job_id=job_id,
+        cluster=name,
+        submitted_at=record.at,
+        person=record.person,
+        user=record.user,
+        kind=record.kind,
+        parent=record.parent,
+        pipeline=record.pipeline,
+        step=record.step,
+        script_name=request.script_name,
+        script=secret_masking.masked_text(request.script or ""),
+        script_args=secret_masking.masked_words(request.script_args),
+        sbatch_args=secret_masking.masked_words(request.args),
+        workdir=request.chdir,
+        env=request.env,
+        bundle=request.bundle,
+        git=GitIn.model_validate(request.git) if request.git else None,
+        launcher=str(record.facts.get("launcher", "")),
+        container_image=", ".join(images),
+        container_digest=_image_digest(images[0] if images else "", listed["used"]),
+        datasets=await _datasets(state, record),
+        checkpoint_dir=folder,
+        checkpoints=listed["checkpoints"],
+        nodes=compress(job.nodes) if job else "",
+        gpus=job.gpus if job else 0,
+        partition=job.partition if job else "",
+        account=job.account if job else "",
+        state=job.state if job else "",
+    )
+
+
+async def _datasets(state: AppState, record: JobRecord) -> list[dict[str, str]]:
+    """The dataset versions that the job named; one that was removed since then says by whom and when."""
+    rows: list[dict[str, str]] = [dict(row) for row in record.facts.get("datasets", [])]
+    if not any("sha256" in row for row in rows):
+        return rows
+    known = {(one.name, str(one.number)): one for one in await state.store.versions(record.cluster, removed=True)}
+    for row in rows:
+        one = known.get((row["name"], row["version"]))
+        if "sha256" in row and one is not None and one.removed_at is not None:
+            row["removed"] = f"by {one.removed_by}{', by force' if one.forced else ''}"
+            row["removed_at"] = f"{one.removed_at:.0f}"
+    return rows
+
+
+def _checkpoint_folder(record: JobRecord, job: JobState | None) -> str:
+    """The folder of the job's, or of its array task's, checkpoints; "" if none is known."""
+    folder = str(record.facts.get("checkpoints", ""))
+    task = job.array_task if job and job.id != record.job_id else ""
+    per_task = folder and task.isdigit() and BY_TASK in str(record.request.get("script") or "")
+    return f"{folder}/{task}" if per_task else folder
+
+
+async def _job_or_none(state: AppState, cluster: Cluster, job_id: int) -> JobState | None:
+    try:
+        return await state.work.job(cluster, job_id)
+    except NotFound:
+        return None
+
+
+async def _list_files(state: AppState, cluster: Cluster, user: str, job_id: int, folder: str) -> dict[str, Any]:
+    """{"checkpoints": file names, "used": images that its steps ran}, read on the cluster as the owner."""
+    used = f"{place(cluster, user).shared}/.containers/.used-{job_id}"
+    request = ExecIn(argv=["python3", "-I", "-S", "-c", _LIST_FILES, folder or "/nonexistent", used], user=user)
+    done = await state.work.run_command(cluster, request, user)
+    return dict(json.loads(base64.b64decode(done.stdout_b64))) if done.code == 0 else {"checkpoints": [], "used": []}
+
+
+def _image_digest(image: str, used: Sequence[Mapping[str, str]]) -> str:
+    """The digest of the container image that ran, else the one that its reference pins, else ""."""
+    for one in used:
+        match = re.search(r"sha256-([0-9a-f]{64})", str(one.get("file", "")))
+        if match and one.get("image") in (image, None, ""):
+            return f"sha256:{match[1]}"
+    return image.partition("@")[2] if "@sha256:" in image else ""

@@ -1,0 +1,102 @@
+"""A job's log as a stream of bytes, and the checks for who may read it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from headway.domain.cluster import Cluster
+from headway.domain.slurm.state import JobState
+from headway.services.authorization import authorize_action, log_slot
+from headway.services.context import AppState
+from headway.services.identity import Principal
+
+FIRST_PIECE_TIMEOUT_S = 2.0
+
+
+class StreamAborted(Exception):
+    """A stream stopped before its end: the server is stopping, or reading failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogStream:
+    """An open log. `start`: byte offset of its first piece; None for the merged logs of an array's tasks."""
+
+    cluster: Cluster
+    job: JobState
+    start: int | None
+    pieces: AsyncGenerator[bytes, None]
+
+
+async def open_log(
+    state: AppState,
+    who: Principal,
+    name: str,
+    job_id: int,
+    resources: contextlib.ExitStack,
+    *,
+    follow: bool,
+    err: bool,
+    start: int,
+    task: str,
+) -> LogStream:
+    """Opens the log of a job, or of all tasks of an array (each line then begins with its task number).
+
+    `follow` goes on until the job has ended. `resources` gets what must be released after the stream. Waits for the first piece,
+    at most FIRST_PIECE_TIMEOUT_S, so that a missing log raises here. Raises NotFound, NotAllowed, TooManyAtOnce."""
+    _, cluster = await state.cluster(name)
+    job = await state.job(cluster, job_id)
+    await authorize_log(state, who, cluster, job, job_id)
+    whole_array = job.array_job_id == job_id and not task
+    with contextlib.ExitStack() as entered:
+        entered.enter_context(log_slot(state, who))
+        if whole_array:
+            stream = state.work.tail_array(cluster, job_id, follow=follow, err=err)
+        else:
+            if task:
+                job = await state.work.task(cluster, job_id, task)
+            stream = state.work.tail_log(cluster, job, follow=follow, err=err, start=start)
+        first = asyncio.ensure_future(_next(stream))
+        await asyncio.wait({first}, timeout=FIRST_PIECE_TIMEOUT_S)
+        if first.done():
+            first.result()
+        resources.push(entered.pop_all())
+    return LogStream(cluster, job, None if whole_array else start, _until_stopping(state, first, stream))
+
+
+async def authorize_log(state: AppState, who: Principal, cluster: Cluster, job: JobState, job_id: int) -> None:
+    """Raises NotAllowed unless the job is theirs, of a team they lead, or they are an admin."""
+    await authorize_action(state, cluster, who, job, f"read the log of job {job_id}")
+
+
+async def _until_stopping(
+    state: AppState, first: asyncio.Future[bytes | None], stream: AsyncIterator[bytes]
+) -> AsyncGenerator[bytes, None]:
+    """The pieces to the end of the log. Raises StreamAborted when the server stops before, and what the stream raises."""
+    stopping = asyncio.ensure_future(state.live.stopping.wait())
+    following = first
+    try:
+        while True:
+            waits: set[asyncio.Future[Any]] = {following, stopping}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            if not following.done():
+                raise StreamAborted
+            piece = following.result()
+            if piece is None:
+                return
+            yield piece
+            following = asyncio.ensure_future(_next(stream))
+    finally:
+        stopping.cancel()
+        following.cancel()
+        await asyncio.gather(stopping, following, return_exceptions=True)
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()
+
+
+async def _next(stream: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(stream, None)

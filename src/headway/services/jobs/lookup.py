@@ -1,0 +1,75 @@
+"""Finding a job: as Slurm has it now, by an array's task number, or by what Headway recorded when it was submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headway.domain.cluster import Cluster
+from headway.domain.slurm.state import JobState
+from headway.errors import NotFound
+from headway.jobs.view.array_tasks import tasks_of
+from headway.services.authorization import command_slot
+from headway.services.context import AppState
+from headway.services.identity import Principal
+from headway.store import JobRecord
+
+
+async def read_job_now(state: AppState, cluster: Cluster, job_id: int) -> JobState:
+    """The job as Slurm has it now, for code that is about to act on it. Raises NotFound."""
+    known = (await state.read(cluster)).by_id.get(job_id)
+    return known if known is not None else await state.work.job(cluster, job_id)
+
+
+def slurm_target(state: AppState, cluster: Cluster, job: JobState, job_id: int, task: str) -> tuple[str, list[str]]:
+    """(the id to give Slurm, the states of the jobs that it covers).
+
+    With `task` it is that task of the job's array. Without, it is the job itself; the number of an array covers all its tasks.
+    Raises NotFound for a task that the array does not have."""
+    known = state.live.snapshot(cluster.name).jobs
+    if not task:
+        return str(job_id), [one.state for one in known if job_id in (one.id, one.array_job_id)] or [job.state]
+    array = job.array_job_id or job_id
+    covered = tasks_of(known, array, task)
+    if not covered and job.array_task == task:
+        covered = [job]
+    if not covered:
+        raise NotFound(
+            f"job {array} on {cluster.name} has no task {task} now", hint=f"headway job {cluster.name} {array}"
+        )
+    return f"{array}_{task}", [one.state for one in covered]
+
+
+async def array_task_states(state: AppState, who: Principal, cluster: Cluster, job_id: int) -> dict[str, str]:
+    """The state of each task of an array, by task number; empty for a job that is no array."""
+    with command_slot(state, who):
+        return await state.work.array(cluster, job_id)
+
+
+def only_task(states: Mapping[str, str], cluster: Cluster, job_id: int, task: str) -> dict[str, str]:
+    """The state of that one task, by its number. Raises NotFound."""
+    number = str(int(task))
+    if number not in states:
+        raise NotFound(
+            f"job {job_id} on {cluster.name} has no task {task}", hint=f"headway job {cluster.name} {job_id}"
+        )
+    return {number: states[number]}
+
+
+async def find_record(state: AppState, cluster: Cluster, job: JobState) -> JobRecord | None:
+    """What Headway recorded when the job, or the array that it is a task of, was submitted; None if it was not by Headway."""
+    return await state.store.job_record(cluster.name, job.array_job_id or job.id, job.user)
+
+
+async def require_record(state: AppState, cluster: Cluster, who: Principal, job_id: int) -> JobRecord:
+    """As `find_record`, by number; raises NotFound. If Slurm no longer knows the job, their own of that number comes first."""
+    try:
+        record = await find_record(state, cluster, await state.job(cluster, job_id))
+    except NotFound:
+        known = state.store.job_record
+        record = await known(cluster.name, job_id, who.user) or await known(cluster.name, job_id)
+    if record is None:
+        raise NotFound(
+            f"job {job_id} of {cluster.name} was not submitted through Headway, so nothing is recorded about it",
+            hint="headway submit and headway run keep script, files and settings",
+        )
+    return record

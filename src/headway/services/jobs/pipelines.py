@@ -1,0 +1,201 @@
+"""Pipelines: each step is a job with Slurm dependencies, so a pipeline goes on without this server."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from headway.domain.cluster import Cluster
+from headway.domain.slurm.job_states import ENDED
+from headway.domain.slurm.state import JobState
+from headway.errors import HeadwayError, NotFound, Refused
+from headway.jobs.pipelines.pipeline_file import Pipeline, read_pipeline
+from headway.jobs.pipelines.pipeline_steps import latest, pipeline_out, step_run, to_repeat
+from headway.jobs.submission import secret_masking
+from headway.jobs.submission.job_folders import place
+from headway.jobs.submission.node_capacity import Offer
+from headway.jobs.submission.run_request import prepare_run
+from headway.schemas.submissions import GitIn, PipelineIn, PipelineOut, PipelineRetryIn
+from headway.services.authorization import authorize_as_owner, cluster_to_work_on, command_slot, write_audit_line
+from headway.services.context import AppState
+from headway.services.identity import Principal
+from headway.services.jobs.submission import new_folder_suffix, node_offer, record_submission
+from headway.store import PipelineRow
+
+
+async def start_pipeline(state: AppState, who: Principal, name: str, request: PipelineIn) -> PipelineOut:
+    """Submits every step. If one is refused, the steps submitted before it are cancelled."""
+    user = who.user_to_act_as(request.user)
+    cluster = await cluster_to_work_on(state, name, who)
+    pipeline = read_pipeline(request.document)
+    work = place(cluster, user).work(pipeline.name, new_folder_suffix(who))
+    _check(pipeline, cluster, node_offer(state, cluster), user, work)
+    stored = {
+        "document": _masked(pipeline),
+        "bundle": request.bundle,
+        "git": request.git.model_dump() if request.git else None,
+    }
+    with command_slot(state, who):
+        row = await state.store.save_pipeline(
+            name, pipeline.name, person=who.person, user=user, workdir=work, document=stored, key=who.idempotency_key
+        )
+        await write_audit_line(state, who, "pipeline", name, pipeline=row.id, user=user)
+        made = await _submit(state, who, cluster, row, pipeline, pipeline.order(), {})
+    return await _out(state, cluster, row, made)
+
+
+async def describe_pipelines(state: AppState, name: str, rows: Sequence[PipelineRow]) -> list[PipelineOut]:
+    """These stored pipelines with the present state of their jobs."""
+    _, cluster = await state.cluster(name)
+    ended: dict[int, JobState] = {}
+    if rows:
+        with contextlib.suppress(HeadwayError):  # jobs of the last days, one shared reading
+            ended = {job.id: job for job in await state.history(cluster)}
+    return [await _describe(state, cluster, row, ended) for row in rows]
+
+
+async def get_pipeline(state: AppState, name: str, pipeline: str) -> PipelineOut:
+    """By id, or the latest of that name. Raises NotFound."""
+    _, cluster = await state.cluster(name)
+    return await _describe(state, cluster, await state.store.pipeline(name, pipeline))
+
+
+async def retry_pipeline(
+    state: AppState, who: Principal, name: str, pipeline: str, request: PipelineRetryIn
+) -> PipelineOut:
+    """Submits the failed steps (or those named) and all that depend on them again, in the same folder."""
+    cluster = await cluster_to_work_on(state, name, who)
+    row = await state.store.pipeline(name, pipeline)
+    await authorize_as_owner(state, cluster, who, row, f"retry {row.name}")
+    plan = _with_env(read_pipeline(row.document["document"]), request.env)
+    unknown = [step for step in request.steps if step not in plan.steps]
+    if unknown:
+        raise NotFound(f"{row.name} has no step {', '.join(unknown)}", hint=f"it has {', '.join(plan.steps)}")
+    records = await state.store.jobs_of_pipeline(row.id)
+    # If the server was killed during this request, some of its steps may be recorded already: leave them out.
+    before = [(one.step, one.job_id) for one in records if not who.idempotency_key or one.at < who.first_sent_at]
+    now = latest(before)
+    jobs = await _jobs(state, cluster, now.values())
+    states = {step: jobs[number].state if number in jobs else "UNKNOWN" for step, number in now.items()}
+    again = to_repeat(plan, states, request.steps)
+    if not again:
+        raise Refused(f"no step of {row.name} has failed", hint=f"headway pipeline show {row.name}, or --step NAME")
+    with command_slot(state, who):
+        for step in again:
+            if states.get(step, "COMPLETED") not in ENDED:
+                with contextlib.suppress(HeadwayError):  # it may have ended just now
+                    await state.work.cancel(cluster, str(now[step]), row.user, as_operator=False)
+        await write_audit_line(state, who, "pipeline-retry", name, pipeline=row.id, steps=again)
+        waits = {step: number for step, number in now.items() if step not in again and states[step] not in ENDED}
+        made = await _submit(state, who, cluster, row, plan, again, waits)
+    return await _out(state, cluster, row, [*before, *made])
+
+
+async def _submit(
+    state: AppState,
+    who: Principal,
+    cluster: Cluster,
+    row: PipelineRow,
+    pipeline: Pipeline,
+    steps: Sequence[str],
+    jobs: Mapping[str, int],
+) -> list[tuple[str, int]]:
+    """(step, job id) of each, in order. `jobs`: ids of steps that are there already. If one fails, all are cancelled."""
+    known = dict(jobs)
+    git = row.document.get("git")
+    made: list[tuple[str, int]] = []
+    for step in steps:
+        bundle, commit = str(row.document["bundle"]), GitIn.model_validate(git) if git else None
+        try:
+            run = step_run(pipeline, step, known, bundle=bundle, git=commit)
+            prepared = prepare_run(run, cluster, row.user, "", work=row.workdir, offer=node_offer(state, cluster))
+            done = await state.work.submit(
+                cluster, prepared.request, row.user, prepared.stage, tag=_tag(who, row, step)
+            )
+            known[step] = done.job_id
+            made.append((step, done.job_id))
+            await record_submission(state, who, cluster, prepared, row.user, done, "run", pipeline=row.id, step=step)
+        except HeadwayError as error:
+            for _, number in made:
+                with contextlib.suppress(HeadwayError):
+                    await state.work.cancel(cluster, str(number), row.user, as_operator=False)
+            error.message = f"step {step}: {error.message}"
+            error.settled = bool(made)  # on a resend the head would answer with the cancelled jobs
+            raise
+    return made
+
+
+def _tag(who: Principal, row: PipelineRow, step: str) -> str:
+    """Names the submission of one step, so that the head recognises a resent one; "" without an idempotency key."""
+    return (
+        hashlib.sha256(f"{who.idempotency_key}\n{row.id}\n{step}".encode()).hexdigest() if who.idempotency_key else ""
+    )
+
+
+def _check(pipeline: Pipeline, cluster: Cluster, offer: Offer, user: str, work: str) -> None:
+    """Checks every step before the first is submitted. Raises Refused with all faults."""
+    faults = []
+    for name in pipeline.order():
+        try:
+            step = step_run(pipeline, name, {}, bundle="", git=None)
+            prepare_run(step, cluster, user, "", work=work, offer=offer)
+        except HeadwayError as error:
+            faults.append(f"step {name}: {error.message}")
+    if faults:
+        raise Refused("\n".join(faults))
+
+
+def _masked(pipeline: Pipeline) -> dict[str, Any]:
+    """The pipeline file without the values of secrets."""
+    document = pipeline.model_dump(mode="json", exclude={"defaults"})
+    for step in document["steps"].values():
+        step["env"] = secret_masking.masked(step["env"])
+    return document
+
+
+def _with_env(pipeline: Pipeline, env: Mapping[str, str]) -> Pipeline:
+    """The pipeline with its secret values, which are not stored, from `env`. Raises Refused if one is missing."""
+    lost: set[str] = set()
+    for step in pipeline.steps.values():
+        step.env = {name: env.get(name, value) for name, value in step.env.items()}
+        lost.update(secret_masking.lost_secrets(step.env))
+    if lost:
+        raise Refused(
+            f"the value of {', '.join(sorted(lost))} was not kept, as it is a secret",
+            hint=" ".join(f"--env {name}" for name in sorted(lost)) + " takes it from your environment again",
+        )
+    return pipeline
+
+
+async def _describe(
+    state: AppState, cluster: Cluster, row: PipelineRow, ended: Mapping[int, JobState] = MappingProxyType({})
+) -> PipelineOut:
+    records = await state.store.jobs_of_pipeline(row.id)
+    return await _out(state, cluster, row, [(one.step, one.job_id) for one in records], ended)
+
+
+async def _out(
+    state: AppState,
+    cluster: Cluster,
+    row: PipelineRow,
+    made: Sequence[tuple[str, int]],
+    ended: Mapping[int, JobState] = MappingProxyType({}),
+) -> PipelineOut:
+    """`made`: (step, job id) of all its submissions, in order."""
+    jobs = await _jobs(state, cluster, latest(made).values(), ended)
+    return pipeline_out(row, read_pipeline(row.document["document"]), made, jobs)
+
+
+async def _jobs(
+    state: AppState, cluster: Cluster, numbers: Collection[int], ended: Mapping[int, JobState] = MappingProxyType({})
+) -> dict[int, JobState]:
+    """These jobs by id: from the snapshot, from `ended`, else one by one from accounting."""
+    found = dict(ended) | (await state.seen(cluster)).by_id
+    for number in numbers:
+        if number not in found:
+            with contextlib.suppress(HeadwayError):
+                found[number] = await state.job(cluster, number)
+    return {number: found[number] for number in numbers if number in found}

@@ -1,0 +1,77 @@
+"""Submitting a recorded job again: the failed tasks of an array, the whole job, or a changed copy."""
+
+from __future__ import annotations
+
+from headway.errors import NotAllowed, Refused
+from headway.jobs.submission import secret_masking
+from headway.jobs.submission.requested_resources import without_dependency
+from headway.jobs.submission.run_request import Prepared, again
+from headway.jobs.view.array_tasks import failed_tasks, with_array
+from headway.schemas.submissions import RetryIn, SubmitIn, SubmitOut
+from headway.services.authorization import authorize_as_owner, cluster_to_work_on
+from headway.services.context import AppState
+from headway.services.identity import Principal
+from headway.services.jobs.lookup import array_task_states, only_task, require_record
+from headway.services.jobs.submission import new_folder_suffix, submit_and_record
+from headway.store import JobRecord
+
+
+async def retry_failed_tasks(state: AppState, who: Principal, name: str, job_id: int, request: RetryIn) -> SubmitOut:
+    """Submits the failed tasks of an array again, with the same script in the same folder."""
+    cluster = await cluster_to_work_on(state, name, who)
+    record = await require_record(state, cluster, who, job_id)
+    await authorize_as_owner(state, cluster, who, record, f"retry job {job_id}")
+    states = await array_task_states(state, who, cluster, job_id)
+    if not states:
+        raise Refused(f"job {job_id} is no array", hint=f"headway job rerun {name} {job_id} repeats the whole job")
+    if request.task:
+        states = only_task(states, cluster, job_id, request.task)
+    failed = failed_tasks(states)
+    if not failed and request.task:
+        word, (now,) = f"{job_id}_{request.task}", states.values()
+        raise Refused(f"{word} has not failed: it is {now}", hint=f"headway job rerun {name} {word} repeats it")
+    if not failed:
+        raise Refused(f"job {job_id} has no failed tasks", hint=f"headway job show {name} {job_id}")
+    sent = without_dependency(_with_secrets(record, request))
+    launcher, checkpoints = (str(record.facts.get(key, "")) for key in ("launcher", "checkpoints"))
+    prepared = Prepared(with_array(sent, failed), None, launcher=launcher, checkpoints=checkpoints)
+    return await submit_and_record(state, who, cluster, prepared, record.user, "retry", parent=job_id)
+
+
+async def rerun(state: AppState, who: Principal, name: str, job_id: int, request: RetryIn) -> SubmitOut:
+    """Submits the same script, arguments, environment and files again in a new folder; of an array, one task if asked."""
+    cluster = await cluster_to_work_on(state, name, who)
+    record = await require_record(state, cluster, who, job_id)
+    await authorize_as_owner(state, cluster, who, record, f"run job {job_id} again")
+    sent = without_dependency(_with_secrets(record, request))
+    if request.task:
+        states = await array_task_states(state, who, cluster, job_id)
+        sent = with_array(sent, *only_task(states, cluster, job_id, request.task))
+    prepared = again(sent, record.facts, cluster, record.user, new_folder_suffix(who))
+    return await submit_and_record(state, who, cluster, prepared, record.user, "rerun", parent=job_id)
+
+
+async def rerun_changed(state: AppState, who: Principal, name: str, job_id: int, change: SubmitIn) -> SubmitOut:
+    """Submits one's own job again with another script, arguments and flags, the same environment and files, in a new folder.
+    `change.env` gives the secrets that were not stored."""
+    cluster = await cluster_to_work_on(state, name, who)
+    record = await require_record(state, cluster, who, job_id)
+    if record.user != who.user:
+        raise NotAllowed(f"{who.person} may not clone job {job_id}: it belongs to {record.user}", hint="its owner may")
+    await authorize_as_owner(state, cluster, who, record, f"clone job {job_id}")
+    sent = without_dependency(_with_secrets(record, RetryIn(env=change.env)))
+    prepared = again(sent, record.facts, cluster, record.user, new_folder_suffix(who), change)
+    return await submit_and_record(state, who, cluster, prepared, record.user, "rerun", parent=record.job_id)
+
+
+def _with_secrets(record: JobRecord, request: RetryIn) -> SubmitIn:
+    """The recorded request with the secret values, which are not stored, from `request`. Raises Refused if one is missing."""
+    sent = SubmitIn.model_validate(record.request)
+    env = {**sent.env, **request.env}
+    lost = secret_masking.lost_secrets(env)
+    if lost:
+        raise Refused(
+            f"the value of {', '.join(lost)} was not kept, as it is a secret",
+            hint=" ".join(f"--env {name}" for name in lost) + " takes it from your environment again",
+        )
+    return sent.model_copy(update={"env": env})

@@ -1,0 +1,177 @@
+"""Submitting jobs: a script or a command, checked, sent to sbatch, and recorded with its origin."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets as random
+import time
+from typing import Any
+
+from headway.domain.cluster import Cluster
+from headway.domain.dataset import Version
+from headway.errors import Refused, Unanswered, Unreachable
+from headway.jobs.submission import lineage
+from headway.jobs.submission.node_capacity import Offer, offer_of
+from headway.jobs.submission.run_request import Prepared, checked_run, prepare_run, prepare_submit, run_out
+from headway.jobs.submission.stage_in import with_stage
+from headway.jobs.submission.submission_check import faults, refusal, start_of, waits
+from headway.schemas.submissions import CheckJobIn, CheckJobOut, RunIn, RunOut, SubmitIn, SubmitOut
+from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
+from headway.services.cluster.datasets import pin_versions
+from headway.services.context import AppState
+from headway.services.identity import Principal
+from headway.services.mappers import fault_out
+from headway.store import StoreAway
+
+RECORD_RETRY_S = 1.0  # pause before recording a submitted job is tried a second time
+_EPOCH = {"SLURM_TIME_FORMAT": "%s"}  # sbatch prints times as unix seconds
+
+
+async def submit(state: AppState, who: Principal, name: str, request: SubmitIn) -> SubmitOut:
+    """Runs sbatch on the cluster as the person's user, and records the job."""
+    user = who.user_to_act_as(request.user)
+    cluster = await cluster_to_work_on(state, name, who)
+    request = request.model_copy(update={"stage_in": await pin_versions(state, cluster, request.stage_in)})
+    prepared = prepare_submit(request, cluster, user, new_folder_suffix(who))
+    return await submit_and_record(state, who, cluster, prepared, user, "submit")
+
+
+async def run(state: AppState, who: Principal, name: str, request: RunIn) -> RunOut:
+    """Makes the script of a command and submits it; with `dry_run` only makes it."""
+    user = who.user_to_act_as(request.user)
+    cluster = await cluster_to_work_on(state, name, who)
+    request = request.model_copy(update={"stage_in": await pin_versions(state, cluster, request.stage_in)})
+    prepared = prepare_run(request, cluster, user, new_folder_suffix(who), offer=node_offer(state, cluster))
+    if request.dry_run:
+        return run_out(prepared, name, user)
+    done = await submit_and_record(state, who, cluster, prepared, user, "run")
+    return run_out(prepared, name, user, done.job_id, done.message)
+
+
+async def check(state: AppState, who: Principal, name: str, ask: CheckJobIn) -> CheckJobOut:
+    """Whether the job could be submitted, and when and where it would start (sbatch --test-only). Submits nothing.
+
+    Raises Unreachable while Slurm does not answer."""
+    request = ask.submit or ask.run
+    assert request is not None
+    user = who.user_to_act_as(request.user)
+    cluster = await cluster_to_work_on(state, name, who)
+    script, stage_in = "", await pin_versions(state, cluster, request.stage_in)
+    if ask.run is not None:
+        command = ask.run.model_copy(update={"stage_in": stage_in})
+        made, found = checked_run(command, cluster, user, node_offer(state, cluster))
+        if made is None:
+            return CheckJobOut(faults=[fault_out(fault) for fault in found])
+        script, submission = made.script or "", made
+    else:
+        assert ask.submit is not None
+        submission = with_stage(ask.submit.model_copy(update={"stage_in": stage_in}))
+    found = faults(submission, cluster, user, node_offer(state, cluster))
+    if found:
+        return CheckJobOut(faults=[fault_out(fault) for fault in found], script=script)
+    if stale := state.live.snapshot(name).stale:  # sbatch would try for most of a minute
+        raise Unreachable(
+            f"Slurm does not answer now: {stale}", hint="Headway's own checks passed; sbatch --test-only was not run"
+        )
+    test_only = {"args": ["--test-only", *submission.args], "chdir": "", "bundle": "", "env": _EPOCH}
+    try:
+        with command_slot(state, who):
+            done = await state.work.submit(cluster, submission.model_copy(update=test_only), user)
+    except Refused as error:
+        if words := waits(error.message, submission, cluster, state.live.snapshot(name).nodes):
+            return CheckJobOut(waits=words, script=script)
+        return CheckJobOut(faults=[fault_out(refusal(error.message, error.hint))], script=script)
+    at, nodes, partition = start_of(done.message, state.clock())
+    return CheckJobOut(starts_at=at, nodes=nodes, partition=partition, script=script)
+
+
+def new_folder_suffix(who: Principal) -> str:
+    """Makes a job folder's name unique and sortable by time. The same for the same idempotency key."""
+    at, tail = (
+        (who.first_sent_at, who.idempotency_key[:4]) if who.idempotency_key else (time.time(), random.token_hex(2))
+    )
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(at))}-{tail}"
+
+
+def node_offer(state: AppState, cluster: Cluster) -> Offer:
+    """What the cluster's nodes have, by the last reading; computed once a reading."""
+    snapshot = state.live.snapshot(cluster.name)
+    known: tuple[Cluster, Offer] | None = snapshot.kept.get("offer")
+    if known is None or known[0] is not cluster:
+        known = snapshot.kept["offer"] = cluster, offer_of(cluster, snapshot.nodes)
+    return known[1]
+
+
+async def submit_and_record(
+    state: AppState, who: Principal, cluster: Cluster, prepared: Prepared, user: str, kind: str, **links: Any
+) -> SubmitOut:
+    """Runs sbatch and records the job. `links`: parent (the job that it repeats)."""
+    with command_slot(state, who):
+        answer = await state.work.submit(cluster, prepared.request, user, prepared.stage, tag=who.idempotency_key)
+    await record_submission(state, who, cluster, prepared, user, answer, kind, **links)
+    return answer
+
+
+async def record_submission(
+    state: AppState,
+    who: Principal,
+    cluster: Cluster,
+    prepared: Prepared,
+    user: str,
+    answer: SubmitOut,
+    kind: str,
+    **links: Any,
+) -> None:
+    """Stores the origin of a job that sbatch has just accepted. `links`: parent, pipeline, step.
+
+    Raises Unanswered if it can't be stored: the job exists, so the request must not be sent again."""
+    since = who.first_sent_at if who.idempotency_key else state.clock()
+
+    async def write() -> None:
+        versions = await _dataset_versions(state, cluster, prepared)
+        summary = {"job": answer.job_id, "user": user, "script": prepared.request.script_name}
+        if not answer.job_id:
+            return await write_audit_line(state, who, kind, cluster.name, **summary)
+        return await state.store.note_job(
+            cluster.name,
+            answer.job_id,
+            person=who.person,
+            user=user,
+            kind=kind,
+            request=lineage.kept_request(prepared),
+            facts=lineage.facts(prepared, cluster, versions),
+            datasets=[(one.name, one.number) for one in versions],
+            audit=summary,
+            address=who.address,
+            **links,
+        )
+
+    for last in (False, True):
+        try:
+            # An earlier server process, or the first try whose answer came too late, may have recorded it already.
+            may_be_recorded = who.idempotency_key or last
+            if not (may_be_recorded and await _is_recorded(state, cluster, answer.job_id, who, user, since)):
+                await write()
+            break
+        except StoreAway as away:
+            if last:
+                job = f"job {answer.job_id}" if answer.job_id else "the job"
+                raise Unanswered(
+                    f"{job} was submitted to {cluster.name}, but its origin could not be recorded: {away.message}",
+                    hint=f"do not send it again: headway queue {cluster.name}",
+                ) from away
+            await asyncio.sleep(RECORD_RETRY_S)
+    state.live.poke(cluster.name, (answer.job_id,) if answer.job_id else ())
+
+
+async def _is_recorded(state: AppState, cluster: Cluster, job_id: int, who: Principal, user: str, since: float) -> bool:
+    """Whether a job of that number was recorded for this person since then. (Slurm's numbers can start again at 1.)"""
+    record = await state.store.job_record(cluster.name, job_id, user)
+    return record is not None and record.person == who.person and record.at >= since
+
+
+async def _dataset_versions(state: AppState, cluster: Cluster, prepared: Prepared) -> list[Version]:
+    """The dataset versions that the job names."""
+    if not any(one.versioned for one in cluster.storage.datasets):
+        return []
+    return lineage.used(prepared, await state.store.versions(cluster.name))
