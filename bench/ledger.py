@@ -38,7 +38,7 @@ from headway.services.billing.invoice_reports import load_chargeback
 from headway.services.billing.report_scope import BilledCluster, ReportScope
 from headway.services.billing.usage import load_usage
 from headway.store import PriceRow, Store, open_store
-from headway.store.billing.sums import Only
+from headway.store.billing.run_sums import Only
 
 MONTH = month("2026-10", zone("UTC"))
 NODES = 512  # 1,000,000 runs hold four fifths of their GPUs
@@ -80,9 +80,9 @@ async def fill(folder: Path, count: int) -> float:
     for one in made(count, names):
         part.append(one)
         if len(part) == CHUNK:
-            await store.put_runs("lab", part)
+            await store.runs.save("lab", part)
             part = []
-    await store.put_runs("lab", part, collected_to=MONTH.end)
+    await store.runs.save("lab", part, collected_to=MONTH.end)
     await others(store, count, names)
     await store.close()
     with closing(sqlite3.connect(folder / "headway.db")) as db:  # what takes minutes of measuring, at once
@@ -107,18 +107,22 @@ async def summed(folder: Path) -> float:
 async def others(store: Store, count: int, names: tuple[str, ...]) -> None:
     """Machines, prices, drains, incidents, checkpoints."""
     half = (MONTH.start + MONTH.end) // 2
-    await store.meter("lab", [(name, "main") for name in names], [], [], MONTH.start - 86_400)
+    await store.machine_lives.record("lab", [(name, "main") for name in names], [], [], MONTH.start - 86_400)
     prices = [
         PriceRow("lab", "main", float(at), usd, False) for at, usd in ((MONTH.start - 86_400, "20"), (half, "18.5"))
     ]
     for price in prices:
-        await store.note_prices([price])
+        await store.prices.record([price])
     drains = [(names[i % NODES], MONTH.start + i * 7200) for i in range(300)]
-    await store.put_node_spans("lab", [NodeSpan(name, SpanKind.DRAINED, at, at + 5400, "tests") for name, at in drains])
+    await store.node_spans.save(
+        "lab", [NodeSpan(name, SpanKind.DRAINED, at, at + 5400, "tests") for name, at in drains]
+    )
     for i in range(300):
-        opened = await store.open_incident("lab", names[i % NODES], f"XID {i % 9}", XidClass.RESET, half + i, {})
-        await store.note_moved(opened.number, [count // 2 + i], half + i)
-    await store.put_saves("lab", {job: Saves(20, 200.0 + job % 9, 4000.0) for job in range(1, count, 100)}, MONTH.end)
+        opened = await store.incidents.open("lab", names[i % NODES], f"XID {i % 9}", XidClass.RESET, half + i, {})
+        await store.incidents.record_requeued_jobs(opened.number, [count // 2 + i], half + i)
+    await store.checkpoints.record(
+        "lab", {job: Saves(20, 200.0 + job % 9, 4000.0) for job in range(1, count, 100)}, MONTH.end
+    )
 
 
 async def report(store: Store) -> dict[str, float]:

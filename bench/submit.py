@@ -71,7 +71,7 @@ async def head(at: BenchCluster) -> tuple[Machine, str]:
     machines = await provider("local", at.state, ()).list("bench")
     store = await open_store(at.state)
     try:
-        key = (await store.secrets("bench"))["bootstrap_key"]
+        key = (await store.secrets.of_cluster("bench"))["bootstrap_key"]
     finally:
         await store.close()
     return next(machine for machine in machines if machine.name == "bench-head"), key

@@ -34,7 +34,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 async def test_numbers_that_no_column_holds_are_no_bugs(server: Server) -> None:
     ann = await server.client()
-    operation = (await server.store.operations())[0].id
+    operation = (await server.store.operations.recent())[0].id
     cursors = [encode_cursor((large, large, "")) for large in LARGE] + [
         encode_cursor((large, 7, 7, "")) for large in LARGE
     ]

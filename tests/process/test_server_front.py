@@ -87,7 +87,7 @@ def trail(state_dir: Path) -> list[str]:
     async def read() -> list[str]:
         store = await open_store(state_dir)
         try:
-            return [line.address for line in await store.audit_trail(AuditAsk(action="token.unknown"))]
+            return [line.address for line in await store.audit.search(AuditAsk(action="token.unknown"))]
         finally:
             await store.close()
 

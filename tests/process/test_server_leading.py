@@ -77,17 +77,17 @@ async def test_one_leads_and_the_other_follows_when_it_is_gone(stores: tuple[Sto
     one = One(stores[0], tmp_path)
     await until(lambda: one.runs)
     two = One(stores[1], tmp_path)
-    operation = await stores[0].enqueue_operation("led", "apply", "ann")
-    assert await stores[0].claim("one:1", 1000, 1e9) is not None
+    operation = await stores[0].operations.enqueue("led", "apply", "ann")
+    assert await stores[0].operations.claim("one:1", 1000, 1e9) is not None
     await until(lambda: two.store.presence.number and two.store.presence._db is not None)
     assert (two.runs, stores[1].presence.leads) == (False, False)
     await one.die()
     await until(lambda: two.runs)
     assert stores[1].presence.leads
-    again = await stores[1].claim("two:1", 1001, 30)  # it need not wait for the lease of the one before
+    again = await stores[1].operations.claim("two:1", 1001, 30)  # it need not wait for the lease of the one before
     assert again is not None
     assert (again.id, again.attempts) == (operation.id, 2)
-    await stores[1].finish(operation.id, "two:1", "done")
+    await stores[1].operations.finish(operation.id, "two:1", "done")
     await two.die()
 
 
@@ -200,12 +200,12 @@ async def test_who_follows_tells_what_the_leader_does_and_lets_go_of_what_went_d
     follower = Follower(server.state)
     await follower.look(silent=True)
     seen = server.state.live.told
-    operation = await server.store.enqueue_operation("lab", "down", "ann")
+    operation = await server.store.operations.enqueue("lab", "down", "ann")
     await follower.look()
     assert server.state.live.told == seen
-    await server.store.claim("far:1", 1000, 30)
+    await server.store.operations.claim("far:1", 1000, 30)
     await follower.look()
-    await server.store.finish(operation.id, "far:1", "failed", error={"message": "no disk\nmore"})
+    await server.store.operations.finish(operation.id, "far:1", "failed", error={"message": "no disk\nmore"})
     await follower.look()
     await follower.look()
     said = [one.text for one in server.state.live.news_after(seen) or []]

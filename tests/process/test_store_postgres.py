@@ -19,7 +19,7 @@ from headway.errors import Unanswered
 from headway.services.billing import daily_rollups
 from headway.store import Store, StoreAway, open_store
 from headway.store.billing.losses import Amount, CutShort, Piece
-from headway.store.billing.sums import Only, Span
+from headway.store.billing.run_sums import Only, Span
 from headway.store.billing.usage import Behind, Times, run_place
 from headway.store.core.cluster_records import Row
 from headway.store.db import engine as opening
@@ -55,72 +55,74 @@ async def test_postgresql(url: str, tmp_path: Path) -> None:
 async def _claims(stores: Sequence[Store]) -> None:
     for number in range(8):
         for _ in range(3):
-            await stores[0].enqueue_operation(f"c{number}", "apply", "ann", document={"a": [1]})
+            await stores[0].operations.enqueue(f"c{number}", "apply", "ann", document={"a": [1]})
 
     async def drain(index: int) -> list[str]:
         """Claims until nothing is left, ending each before the next."""
         done = []
         while True:
-            operation = await stores[index].claim(f"s{index}", 1000, 30)
+            operation = await stores[index].operations.claim(f"s{index}", 1000, 30)
             if operation is None:
-                unfinished = [o for o in await stores[index].operations() if not o.finished]
+                unfinished = [o for o in await stores[index].operations.recent() if not o.finished]
                 if not unfinished:
                     return done
                 continue
-            running = [o.id for o in await stores[index].operations(operation.cluster) if o.state == "running"]
+            running = [o.id for o in await stores[index].operations.recent(operation.cluster) if o.state == "running"]
             assert running == [operation.id]
-            await stores[index].add_event(operation.id, "s", "x")
-            assert await stores[index].finish(operation.id, f"s{index}", "done", kept=["/a"])
+            await stores[index].operations.add_event(operation.id, "s", "x")
+            assert await stores[index].operations.finish(operation.id, f"s{index}", "done", kept=["/a"])
             done.append(operation.id)
 
     done = [one for part in await asyncio.gather(*(drain(i) for i in range(4))) for one in part]
     assert len(done) == len(set(done)) == 24
     for number in range(8):  # each cluster's in the order they were asked for
-        operations = await stores[0].operations(f"c{number}")
+        operations = await stores[0].operations.recent(f"c{number}")
         finished = [o.finished_at for o in reversed(operations)]
         assert finished == sorted(finished, key=lambda at: at or 0)
-    operation = await stores[0].enqueue_operation("late", "apply", "ann")
-    await stores[0].claim("old:1", 1000, 30)
-    assert await stores[1].claim("new:1", 1029, 30) is None
-    assert await stores[1].free_leases("old:") == 1
-    again = await stores[1].claim("new:1", 1029, 30)
+    operation = await stores[0].operations.enqueue("late", "apply", "ann")
+    await stores[0].operations.claim("old:1", 1000, 30)
+    assert await stores[1].operations.claim("new:1", 1029, 30) is None
+    assert await stores[1].operations.expire_leases("old:") == 1
+    again = await stores[1].operations.claim("new:1", 1029, 30)
     assert again is not None
     assert (again.id, again.attempts) == (operation.id, 2)
-    assert not await stores[0].finish(operation.id, "old:1", "done")
-    assert await stores[1].claim("new:1", 9999, 30, [operation.id]) is None  # it holds that itself
-    assert await stores[1].hand_back("new:1") == 1
-    again = await stores[0].claim("old:1", 1030, 30)
+    assert not await stores[0].operations.finish(operation.id, "old:1", "done")
+    assert await stores[1].operations.claim("new:1", 9999, 30, [operation.id]) is None  # it holds that itself
+    assert await stores[1].operations.release_leases("new:1") == 1
+    again = await stores[0].operations.claim("old:1", 1030, 30)
     assert again is not None
     assert again.attempts == 2  # who stopped as it should was not brought down
 
 
 async def _backups(store: Store) -> None:
     for params in ({"keep": 0}, {"keep": 3, "ref": "a"}, {"ref": "b"}):
-        await store.enqueue_operation("kept", "backup", "ann", params=params)
-    found = await store.scheduled_backup("kept")
+        await store.operations.enqueue("kept", "backup", "ann", params=params)
+    found = await store.operations.latest_scheduled_backup("kept")
     assert found is not None
     assert found.params["ref"] == "a"
-    assert await store.scheduled_backup("kept", "done") is None
+    assert await store.operations.latest_scheduled_backup("kept", "done") is None
 
 
 async def _events(stores: Sequence[Store]) -> None:
     """An apply tells of many machines at once."""
-    operation = await stores[0].enqueue_operation("told", "apply", "ann")
-    await asyncio.gather(*(stores[n % 2].add_event(operation.id, f"m{n}", "is made") for n in range(20)))
-    assert [event.seq for event in await stores[1].events_after(operation.id)] == list(range(1, 21))
-    assert (await stores[0].add_event(operation.id, "m1", "a program's \0 word")).text == "a program's  word"
-    await stores[0].claim("told:1", 1000, 30)
-    await stores[0].finish(operation.id, "told:1", "done")
+    operation = await stores[0].operations.enqueue("told", "apply", "ann")
+    await asyncio.gather(*(stores[n % 2].operations.add_event(operation.id, f"m{n}", "is made") for n in range(20)))
+    assert [event.seq for event in await stores[1].operations.events_after(operation.id)] == list(range(1, 21))
+    assert (await stores[0].operations.add_event(operation.id, "m1", "a program's \0 word")).text == "a program's  word"
+    await stores[0].operations.claim("told:1", 1000, 30)
+    await stores[0].operations.finish(operation.id, "told:1", "done")
 
 
 async def _uids_and_secrets(stores: Sequence[Store]) -> None:
-    given = await asyncio.gather(*(store.uids([f"u{n}", "shared"]) for n, store in enumerate(stores)))
+    given = await asyncio.gather(
+        *(store.linux_users.assign_uids([f"u{n}", "shared"]) for n, store in enumerate(stores))
+    )
     assert len({one["shared"] for one in given}) == 1
     assert len({uid for one in given for uid in one.values()}) == 5
-    values = await asyncio.gather(*(store.put_secret("lab", "k", f"v{n}") for n, store in enumerate(stores)))
+    values = await asyncio.gather(*(store.secrets.put_if_absent("lab", "k", f"v{n}") for n, store in enumerate(stores)))
     assert len(set(values)) == 1
-    await asyncio.gather(*(store.note_users("lab", ["ann", "bob"]) for store in stores))
-    assert await stores[0].users_of("lab") == {"ann", "bob"}
+    await asyncio.gather(*(store.linux_users.add_to_cluster("lab", ["ann", "bob"]) for store in stores))
+    assert await stores[0].linux_users.of_cluster("lab") == {"ann", "bob"}
 
 
 async def test_others_see_who_is_in_a_turn(url: str, tmp_path: Path) -> None:
@@ -142,43 +144,43 @@ async def test_a_clusters_records_are_of_one_moment_and_come_back(
 ) -> None:
     """Also when the disk that they go to stands still for longer than a transaction may say nothing."""
     one = await _impatient(tmp_path, url, monkeypatch)
-    there = await one.open_incident("kept", "n1", "XID 79", XidClass.RMA, 1.0, {})
+    there = await one.incidents.open("kept", "n1", "XID 79", XidClass.RMA, 1.0, {})
     try:
         rows = []
-        async for row in one.records("kept"):
+        async for row in one.cluster_records.export("kept"):
             if not rows:
-                await one.note_moved(there.number, [5], 1.0)
+                await one.incidents.record_requeued_jobs(there.number, [5], 1.0)
                 await asyncio.sleep(0.6)
             rows.append(row)
         assert [name for name, _ in rows] == ["incidents", "incident_steps"]
-        async with one._write() as db:
+        async with one.database.write() as db:
             await db.execute(text("DELETE FROM incidents WHERE cluster = 'kept'"))
 
         async def again() -> AsyncIterator[Row]:
             for name, values in rows:
                 yield name, values | ({"number": 60} if name == "incidents" else {"incident": 60})
 
-        await one.take_records("kept", again())
-        assert (await one.open_incident("kept", "n1", "XID 48", XidClass.RMA, 2.0, {})).number == 61
+        await one.cluster_records.restore("kept", again())
+        assert (await one.incidents.open("kept", "n1", "XID 48", XidClass.RMA, 2.0, {})).number == 61
     finally:
         await one.close()
 
 
 async def _people(store: Store) -> None:
-    await store.put_person("ann", "admin")
-    _, secret = await store.create_token("ann", days=1)
-    assert (await store.holder_of_token(secret)).person.name == "ann"  # type: ignore[union-attr]
-    await store.note("ann", "apply", "lab")
+    await store.people.set_role("ann", "admin")
+    _, secret = await store.tokens.create("ann", days=1)
+    assert (await store.tokens.holder(secret)).person.name == "ann"  # type: ignore[union-attr]
+    await store.audit.record("ann", "apply", "lab")
     for statement in ("UPDATE audit SET person = 'bob'", "DELETE FROM audit", "TRUNCATE audit"):
         with pytest.raises(DBAPIError, match="append-only"):
-            async with store._write() as db:
+            async with store.database.write() as db:
                 await db.execute(text(statement))
-    assert [line.person for line in await store.audit_trail()] == ["ann"]
-    code, _ = await store.create_signin_code("ann")
-    spent = await asyncio.gather(*(store.spend_signin_code(code) for _ in range(3)))
+    assert [line.person for line in await store.audit.search()] == ["ann"]
+    code, _ = await store.sessions.create_signin_code("ann")
+    spent = await asyncio.gather(*(store.sessions.redeem_signin_code(code) for _ in range(3)))
     assert sum(one is not None for one in spent) == 1
-    await store.save_cluster("lab", {"text": "é"}, owner="ann")
-    row = await store.cluster("lab")
+    await store.clusters.save("lab", {"text": "é"}, owner="ann")
+    row = await store.clusters.get("lab")
     assert row is not None
     assert row.document == {"text": "é"}
 
@@ -204,16 +206,16 @@ async def test_who_begins_to_write_and_falls_silent_keeps_the_others_only_for_a_
     one, two = await open_store(tmp_path, url), await _impatient(tmp_path, url, monkeypatch)
 
     async def silent() -> None:
-        async with two._write() as db:
+        async with two.database.write() as db:
             await db.execute(text("INSERT INTO people (name, role, created_at) VALUES ('silent', 'viewer', 1)"))
             async with asyncio.timeout(60):
-                await one.put_person("zoe", "viewer")
+                await one.people.set_role("zoe", "viewer")
             await db.execute(text("SELECT 1"))
 
     try:
         with pytest.raises(StoreAway):  # what it had begun is undone
             await silent()
-        names = {person.name for person in await two.people()}
+        names = {person.name for person in await two.people.all()}
         assert ("zoe" in names, "silent" in names) == (True, False)
     finally:
         await asyncio.gather(one.close(), two.close())
@@ -231,7 +233,7 @@ async def test_every_connection_is_given_up_when_its_machine_is_cut_off(url: str
     try:
         await store.presence.appear()
         asked = text("SELECT name, reset_val FROM pg_settings WHERE source = 'client'")
-        async with store._read() as db:
+        async with store.database.read() as db:
             pooled = {row.name: row.reset_val for row in await db.execute(asked)}
         lead = store.presence._db
         assert lead is not None
@@ -250,13 +252,13 @@ async def test_a_question_that_waits_for_a_lock_without_end_is_given_up_and_a_mi
     monkeypatch.setattr(opening, "POOLED", {**opening.POOLED, "command_timeout": 2.0})
     two = await open_store(tmp_path, url)
     try:
-        async with one._write():
-            waiting = asyncio.create_task(two.put_person("yan", "viewer"))
+        async with one.database.write():
+            waiting = asyncio.create_task(two.people.set_role("yan", "viewer"))
             assert (await asyncio.wait({waiting}, timeout=60))[0]
             with pytest.raises(Unanswered, match="did not answer in time"):  # what it wrote may have been kept
                 await waiting
-        await two.put_person("yan", "viewer")
-        async with opening._patient(two._engine) as patient, patient.connect() as db:
+        await two.people.set_role("yan", "viewer")
+        async with opening._patient(two.database.engine) as patient, patient.connect() as db:
             await db.execute(text("SELECT pg_sleep(2.5)"))
     finally:
         await asyncio.gather(one.close(), two.close())
@@ -275,27 +277,27 @@ async def test_the_ledger_s_sums_are_the_same_there(url: str) -> None:
     try:
         found = [run(1, -50, 100, "NODE_FAIL"), run(1, 200, 0), run(2, 0, 100)]
         for _ in range(2):
-            await store.put_runs("ledger", [(one, held(one, lab.group_of), 0) for one in found], collected_to=t0)
-        await store.lose("ledger", 1, t0 - 50, 30, saved_at=t0 + 70.0)
-        await store.measure("ledger", [(2, t0 + 60, 60, 40, 5000)], t0 + 60)
+            await store.runs.save("ledger", [(one, held(one, lab.group_of), 0) for one in found], collected_to=t0)
+        await store.runs.record_loss("ledger", 1, t0 - 50, 30, saved_at=t0 + 70.0)
+        await store.runs.add_measurements("ledger", [(2, t0 + 60, 60, 40, 5000)], t0 + 60)
         span = Span(t0, t0 + 1000, t0 + 300)
-        [total] = await store.usage("ledger", span, ["team"])
+        [total] = await store.usage.totals("ledger", span, ["team"])
         assert (total.runs, total.gpu_s, total.lost_gpu_s, total.idle_gpu_s) == (3, 4 * 300, 4 * 30, 4 * 40)
         assert (total.waited_s, total.energy_j, total.unmeasured_gpu_s) == (40, 5000, 4 * 240)
-        [cell] = await store.held("ledger", span)
+        [cell] = await store.usage.unit_seconds("ledger", span)
         assert (cell.use.unit_s, cell.use.lost_unit_s, cell.use.per_node) == (1200, 120, 8)
         marks = range(t0, t0 + 301, 150)
-        begun, ended = [await store.moments("ledger", span, marks, ends) for ends in (False, True)]
+        begun, ended = [await store.capacity.gpu_changes("ledger", span, marks, ends) for ends in (False, True)]
         assert begun == {("h100", "main"): {-1: (4, 4 * (t0 - 50)), 0: (4, 4 * t0), 1: (4, 4 * (t0 + 200))}}
         assert ended == {("h100", "main"): {0: (8, 8 * (t0 + 100)), 2: (4, 4 * (t0 + 300))}}
-        assert sorted(await store.waits("ledger", span)) == [(4, 20, 2)]
-        dear = await store.runs("ledger", span, first="lossy")
+        assert sorted(await store.capacity.queue_waits("ledger", span)) == [(4, 20, 2)]
+        dear = await store.usage.runs("ledger", span, first="lossy")
         assert [one.job for one in dear] == [2, 1]
-        rest = await store.runs("ledger", span, first="lossy", after=run_place(dear[0], "lossy", None))
+        rest = await store.usage.runs("ledger", span, first="lossy", after=run_place(dear[0], "lossy", None))
         assert rest == dear[1:]
-        [cell] = await store.held("ledger", span, timed=True)
+        [cell] = await store.usage.unit_seconds("ledger", span, timed=True)
         assert (cell.use.team, cell.times) == ("vision", Times(4 * 300, 4 * 30, 4 * 40, 4 * 40))
-        assert await store.groups_of_runs("ledger") == ["main"]
+        assert await store.usage.groups("ledger") == ["main"]
         await _losses_and_capacity(store, span, marks)
         await _days(store, t0)
     finally:
@@ -314,10 +316,10 @@ async def test_a_large_run_of_weeks_is_cut_to_the_joule_there(url: str) -> None:
     )  # fmt: skip
     store = await open_store(Path(), url)
     try:
-        await store.put_runs("large", [(one, held(one, lab.group_of), 0)])
-        await store.measure("large", [], t0, {(1, t0, "main"): (joules, cpu_s)})
+        await store.runs.save("large", [(one, held(one, lab.group_of), 0)])
+        await store.runs.add_measurements("large", [], t0, {(1, t0, "main"): (joules, cpu_s)})
         during = life_s // 2
-        [total] = await store.usage("large", Span(t0, t0 + during, t0 + 2 * life_s), [])
+        [total] = await store.usage.totals("large", Span(t0, t0 + during, t0 + 2 * life_s), [])
         assert total.energy_j == joules * during // life_s
         assert total.unmeasured_cpu_s == cpus * during - cpu_s * during // life_s
     finally:
@@ -332,19 +334,22 @@ async def test_a_run_of_two_groups_whose_start_is_moved_is_one_run_there(url: st
     one = Run(1, t0, 0, t0 - 20, t0 - 20, "vision", "alice", "train", "vision", "RUNNING", nodes, 16, 32, 1, None, 0, 0)
     store = await open_store(Path(), url)
     try:
-        await store.put_runs("moved", [(one, held(one, group_of), 0)])
-        await store.measure("moved", [(1, t0 + 60, 60, 30, 1001)], t0 + 60)
-        assert [(row.group, row.energy_j) for row in await store.runs_of("moved", 1)] == [("a", 500), ("b", 501)]
+        await store.runs.save("moved", [(one, held(one, group_of), 0)])
+        await store.runs.add_measurements("moved", [(1, t0 + 60, 60, 30, 1001)], t0 + 60)
+        assert [(row.group, row.energy_j) for row in await store.usage.runs_of_job("moved", 1)] == [
+            ("a", 500),
+            ("b", 501),
+        ]
         later = replace(one, start=t0 + 90)
-        await store.put_runs("moved", [(later, held(later, group_of), 0)])
-        rows = await store.runs_of("moved", 1)
+        await store.runs.save("moved", [(later, held(later, group_of), 0)])
+        rows = await store.usage.runs_of_job("moved", 1)
         assert [(row.start - t0, row.group, row.measured_s) for row in rows] == [(90, "a", 60), (90, "b", 60)]
         assert sum(row.energy_j for row in rows) == 1001
         span = Span(t0, t0 + 1000, t0 + 300)
-        assert await store.waits("moved", span) == [(16, 110, 1)]
-        [total] = await store.usage("moved", span, [], Only(gpus=(9, 64)))
+        assert await store.capacity.queue_waits("moved", span) == [(16, 110, 1)]
+        [total] = await store.usage.totals("moved", span, [], Only(gpus=(9, 64)))
         assert (total.runs, total.gpu_s) == (1, 16 * 210)
-        assert await store.runs("moved", span, Only(gpus=(2, 8))) == []
+        assert await store.usage.runs("moved", span, Only(gpus=(2, 8))) == []
     finally:
         await store.close()
 
@@ -376,53 +381,59 @@ async def test_many_runs_are_measured_and_end_at_once_there(url: str) -> None:
     ]
     store = await open_store(Path(), url)
     try:
-        await store.put_runs("many", [(one, held(one, lab.group_of), 0) for one in runs])
+        await store.runs.save("many", [(one, held(one, lab.group_of), 0) for one in runs])
         minutes = [(job, t0 + 60 * at, 60, 30, 10**9 * job) for job in jobs for at in (1, 2)]
-        await store.measure("many", minutes, t0 + 120, {(job, t0, "main"): (10**10, 10**10) for job in jobs})
+        await store.runs.add_measurements(
+            "many", minutes, t0 + 120, {(job, t0, "main"): (10**10, 10**10) for job in jobs}
+        )
         for job in (1, 501, 1100):
-            [found] = await store.runs_of("many", job)
+            [found] = await store.usage.runs_of_job("many", job)
             assert (found.measured_s, found.idle_s, found.cpu_measured_s) == (120, 60, 10**10)
             assert found.energy_j == 2 * 10**9 * job + 10**10
-        assert (await store.mark("many")).measured_to == t0 + 120
-        await store.end_runs("many", await store.open_runs("many"), t0 + 130)
-        assert await store.open_runs("many") == []
-        on = await store.held_on("many", [("lab-1-3", t0, t0 + 500)], t0 + 500)
+        assert (await store.ledger_progress.get("many")).measured_to == t0 + 120
+        await store.runs.end("many", await store.runs.still_running("many"), t0 + 130)
+        assert await store.runs.still_running("many") == []
+        on = await store.capacity.held_on("many", [("lab-1-3", t0, t0 + 500)], t0 + 500)
         assert [one.end - t0 for one in on] == [130] * len(jobs)
-        assert (await store.mark("many")).longest_s == 130
-        await store.put_saves("many", {1: Saves(MOST_TOLD, float(MOST_TOLD), 1.0)}, t0)
-        assert (await store.saves("many", [1]))[1].count == MOST_TOLD
+        assert (await store.ledger_progress.get("many")).longest_s == 130
+        await store.checkpoints.record("many", {1: Saves(MOST_TOLD, float(MOST_TOLD), 1.0)}, t0)
+        assert (await store.checkpoints.of_jobs("many", [1]))[1].count == MOST_TOLD
     finally:
         await store.close()
 
 
 async def _losses_and_capacity(store: Store, span: Span, marks: range) -> None:
     t0, how = span.start, CutShort("NODE_FAIL", "lab-1-1")
-    assert await store.lost("ledger", span, Only()) == [(how, Amount("main", 8, 4 * 30, 4 * 30))]
+    assert await store.losses.totals("ledger", span, Only()) == [(how, Amount("main", 8, 4 * 30, 4 * 30))]
     piece = Piece(1, t0 - 50, "main", 8, 4 * 30, 4 * 30)
-    assert await store.lost_most("ledger", span, Only(), [how, CutShort()], 5) == [(how, piece)]
-    assert await store.idled_most("ledger", span, Only(), 5) == [Piece(2, t0, "main", 8, 4 * 40, 4 * 40)]
-    await store.note_job("ledger", 2, person="ann", user="ann", kind="notebook", request={}, facts={}, audit={"job": 2})
-    assert await store.notebooks_idle("ledger", span, Only()) == []  # a later job of that number is the notebook
-    opened = await store.open_incident("ledger", "lab-1-1", "XID 79", XidClass.RESET, t0 + 90, {})
-    await store.note_moved(opened.number, [1], t0 + 110.0)
-    [blamed] = await store.blamed("ledger", span, Only(), 120.0)
+    assert await store.losses.largest_losses("ledger", span, Only(), [how, CutShort()], 5) == [(how, piece)]
+    assert await store.losses.most_idle("ledger", span, Only(), 5) == [Piece(2, t0, "main", 8, 4 * 40, 4 * 40)]
+    await store.jobs.record(
+        "ledger", 2, person="ann", user="ann", kind="notebook", request={}, facts={}, audit={"job": 2}
+    )
+    assert await store.losses.idle_notebooks("ledger", span, Only()) == []  # a later job of that number is the notebook
+    opened = await store.incidents.open("ledger", "lab-1-1", "XID 79", XidClass.RESET, t0 + 90, {})
+    await store.incidents.record_requeued_jobs(opened.number, [1], t0 + 110.0)
+    [blamed] = await store.losses.lost_to_incidents("ledger", span, Only(), 120.0)
     assert (blamed.job, blamed.how, blamed.what, blamed.node) == (1, how, "XID 79", "lab-1-1")
-    await store.put_saves("ledger", {1: Saves(3, 30.0, 300.0)}, t0 + 300)
-    assert [(one.job, one.start - t0, one.saves) async for one in store.saved("ledger", span, Only(), 2)] == [
+    await store.checkpoints.record("ledger", {1: Saves(3, 30.0, 300.0)}, t0 + 300)
+    assert [(one.job, one.start - t0, one.saves) async for one in store.losses.with_checkpoints("ledger", span, Only(), 2)] == [
         (1, -50, 3), (1, 200, 3),
     ]  # fmt: skip
-    on = await store.held_on("ledger", [("lab-1-1", t0 + 50, t0 + 250)], span.now)
+    on = await store.capacity.held_on("ledger", [("lab-1-1", t0 + 50, t0 + 250)], span.now)
     assert sorted((one.start - t0, one.end - t0, one.units) for one in on) == [
         (50, 100, 4),
         (50, 100, 4),
         (200, 250, 4),
     ]
     many = tuple((job, t0) for job in range(10, 20_010))
-    [left] = list(await store.runs("ledger", span, Only(), first="lossy", behind=Behind(idle=True, but=many)))
+    [left] = list(await store.usage.runs("ledger", span, Only(), first="lossy", behind=Behind(idle=True, but=many)))
     assert (left.job, left.start) == (2, t0)
-    told = await store.runs("ledger", span, Only(), first="lossy", behind=Behind(lost=True, runs=(*many, (1, t0 - 50))))
+    told = await store.usage.runs(
+        "ledger", span, Only(), first="lossy", behind=Behind(lost=True, runs=(*many, (1, t0 - 50)))
+    )
     assert [(one.job, one.start) for one in told] == [(1, t0 - 50)]
-    touched = await store.touched("ledger", ["lab-1-1"], span, marks)
+    touched = await store.capacity.busy_stretches("ledger", ["lab-1-1"], span, marks)
     assert sorted((one.began_in, one.ended_in, one.count, one.began, one.ended) for one in touched) == [
         (-1, 0, 1, -50, 100), (1, 2, 1, 200, 300),
     ]  # fmt: skip
@@ -437,9 +448,9 @@ async def _days(store: Store, t0: int) -> None:
     async def told() -> tuple[object, ...]:
         whole = await daily_rollups.load_coverage(store, "ledger", span, marks)
         touched = await daily_rollups.load_touched_seconds(store, "ledger", span, whole, {("h100", 8): ["lab-1-1"]})
-        cells = await store.held("ledger", span, timed=True)
+        cells = await store.usage.unit_seconds("ledger", span, timed=True)
         return (
-            await store.usage("ledger", span, ["team"]),
+            await store.usage.totals("ledger", span, ["team"]),
             cells,
             await daily_rollups.load_held_seconds_by_day_sums(store, "ledger", span, whole),
             touched,
@@ -447,11 +458,11 @@ async def _days(store: Store, t0: int) -> None:
 
     before = await told()
     assert await daily_rollups.sum_days(store, "ledger", span.now, most=99) > 0
-    assert await store.kept_days("ledger", day, span.end) == [day]
+    assert await store.capacity.saved_days("ledger", day, span.end) == [day]
     assert await told() == before
-    await store.lose("ledger", 1, t0 - 50, 60)
-    [total] = await store.usage("ledger", span, ["team"])
+    await store.runs.record_loss("ledger", 1, t0 - 50, 60)
+    [total] = await store.usage.totals("ledger", span, ["team"])
     assert total.lost_gpu_s == 4 * 60
-    await store.begin_hours("ledger", day)
-    await store.end_runs("ledger", [(1, t0 + 200)], t0 + 300)
-    assert not await store.keep_hours("ledger", day, {}, {})
+    await store.capacity.begin_day("ledger", day)
+    await store.runs.end("ledger", [(1, t0 + 200)], t0 + 300)
+    assert not await store.capacity.save_day("ledger", day, {}, {})

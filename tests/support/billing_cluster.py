@@ -82,9 +82,9 @@ def at(server: Server, moment: int) -> None:
 
 async def machines(server: Server, count: int, began: int = 0, ended: int = 0) -> None:
     names = [(f"lab-1-{i + 1}", "main") for i in range(count)]
-    await server.store.meter("lab", names, [], [], OCTOBER.start + began)
+    await server.store.machine_lives.record("lab", names, [], [], OCTOBER.start + began)
     if ended:
-        await server.store.end_lives("lab", OCTOBER.start + ended)
+        await server.store.machine_lives.end_all("lab", OCTOBER.start + ended)
 
 
 async def got(client: httpx.AsyncClient, path: str) -> Any:

@@ -39,7 +39,7 @@ async def store(folder: Path, clock: Callable[[], float] = time.time) -> Store:
 
 def _shared(store: Store) -> None:
     """What SQLAlchemy has made of each question: tests of one process ask the same ones of thousands of databases."""
-    engine: Any = store._engine.sync_engine
+    engine: Any = store.database.engine.sync_engine
     if not _compiled:
         _compiled.append((engine.dialect, engine._compiled_cache))
     engine.dialect, engine._compiled_cache = _compiled[0]

@@ -69,7 +69,7 @@ def source(tmp_path: Path) -> Path:
 async def done(server: Server, answer: Any, state: str = "done") -> Any:
     assert answer.status_code == 202, answer.text
     await server.work_off()
-    operation = await server.store.operation(answer.json()["id"])
+    operation = await server.store.operations.get(answer.json()["id"])
     assert operation.state == state, operation.error
     return operation
 

@@ -300,7 +300,7 @@ class Ward:
         return await self.newest()
 
     async def newest(self) -> Incident:
-        found: Incident = await self.store.incident((await self.store.incidents("lab"))[0].number)
+        found: Incident = await self.store.incidents.get((await self.store.incidents.search("lab"))[0].number)
         return found
 
     async def bring_back(self, number: int, person: str, *, false_alarm: bool = False) -> Incident:
@@ -309,7 +309,7 @@ class Ward:
         if tests is not None:
             await asyncio.wait([tests])
         await self.responder.resume_open()
-        found: Incident = await self.store.incident(number)
+        found: Incident = await self.store.incidents.get(number)
         return found
 
     async def another_server(self) -> IncidentEngine:

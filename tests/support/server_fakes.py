@@ -296,8 +296,8 @@ class Server:
         self._clients: list[httpx.AsyncClient] = []
 
     async def client(self, person: str = "ann", role: str = "admin", **headers: str) -> httpx.AsyncClient:
-        await self.store.put_person(person, role)
-        _, token = await self.store.create_token(person)
+        await self.store.people.set_role(person, role)
+        _, token = await self.store.tokens.create(person)
         return self.anonymous(authorization=f"Bearer {token}", **headers)
 
     def anonymous(self, **headers: str) -> httpx.AsyncClient:
@@ -322,7 +322,7 @@ class Server:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _unfinished(self) -> AsyncIterator[str]:
-        for operation in await self.store.operations():
+        for operation in await self.store.operations.recent():
             if not operation.finished:
                 yield operation.id
 

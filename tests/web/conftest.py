@@ -50,7 +50,7 @@ class Site:
     stop: Callable[[], None] = lambda: None
 
     def run(self, what: Coroutine[Any, Any, Any]) -> Any:
-        """Carries it out on the server's loop and waits for its answer: `site.run(site.state.store.people())`."""
+        """Carries it out on the server's loop and waits for its answer: `site.run(site.state.store.people.all())`."""
         return asyncio.run_coroutine_threadsafe(what, self.loop).result(60)
 
     def put(self, snapshot: Snapshot | None, name: str = "demo") -> None:
@@ -71,14 +71,14 @@ class Site:
     def sign_out(self) -> None:
         """Ends everybody's session."""
         for cookie in self.sessions.values():
-            self.run(self.state.store.end_session(cookie))
+            self.run(self.state.store.sessions.delete(cookie))
         self.sessions.clear()
 
     async def _sign_in(self, person: str, role: str) -> str:
         store = self.state.store
-        await store.put_person(person, role)
-        code, _ = await store.create_signin_code(person)
-        spent = await store.spend_signin_code(code)
+        await store.people.set_role(person, role)
+        code, _ = await store.sessions.create_signin_code(person)
+        spent = await store.sessions.redeem_signin_code(code)
         assert spent is not None
         return spent[1]
 

@@ -14,9 +14,9 @@ async def put(state: AppState, store: Store) -> None:
     has its hours."""
     now = int(state.clock())
     began = now - 14 * 24 * HOUR
-    await store.note_prices([PriceRow("demo", "main", float(began), "31.2", False)])
-    await store.meter("demo", [(f"demo-1-{i}", "main") for i in (1, 2, 3, 4)], [], [], began)
-    await store.put_node_spans("demo", [
+    await store.prices.record([PriceRow("demo", "main", float(began), "31.2", False)])
+    await store.machine_lives.record("demo", [(f"demo-1-{i}", "main") for i in (1, 2, 3, 4)], [], [], began)
+    await store.node_spans.save("demo", [
         NodeSpan("demo-1-3", SpanKind.DOWN, now - 6 * HOUR, 0, "XID 79"),
         NodeSpan("demo-1-4", SpanKind.SPARE, began, 0),
     ])  # fmt: skip
@@ -43,5 +43,5 @@ async def put(state: AppState, store: Store) -> None:
                 "COMPLETED", (f"demo-1-{number + 1}",), 8, 64, 1000, None, hours * HOUR, 90,
             )  # fmt: skip
             made.append((run, [Held("main", run.nodes, "h100", 8, 64, 8, 8)], 0))
-    await store.put_runs("demo", made, collected_to=now)
-    await store.measure("demo", [(105, now - 3 * HOUR, 6 * HOUR, 2 * HOUR, 90_000_000)], now)
+    await store.runs.save("demo", made, collected_to=now)
+    await store.runs.add_measurements("demo", [(105, now - 3 * HOUR, 6 * HOUR, 2 * HOUR, 90_000_000)], now)

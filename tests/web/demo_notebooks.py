@@ -28,6 +28,6 @@ async def put(store: Store, work: FakeWork, running: int, waiting: int) -> None:
     work.answers["tunnel"] = _Listening()
     for notebook, job in ((RUNNING, running), (WAITING, waiting)):
         folder = f"/scratch/alice/.headway/notebooks/{notebook}"
-        await store.save_notebook(
+        await store.notebooks.save(
             NotebookRow(notebook, "demo", job, "alice", "alice", folder, "secret", 3600, time.time() - job)
         )

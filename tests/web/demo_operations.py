@@ -41,7 +41,7 @@ async def _operation(
     error: dict[str, str] | None = None,
     cluster: str = "half",
 ) -> None:
-    made = await store.enqueue_operation(cluster, "apply", "ann")
+    made = await store.operations.enqueue(cluster, "apply", "ann")
     o, e = t.operations, t.events
     values = {
         "state": state,
@@ -50,11 +50,11 @@ async def _operation(
         "finished_at": at + 11 if state != "running" else None,
         "error": error,
     }
-    async with store._write() as db:
+    async with store.database.write() as db:
         # No server of a test takes the one that runs.
         await db.execute(update(o).where(o.c.id == made.id).values(id=name, lease_until=at + 1e6, **values))
     for step, text, done, seconds in steps:
         level = "error" if error and step == "half-1-2" else "info"
-        await store.add_event(name, step, text, level=level, done=done, seconds=seconds)
-    async with store._write() as db:
+        await store.operations.add_event(name, step, text, level=level, done=done, seconds=seconds)
+    async with store.database.write() as db:
         await db.execute(update(e).where(e.c.operation == name).values(at=at))

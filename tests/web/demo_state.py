@@ -175,7 +175,7 @@ def _job(cluster: Cluster, number: int) -> JobState:
 async def put(state: AppState, work: FakeWork, snapshot: Snapshot | None, name: str = "demo") -> None:
     """Makes the cluster's row and what was last read of it; None takes it away."""
     if snapshot is None:
-        await state.store.forget_cluster(name)
+        await state.store.clusters.delete(name)
         state.live.forget(name)
         return
     out = snapshot.status.cluster
@@ -183,7 +183,7 @@ async def put(state: AppState, work: FakeWork, snapshot: Snapshot | None, name: 
     cluster = _resolved(work, name, nodes, out)
     document = server_fakes.document(name, nodes=cluster.nodes, spares=cluster.spares).model_dump()
     known = "ready" if out.state == "degraded" else out.state
-    await state.store.save_cluster(name, document, summary=summary_of(cluster), state=known, owner="ann")
+    await state.store.clusters.save(name, document, summary=summary_of(cluster), state=known, owner="ann")
     await _put_incidents(state, name, snapshot.incidents)
     shown = _SHOWN[name] = Known(
         name,
@@ -238,7 +238,7 @@ def _machine(cluster: str, n: NodeOut) -> Machine:
 
 async def _put_incidents(state: AppState, name: str, incidents: Sequence[IncidentOut]) -> None:
     """Each as its times say it went."""
-    async with state.store._write() as db:
+    async with state.store.database.write() as db:
         for one in incidents:
             if (await db.execute(select(t.incidents.c.number).where(t.incidents.c.number == one.number))).first():
                 continue
@@ -285,13 +285,13 @@ async def furnish(state: AppState, work: FakeWork) -> None:
     """Clusters in several states, as a server that is at work has them."""
     work.clusters["lab"] = {"plan": PLAN}  # which is what /new begins with
     for person, role in (("ann", "admin"), ("alice", "member"), ("victor", "viewer")):
-        await state.store.put_person(person, role)
+        await state.store.people.set_role(person, role)
     for person, label, scopes, only in (
         ("alice", "laptop", ("all",), ""),
         ("alice", "CI of the vision team", ("jobs",), "demo"),
         ("ann", "Grafana", ("read",), ""),
     ):
-        await state.store.create_token(person, label=label, days=90, scopes=scopes, cluster=only)
+        await state.store.tokens.create(person, label=label, days=90, scopes=scopes, cluster=only)
     for who, action, target, result, detail in (
         ("ann", "apply", "demo", "ok", {"confirmed": True}),
         ("alice", "submit", "demo", "ok", {"job": 104, "user": "alice"}),
@@ -301,7 +301,7 @@ async def furnish(state: AppState, work: FakeWork) -> None:
         ("", "signin", "", "refused", {"how": "link", "why": "this sign-in link was used already or is too old"}),
         ("olga", "bring_back", "demo/3", "failed", {"why": "the node's memory test failed"}),
     ):
-        await state.store.note(who, action, target, detail, address="192.0.2.17", result=result)
+        await state.store.audit.record(who, action, target, detail, address="192.0.2.17", result=result)
     await put(state, work, broken(), "demo")
     await put(state, work, renamed(stale(mixed()), "prod"), "prod")
     await put(state, work, renamed(creating(), "half"), "half")
@@ -349,4 +349,4 @@ async def put_elastic(state: AppState, work: FakeWork) -> None:
     )
     work.whole["grow"] = whole
     document = server_fakes.document("grow", nodes=4, spares=1).model_dump()
-    await state.store.save_cluster("grow", document, summary=summary_of(whole), state="ready", owner="ann")
+    await state.store.clusters.save("grow", document, summary=summary_of(whole), state="ready", owner="ann")

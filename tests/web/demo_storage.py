@@ -40,7 +40,7 @@ async def put(store: Store) -> None:
         "/projects": (1180.0, 1630.0, 870.0),
     }
     for name in ("demo", "grow"):
-        await store.note_speeds(
+        await store.volume_speeds.record(
             SpeedRow(name, path, f"{name}-1-1", 4096, now - 5 * 3600, *found, "") for path, found in figures.items()
         )
     for number, (name, files, size, days, checked, damage) in enumerate(
@@ -63,4 +63,4 @@ async def put(store: Store) -> None:
         at = now - days * 86400.0
         seen = None if checked is None else now - checked * 86400.0
         one = Version("demo", name, version, f"{number}" * 64, files, size, source, "ann", at, seen, damage)
-        await store.add_version(one)
+        await store.datasets.add(one)

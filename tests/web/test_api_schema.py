@@ -95,7 +95,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
         server = await server_fakes.start(folder, builders.Clock())
         server.state.work = server.work = AnyWork(**answers())
         await furnish(server)
-        _, token = await server.store.create_token("ann")
+        _, token = await server.store.tokens.create("ann")
         config = uvicorn.Config(server.app, port=0, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
         http.append(uvicorn.Server(config))
         serving = asyncio.create_task(http[0].serve())
@@ -120,7 +120,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
 
 async def furnish(server: Server) -> None:
     await server.apply()
-    await server.store.put_person("ann", "admin")
+    await server.store.people.set_role("ann", "admin")
 
 
 def streams(operation: Any) -> bool:

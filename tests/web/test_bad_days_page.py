@@ -37,7 +37,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_locked_database_can_be_read_and_what_needs_writing_says_so(impatient: None, demo: Site) -> None:
-    row, token = demo.run(demo.state.store.create_token("ann"))
+    row, token = demo.run(demo.state.store.tokens.create("ann"))
     file = demo.state.settings.state_dir / "headway.db"
     with signed_in(demo) as client, contextlib.closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

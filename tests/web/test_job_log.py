@@ -100,8 +100,8 @@ def test_it_goes_on_with_the_next_server_where_it_was(demo: Site, page: Page, mo
 
 def test_programs_see_that_it_broke_off_and_ours_goes_on(demo: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log(demo, monkeypatch, b"step 1\n")
-    demo.run(demo.state.store.put_person("alice", "member"))
-    _, token = demo.run(demo.state.store.create_token("alice"))
+    demo.run(demo.state.store.people.set_role("alice", "member"))
+    _, token = demo.run(demo.state.store.tokens.create("alice"))
     asked = {"headers": {"authorization": f"Bearer {token}"}, "params": {"follow": "true"}, "timeout": 60}
     with httpx.stream("GET", f"{demo.url}/api/v1/clusters/demo/jobs/104/log", **asked) as raw:
         pieces = raw.iter_raw()

@@ -76,15 +76,15 @@ def test_changes_are_shown_asked_about_and_applied(real: Site, page: Page) -> No
 
     async def work() -> Operation | None:
         store = real.state.store
-        taken = await store.claim("test:1", time.time(), 60)
-        await store.add_event(operation, "lab-head", "is set up", done=True, seconds=4.2)
+        taken = await store.operations.claim("test:1", time.time(), 60)
+        await store.operations.add_event(operation, "lab-head", "is set up", done=True, seconds=4.2)
         real.state.live.hub.publish(operation_topic(operation))
         return taken
 
     assert real.run(work()) is not None
     expect(page.locator(".step")).to_contain_text("is set up")
     expect(page.locator(".step__time")).to_have_text("4.2 s")
-    real.run(real.state.store.finish(operation, "test:1", "done"))
+    real.run(real.state.store.operations.finish(operation, "test:1", "done"))
     expect(page.get_by_role("link", name="Open lab")).to_be_visible()
 
 

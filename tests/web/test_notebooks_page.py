@@ -45,7 +45,7 @@ def test_one_is_started_and_says_how_it_stands(demo: Site, page: Page) -> None:
 @pytest.mark.parametrize("origin", ["http://n-a.notebooks.localhost:9", "http://127.0.0.1:9"])
 def test_a_notebooks_page_can_neither_read_the_api_nor_write_to_it(demo: Site, page: Page, origin: str) -> None:
     """On the other host name, and on a port of the same name, where browsers do send our cookie."""
-    before = demo.run(demo.state.store.operations("demo"))
+    before = demo.run(demo.state.store.operations.recent("demo"))
     demo.goto(page, "/clusters/demo", role="admin")
     page.route(
         f"{origin}/**",
@@ -60,7 +60,7 @@ def test_a_notebooks_page_can_neither_read_the_api_nor_write_to_it(demo: Site, p
         page.evaluate(FETCH, [f"{demo.url}{path}", write])
     assert page.evaluate(FETCH, [f"{api}/demo/jobs/104", {"credentials": "include", "method": "DELETE"}])[1] == ""
     assert demo.work.named("cancel") == []
-    assert demo.run(demo.state.store.operations("demo")) == before
+    assert demo.run(demo.state.store.operations.recent("demo")) == before
     page.goto(f"{demo.url}/clusters/demo")
     expect(page.get_by_role("heading", name="Sign in")).to_have_count(0)
 
@@ -112,10 +112,10 @@ def doors(demo: Site, request: pytest.FixtureRequest) -> Iterator[_Doors]:
     made = _Doors(demo, sock.getsockname()[1], [])
     url = origin_of("127.0.0.1", made.port, "") if request.param == "each its name" else f"http://127.0.0.1:{made.port}"
     object.__setattr__(demo.state.settings, "notebooks", url)
-    hers = demo.run(demo.state.store.notebook(HERS))
+    hers = demo.run(demo.state.store.notebooks.get(HERS))
     # On her job, for no other one runs: who a notebook is of is its person, whatever their Linux user is.
     row = NotebookRow(HIS, "demo", hers.job_id, "mallory", hers.user, "/m", "secret", 60, hers.at)
-    demo.run(demo.state.store.save_notebook(row))
+    demo.run(demo.state.store.notebooks.save(row))
     demo.work.answers["tunnel"] = _Lab(made.heard)
     door = Door(demo.state)
     demo.run(door.listen(sock))

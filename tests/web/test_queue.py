@@ -265,7 +265,7 @@ def test_a_clone_has_its_own_folder_and_asks_for_secrets_again(demo: Site, page:
     )
     _, cluster = demo.run(demo.state.cluster("demo"))
     first = prepare_run(run, cluster, "alice", "20260101-000000-abcd")
-    keeping = demo.state.store.note_job("demo", 104, person="alice", user="alice", kind="run",
+    keeping = demo.state.store.jobs.record("demo", 104, person="alice", user="alice", kind="run",
                                         request=kept_request(first), facts={}, audit={})  # fmt: skip
     demo.run(keeping)
     demo.goto(page, "/clusters/demo/jobs/104", role="member")

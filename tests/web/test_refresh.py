@@ -117,11 +117,11 @@ def test_what_is_searched_for_is_not_wiped_while_it_is_typed(demo: Site, page: P
 def test_days_and_the_times_beside_them_are_of_one_zone(demo: Site, browser: Browser) -> None:
     page = browser.new_context(timezone_id="Asia/Tokyo").new_page()
     store = demo.state.store
-    now, evening = store._now, datetime(2026, 11, 20, 20, 0, tzinfo=UTC).timestamp()
+    now, evening = store.database.now, datetime(2026, 11, 20, 20, 0, tzinfo=UTC).timestamp()
     for hours in (-6, 0):  # 23:00 of the 20th in Tokyo, and 05:00 of the 21st
-        store._now = lambda hours=hours: evening + hours * 3600
-        demo.run(store.note("olga", "node.drain", "demo/demo-1-1", {"reason": f"hour {hours}"}))
-    store._now = now
+        store.database.now = lambda hours=hours: evening + hours * 3600
+        demo.run(store.audit.record("olga", "node.drain", "demo/demo-1-1", {"reason": f"hour {hours}"}))
+    store.database.now = now
     demo.goto(page, "/clusters/demo/events?show=deed")
     row = page.locator("#events li")
     expect(row.filter(has_text="hour 0").locator("time")).to_have_text("2026-11-21 05:00")

@@ -30,21 +30,21 @@ async def note(cluster: Cluster, store: Store, group: Group, node: str, why: str
     if found:
         incident = found[0]
     else:
-        incident = await store.open_incident(cluster.name, node, WHAT, XidClass.MAKE, now, {"group": group.name})
+        incident = await store.incidents.open(cluster.name, node, WHAT, XidClass.MAKE, now, {"group": group.name})
     await _tried(store, incident, f"{node}: {why}", now, until)
 
 
 async def note_kept(cluster: Cluster, store: Store, node: str, why: str, now: float, until: float) -> None:
     """As `note`, of a machine that its provider can't delete."""
     found = [one for one in await _unfinished(cluster, store) if one.what == KEPT and one.node == node]
-    incident = found[0] if found else await store.open_incident(cluster.name, node, KEPT, XidClass.MAKE, now, {})
+    incident = found[0] if found else await store.incidents.open(cluster.name, node, KEPT, XidClass.MAKE, now, {})
     await _tried(store, incident, why, now, until)
 
 
 async def _tried(store: Store, incident: Incident, why: str, now: float, until: float) -> None:
     words = why + (f"; the next try in {until - now:.0f} s at the earliest" if until > now else "")
     evidence = {"until": until}
-    await store.move_incident(incident, IncidentState.REPAIRING, words, evidence=evidence, last_signal_at=now)
+    await store.incidents.add_step(incident, IncidentState.REPAIRING, words, evidence=evidence, last_signal_at=now)
 
 
 async def look(
@@ -68,7 +68,7 @@ async def look(
             if not words and group.idle_s is None and not making and not group_is_short(group, machines, going):
                 words = NOT_MISSED
         if words:
-            await store.move_incident(incident, IncidentState.RETURNED, words)
+            await store.incidents.add_step(incident, IncidentState.RETURNED, words)
             said.append((incident.node, words))
     return said
 
@@ -101,12 +101,12 @@ async def _over(
         or states.get(name, ("", ""))[1].startswith(CLOSED)
         for name in group.slots
     )
-    until = (await store.incident(incident.number)).found("until")
+    until = (await store.incidents.get(incident.number)).found("until")
     if not wanted and isinstance(until, int | float) and now > until + NOBODY_ASKS_S:
         return "no other one was asked for since"
     return ""
 
 
 async def _unfinished(cluster: Cluster, store: Store) -> list[Incident]:
-    found = await store.incidents(cluster.name, unfinished=True)
+    found = await store.incidents.search(cluster.name, unfinished=True)
     return [one for one in found if one.action is XidClass.MAKE]

@@ -115,14 +115,14 @@ async def _one(data: bytes) -> AsyncIterator[bytes]:
 
 
 async def _secrets(cluster: Cluster, env: Env) -> dict[str, str]:
-    have = await env.store.secrets(cluster.name)
+    have = await env.store.secrets.of_cluster(cluster.name)
     return {name: value for name, value in have.items() if not name.startswith((*_OF_A_MOMENT, BRINGING))}
 
 
 async def _lines(env: Env, cluster: str) -> AsyncIterator[bytes]:
     """Compressed JSON, a row a line."""
     packed = zlib.compressobj(1)
-    async for table, values in env.store.records(cluster):
+    async for table, values in env.store.cluster_records.export(cluster):
         piece = packed.compress(json.dumps([table, values]).encode() + b"\n")
         if piece:
             yield piece

@@ -39,8 +39,8 @@ async def rotate(
         return
     name = f"{what}_key"
     fresh = base64.b64encode(random.token_bytes(secrets.FILE_SECRETS[name])).decode()
-    fresh = await env.store.put_secret(cluster.name, _new(ref), fresh)
-    if (await env.store.secrets(cluster.name)).get(name) != fresh:  # else a killed one goes on
+    fresh = await env.store.secrets.put_if_absent(cluster.name, _new(ref), fresh)
+    if (await env.store.secrets.of_cluster(cluster.name)).get(name) != fresh:  # else a killed one goes on
         await _nothing_else_asks(cluster, env)
     await begins()
     await say("key", f"a new {what} key goes to every machine")
@@ -66,8 +66,8 @@ async def _sign_in_key(cluster: Cluster, env: Env, say: Say, ref: str, begins: C
     if not isinstance(provider, Rekeys):
         raise Refused(f"{cluster.name} is signed in to with keys of your own", hint="change them on the machines")
     await begins()
-    old = (await env.store.secrets(cluster.name))["bootstrap_key"]
-    new = await env.store.put_secret(cluster.name, _new(ref), secrets.new_key())
+    old = (await env.store.secrets.of_cluster(cluster.name))["bootstrap_key"]
+    new = await env.store.secrets.put_if_absent(cluster.name, _new(ref), secrets.new_key())
     machines = tuple((await machines_of(env, cluster.name)).values())
     try:
         await _admit(provider, machines, new, *([old] if old != new else []))
@@ -77,7 +77,7 @@ async def _sign_in_key(cluster: Cluster, env: Env, say: Say, ref: str, begins: C
         await _admit(provider, machines, old)
         await _use(env, (), old)
         raise
-    await env.store.set_secret(cluster.name, "bootstrap_key", new)
+    await env.store.secrets.set(cluster.name, "bootstrap_key", new)
     await _admit(provider, machines, new)
     await say("key", "the old key is let in nowhere any more", done=True)
 

@@ -59,7 +59,7 @@ def read(path: Path, key: bytes) -> Kept:
 
 async def check(cluster: str, env_store: Any, kept: Kept) -> None:
     """Raises Conflict when people of the backup have other uids here: their files would be somebody else's."""
-    conflicts = await env_store.uid_conflicts(kept.uids)
+    conflicts = await env_store.cluster_records.uid_conflicts(kept.uids)
     if conflicts:
         raise Conflict(
             f"people of {cluster} would get another's files on this server: {'; '.join(conflicts[:5])}",
@@ -72,13 +72,13 @@ async def remember(cluster: str, env_store: Any, path: Path, key: bytes, kept: K
     for name, value in kept.secrets.items():
         if name == BRINGING:
             continue
-        await env_store.put_secret(cluster, name, value)
+        await env_store.secrets.put_if_absent(cluster, name, value)
     with await asyncio.to_thread(Reader, path, key) as reader:
         parts = reader.parts()
         while (part := await asyncio.to_thread(next, parts, None)) is not None:
             name, pieces = part
             if name == "records":
-                return int(await env_store.take_records(cluster, _read_beside(rows(pieces))))
+                return int(await env_store.cluster_records.restore(cluster, _read_beside(rows(pieces))))
     return 0
 
 

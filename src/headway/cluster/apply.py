@@ -59,7 +59,7 @@ async def plan(cluster: Cluster, env: Env) -> ChangeSet:
     place = seen.place(place) if seen else place
     chosen, _ = await _chosen(cluster, env, asks=True)
     site = await site_of(cluster, env, place, chosen, give_uids=False, known_uids=seen.uids if seen else None)
-    have = {**await env.store.secrets(cluster.name), **await secrets.given(cluster)}
+    have = {**await env.store.secrets.of_cluster(cluster.name), **await secrets.given(cluster)}
     goal = await goal_of(cluster, site, have)
     changes = changeset(goal, await observe(goal, env))
     return seen.told(changes) if seen else changes
@@ -110,7 +110,7 @@ async def apply(
     seen = await machine_claims.look(cluster, env)
     if seen:
         machine_claims.check(seen)
-    await env.store.note_users(cluster.name, [user.name for user in cluster.users])
+    await env.store.linux_users.add_to_cluster(cluster.name, [user.name for user in cluster.users])
     place = await env.provider.place(cluster)
     place = seen.place(place) if seen else place
     chosen, leaving = await _chosen(cluster, env, asks=deadline is None and not rests)
@@ -142,7 +142,7 @@ async def apply(
 
 async def _keep(env: Env, cluster: Cluster, new: Mapping[str, str]) -> None:
     for name, value in new.items():
-        await env.store.set_secret(cluster.name, name, value)
+        await env.store.secrets.set(cluster.name, name, value)
 
 
 @dataclass
@@ -284,7 +284,7 @@ class Run:
             if failed and cluster.head in names and not munge_key.begun(self.goal, seen):
                 await munge_key.withdraw(env, machines)
                 raise munge_key.stays(failed)
-            kept = await env.store.secrets(cluster.name)
+            kept = await env.store.secrets.of_cluster(cluster.name)
             old = secrets.content(kept, file.secret) if file.secret in self.new else None
             failed |= await munge_key.heads_first(env, self.goal, self.observed, failed, old)
         await _keep(env, cluster, self.new)

@@ -34,7 +34,7 @@ class Env:
 
 async def open_env(cluster: Cluster, store: Store, state_dir: Path) -> Env:
     """Connections carry the cluster's bootstrap key when it has one already; apply gives it one."""
-    secrets = await store.secrets(cluster.name)
+    secrets = await store.secrets.of_cluster(cluster.name)
     return Env(
         provider=open_provider(cluster.provider.name, state_dir, cluster.hosts),
         store=store,

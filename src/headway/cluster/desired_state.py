@@ -36,9 +36,9 @@ async def site_of(
     machine; None: all. A plan gives no uid away: they are never used again. `known_uids`: by which machines one owns know
     people who have none here yet."""
     now = [user.name for user in cluster.users]
-    ever = await env.store.users_of(cluster.name)
+    ever = await env.store.linux_users.of_cluster(cluster.name)
     departed = sorted(ever - set(now))
-    uids = await env.store.uids([*now, *departed], give=give_uids, wishes=known_uids)
+    uids = await env.store.linux_users.assign_uids([*now, *departed], give=give_uids, wishes=known_uids)
     keys = await _host_keys(cluster, env)
     return Site(
         subnet=place.subnet,
@@ -62,7 +62,7 @@ async def site_of(
 
 async def _own(cluster: Cluster, env: Env, own: OwnSite | None) -> OwnSite | None:
     """With the key that Headway signs in with where the inventory names none, once there is one."""
-    private = (await env.store.secrets(cluster.name)).get("bootstrap_key") if own else None
+    private = (await env.store.secrets.of_cluster(cluster.name)).get("bootstrap_key") if own else None
     if own is None or private is None:
         return own
     mine = cluster_secrets.public_of(private)
@@ -75,7 +75,7 @@ async def _host_keys(cluster: Cluster, env: Env) -> dict[str, str]:
         anew = await replaced(env, cluster.name)
         found = {one.name: one.host_key for one in await env.provider.list(cluster.name) if one.name not in anew}
     else:
-        have = await env.store.secrets(cluster.name)
+        have = await env.store.secrets.of_cluster(cluster.name)
         names = {name: cluster_secrets.host_key_name(name) for name in cluster.machine_names}
         found = {name: cluster_secrets.public_of(have[key]) for name, key in names.items() if key in have}
     return {name: " ".join(key.split()[:2]) for name, key in found.items() if key}

@@ -40,8 +40,8 @@ async def make_way(
         return frozenset()
     info = await build.ensure_image(cluster.image, say, state_dir=env.state_dir)
     served = await _drained(cluster, env, machines)
-    kept = await env.store.node_image(cluster.name)
-    await env.store.set_node_image(cluster.name, replace(kept, pinned=""))  # an image of the Slurm before
+    kept = await env.store.node_images.get(cluster.name)
+    await env.store.node_images.set(cluster.name, replace(kept, pinned=""))  # an image of the Slurm before
     for name in names:
         await say(name, f"slurmctld and the database end in good order: it is made anew of {info.tag}")
         if machines[name].state is MachineState.RUNNING:
@@ -91,7 +91,7 @@ async def tag_for(cluster: Cluster, env: Env, name: str, tag: str) -> str:
     """What the machine is made from: `tag`, or what the cluster keeps to; "" = the present image. No head is made of an image
     with another Slurm: it would not read what lies on the head's volume, or spoil it. No node is ahead of its head, which has
     yet to get that Slurm."""
-    tag = tag or (await env.store.node_image(cluster.name)).pinned
+    tag = tag or (await env.store.node_images.get(cluster.name)).pinned
     if not env.provider.traits.creates_machines:
         return tag
     if name in cluster.heads:

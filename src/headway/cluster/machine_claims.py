@@ -95,7 +95,7 @@ async def look(cluster: Cluster, env: Env) -> Look | None:
     taken = there - await provider.replaced(cluster.name)
     paths = (cluster.storage.home, cluster.storage.scratch)
     users = [user.name for user in cluster.users]
-    expected = await env.store.uids(users, give=False)
+    expected = await env.store.linux_users.assign_uids(users, give=False)
     limit = asyncio.Semaphore(_AT_ONCE)
     machines: dict[str, Machine] = {}
     surveys: dict[str, Survey] = {}
@@ -121,10 +121,10 @@ async def look(cluster: Cluster, env: Env) -> Look | None:
     agreed = agreed_uids(surveys, users)
     known = Known(
         provider.server_id,
-        await env.store.uids(users, give=False, wishes=agreed),
+        await env.store.linux_users.assign_uids(users, give=False, wishes=agreed),
         {n: f for n, f in place.found.items() if n in taken},
         place.own.nfs if place.own else (),
-        frozenset(await env.store.given_uids(users)),
+        frozenset(await env.store.linux_users.known_uids(users)),
     )
     ordered = {name: surveys[name] for name in names if name in surveys}
     return Look(provider, machines, ordered, silent, taken, judge(cluster, ordered, known), agreed)

@@ -33,7 +33,7 @@ _TOO_LATE = "ResumeTimeout"  # slurmctld's own, of a node that took long to come
 @asynccontextmanager
 async def reader_of(cluster: Cluster, env: Env, head: Machine) -> AsyncIterator[SlurmReader]:
     """A reader of this cluster's Slurm, closed at the end."""
-    key = secrets.content(await env.store.secrets(cluster.name), "jwt_key")
+    key = secrets.content(await env.store.secrets.of_cluster(cluster.name), "jwt_key")
     reader = SlurmReader(env.connections, head, key, cluster.slurm_version)
     try:
         yield reader

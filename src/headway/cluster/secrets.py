@@ -76,16 +76,18 @@ async def ensure(
 ) -> dict[str, str]:
     """Every secret the cluster needs, the missing ones made now. The first writer wins. `outside`: what is `given`; where the
     cluster has another key it has that until its machines have taken this one."""
-    have, owner = await store.secrets(cluster.name), cluster.name
+    have, owner = await store.secrets.of_cluster(cluster.name), cluster.name
     for name, value in (outside or {}).items():
         if name not in have:
-            have[name] = await store.put_secret(owner, name, value)
+            have[name] = await store.secrets.put_if_absent(owner, name, value)
     for name, size in FILE_SECRETS.items():
         if name not in have:
-            have[name] = await store.put_secret(owner, name, base64.b64encode(random.token_bytes(size)).decode())
+            have[name] = await store.secrets.put_if_absent(
+                owner, name, base64.b64encode(random.token_bytes(size)).decode()
+            )
     for name in ("bootstrap_key", *(host_key_name(machine) for machine in machines)):
         if name not in have:
-            have[name] = await store.put_secret(owner, name, new_key())
+            have[name] = await store.secrets.put_if_absent(owner, name, new_key())
     return have
 
 

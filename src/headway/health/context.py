@@ -69,5 +69,5 @@ class HealthContext:
         return await commands.job_word(self.env.connections, await self.head(), job)
 
     async def add_step(self, incident: Incident, state: IncidentState, text: str, **more: Any) -> Incident:
-        """The incident after a step; see Store.move_incident."""
-        return await self.env.store.move_incident(incident, state, text, **more)
+        """The incident after a step; see store.incidents.add_step."""
+        return await self.env.store.incidents.add_step(incident, state, text, **more)

@@ -16,15 +16,15 @@ async def reset_due_usage(cluster: Cluster, env: Env, head: Machine, now: dateti
     """Sets back every team whose period began since the last time; a server that was away catches up. A team seen for
     the first time is noted: its usage begins with it. So is one whose last time is yet to come: the clock was ahead then.
     Returns (team, words) for people to read."""
-    last = await env.store.refills(cluster.name)
+    last = await env.store.cap_refills.of_cluster(cluster.name)
     capped = [team for team in cluster.teams if team.gpu_hours is not None]
     for team in capped:
         if last.get(team.name, float("inf")) > now.timestamp():
-            await env.store.note_refill(cluster.name, team.name, now.timestamp())
+            await env.store.cap_refills.record(cluster.name, team.name, now.timestamp())
     known = {name: datetime.fromtimestamp(at, now.tzinfo) for name, at in last.items()}
     said = []
     for change in refills_due(capped, known, now):
         await commands.refill(env.connections, head, cast(list[str], change.data["argv"]))
-        await env.store.note_refill(cluster.name, change.what, now.timestamp())
+        await env.store.cap_refills.record(cluster.name, change.what, now.timestamp())
         said.append((change.what, f"GPU-hours begin anew: {change.why}"))
     return said

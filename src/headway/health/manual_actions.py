@@ -103,8 +103,8 @@ async def _blocking_incident(context: HealthContext, node: str, person: str, beg
     end returns the node. "" for none: what the watch took the reboot itself for is over."""
     store, ends = context.env.store, context.clock() + _INCIDENT_S
     while True:
-        unfinished = await store.incidents(context.cluster.name, node=node, unfinished=True)
-        found = await store.with_steps([one for one in unfinished if one.action is not XidClass.MAKE])
+        unfinished = await store.incidents.search(context.cluster.name, node=node, unfinished=True)
+        found = await store.incidents.with_steps([one for one in unfinished if one.action is not XidClass.MAKE])
         led = [one for one in found if context.cluster.health.act and one.state is not IncidentState.OUT]
         if not led or context.clock() >= ends:
             break

@@ -68,10 +68,10 @@ async def roll(
     _check(context)
     await _check_heads(context)
     store, name = context.env.store, context.cluster.name
-    kept = await store.node_image(name)
+    kept = await store.node_images.get(name)
     if back:
         info = await _before(context)
-        await store.set_node_image(name, NodeImage(info.tag, info.tag))
+        await store.node_images.set(name, NodeImage(info.tag, info.tag))
     else:
         info = await build.ensure_image(context.cluster.image, say, state_dir=context.env.state_dir)
         before = await _most(context, info) or kept.before
@@ -79,12 +79,12 @@ async def roll(
         same = any(
             one.tag == before and one.slurm_version == info.slurm_version for one in await local_images.list_images()
         )
-        await store.set_node_image(name, NodeImage(before if same else "", before))
+        await store.node_images.set(name, NodeImage(before if same else "", before))
     work = Roll(context, say, info, alone, waits, until)
     if not await work.nodes():
         return False
     if not back:
-        await store.set_node_image(name, NodeImage("", (await store.node_image(name)).before))
+        await store.node_images.set(name, NodeImage("", (await store.node_images.get(name)).before))
     return True
 
 
@@ -130,7 +130,7 @@ async def halt(context: HealthContext, say: Say) -> None:
     reasons = await commands.node_reasons(context.env.connections, head)
     nodes = {name: one for name, one in seen.machines.items() if name in context.cluster.group_of}
     serves = {one.image for name, one in nodes.items() if name not in seen.rolling and name not in seen.out}
-    before = (await context.env.store.node_image(context.cluster.name)).before
+    before = (await context.env.store.node_images.get(context.cluster.name)).before
     serves |= {info.id for info in await local_images.list_images() if info.tag == before}
     if not serves and len(seen.rolling) > 1:
         # A roll makes one anew before all others: what most are of was there before.
@@ -293,9 +293,9 @@ class Roll:
         if names and not self.proved:
             self.proved = True
             store, cluster = self.context.env.store, self.context.cluster.name
-            kept = await store.node_image(cluster)
+            kept = await store.node_images.get(cluster)
             if kept.pinned != self.image.tag:
-                await store.set_node_image(cluster, NodeImage("", kept.before))
+                await store.node_images.set(cluster, NodeImage("", kept.before))
 
     def _serves(self, seen: Seen) -> bool:
         """Whether a node of the image is in service."""
@@ -412,7 +412,7 @@ def _check_way_back(cluster: Cluster, info: ImageInfo) -> None:
 
 
 async def _before(context: HealthContext) -> ImageInfo:
-    tag = (await context.env.store.node_image(context.cluster.name)).before
+    tag = (await context.env.store.node_images.get(context.cluster.name)).before
     if not tag:
         raise Refused(
             f"{context.cluster.name} has not been rolled: there is no image to go back to", hint="headway image ls"

@@ -127,8 +127,8 @@ class _Server:
             state = AppState(store, work, Live(), await self._settings(store, public, apart))
             # The folder's lock is ours: whoever held leases under its name is dead.
             owner = f"{_folder_name(self.state_dir)}:"
-            freed = await store.free_leases(owner)
-            await store.drop_lone_secrets()
+            freed = await store.operations.expire_leases(owner)
+            await store.operations.delete_orphaned_secrets()
             app = create_app(state)
             mount_page(app, state)
             state_files.write_client(self.state_dir, url, token)
@@ -229,7 +229,7 @@ class _Server:
         # so the same sessions. Browsers take a name that begins with __Host- only by TLS and for the whole host, so that
         # no page of another port lays one over it.
         name = _folder_name(self.state_dir)
-        cookie = f"headway_{await store.put_secret('', 'cookie', name) if store.presence.shared else name}"
+        cookie = f"headway_{await store.secrets.put_if_absent('', 'cookie', name) if store.presence.shared else name}"
         return Settings(
             state_dir=self.state_dir,
             data_dir=self.data_dir,
@@ -248,14 +248,14 @@ class _Server:
 async def first_admin(store: Store, state_dir: Path) -> str:
     """The token of the person who started the server here, who is an admin from its first start on."""
     token = str(state_files.read_client(state_dir).get("token") or "")
-    if token and await store.holder_of_token(token) is not None:
+    if token and await store.tokens.holder(token) is not None:
         return token
     name, why = state_files.starter(), {"by": "first start"}
-    if await store.person(name) is None:
-        await store.put_person(name, "admin")
-        await store.note(name, "person.add", name, {**why, "role": "admin"})
-    row, token = await store.create_token(name, label="made at the server's first start")
-    await store.note(name, "token.create", name, {**why, "id": row.id})
+    if await store.people.get(name) is None:
+        await store.people.set_role(name, "admin")
+        await store.audit.record(name, "person.add", name, {**why, "role": "admin"})
+    row, token = await store.tokens.create(name, label="made at the server's first start")
+    await store.audit.record(name, "token.create", name, {**why, "id": row.id})
     return token
 
 

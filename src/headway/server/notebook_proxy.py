@@ -148,7 +148,7 @@ class Door:
                 "This browser was not let into it, or that was long ago.", self._state.settings.url,
             )  # fmt: skip
         try:
-            row = await self._state.store.notebook(found[1])
+            row = await self._state.store.notebooks.get(found[1])
         except NotFound:
             raise _Refused(410, "This notebook has ended", "Start another one.", self._state.settings.url) from None
         mine = {again for person, again in known if person == row.person}

@@ -32,7 +32,7 @@ class PageLive:
 
     async def clusters(self) -> list[ClusterOut]:
         state = self._state
-        return [cluster_out(row, state.live.snapshot(row.name)) for row in await state.store.clusters()]
+        return [cluster_out(row, state.live.snapshot(row.name)) for row in await state.store.clusters.all()]
 
     async def snapshot(self, name: str) -> PageSnapshot:
         """All who are woken by the same change share what was read after it."""
@@ -62,20 +62,20 @@ class PageLive:
             Happening(notice.at, notice.text, _level(notice.level), notice.where)
             for notice in self._state.live.notices(name)
         )
-        every, _ = await self._state.store.incident_counts(name)
+        every, _ = await self._state.store.incidents.counts(name)
         return PageSnapshot(status, known.jobs, happenings, await self._incidents(name), every, known.progress)
 
     async def _incidents(self, name: str) -> tuple[IncidentOut, ...]:
         """Those that are open and the latest, those that the page shows with their steps."""
         store = self._state.store
-        listed = await store.incidents_shown(name, FAULTS)
+        listed = await store.incidents.open_and_recent(name, FAULTS)
         shown = sorted(listed, key=lambda one: one.state.closed)[:FAULTS]
-        whole = {one.number: await store.incident(one.number) for one in shown}
+        whole = {one.number: await store.incidents.get(one.number) for one in shown}
         return tuple(incident_out(whole.get(one.number, one)) for one in listed)
 
     async def subscribe(self, name: str) -> AsyncIterator[None]:
         async for _ in self._state.live.subscribe(name):
-            if self._state.live.stopping.is_set() or await self._state.store.cluster(name) is None:
+            if self._state.live.stopping.is_set() or await self._state.store.clusters.get(name) is None:
                 return
             yield
 

@@ -29,13 +29,13 @@ async def hand_over(store: Store, state_dir: Path, url: str) -> None:
         with acting_as(user):
             known = _read(folder / paths.SUDO_FILE)
         token = str(known.pop(str(state_dir), {}).get("token", ""))
-        held = await store.holder_of_token(token) if token else None
+        held = await store.tokens.holder(token) if token else None
         if held is None or held.person.name != user.pw_name:
-            if await store.person(user.pw_name) is None:
-                await store.put_person(user.pw_name, "admin")
-                await store.note(user.pw_name, "person.add", user.pw_name, {"by": "sudo", "role": "admin"})
-            row, token = await store.create_token(user.pw_name, label="made for who started the server by sudo")
-            await store.note(user.pw_name, "token.create", user.pw_name, {"by": "sudo", "id": row.id})
+            if await store.people.get(user.pw_name) is None:
+                await store.people.set_role(user.pw_name, "admin")
+                await store.audit.record(user.pw_name, "person.add", user.pw_name, {"by": "sudo", "role": "admin"})
+            row, token = await store.tokens.create(user.pw_name, label="made for who started the server by sudo")
+            await store.audit.record(user.pw_name, "token.create", user.pw_name, {"by": "sudo", "id": row.id})
         pid = os.getpid()
         others = {of: one for of, one in known.items() if alive(one["pid"], one["started"])}
         ours = {"url": url, "token": token, "pid": pid, "started": start_time(pid)}

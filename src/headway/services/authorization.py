@@ -83,7 +83,7 @@ async def require_still_listed(state: AppState, cluster: Cluster, who: Principal
     """Raises NotAllowed if the cluster's file once listed their user and no longer does. Admins always pass."""
     if who.may(Right.ADMIN) or who.user in {user.name for user in cluster.users}:
         return
-    if who.user in await state.store.users_of(cluster.name):
+    if who.user in await state.store.linux_users.of_cluster(cluster.name):
         raise NotAllowed(f"{who.user} may not work on {cluster.name} any more", hint="ask an admin of the cluster")
 
 
@@ -115,4 +115,4 @@ def _slot(used: Counter[str], who: Principal, limit: int, what: str, how: str, h
 
 async def write_audit_line(state: AppState, who: Principal, action: str, target: str, **detail: Any) -> None:
     """Writes the audit trail's line for a change that was made. `detail` must not contain secrets."""
-    await state.store.note(who.person, action, target, detail, address=who.address)
+    await state.store.audit.record(who.person, action, target, detail, address=who.address)

@@ -141,9 +141,9 @@ class AppState:
 
     async def row(self, name: str) -> ClusterRow:
         """The cluster's row; NotFound names those there are."""
-        row = await self.store.cluster(name)
+        row = await self.store.clusters.get(name)
         if row is None:
-            names = [c.name for c in await self.store.clusters()]
+            names = [c.name for c in await self.store.clusters.all()]
             raise NotFound(
                 f"no cluster {name!r}", hint=f"there is {', '.join(names)}" if names else "headway apply FILE makes one"
             )
@@ -166,7 +166,7 @@ class AppState:
         """The row's document, resolved; remembered until it or the cluster's datasets change."""
         until, names = self._datasets.get(row.name, (0.0, ()))
         if time.monotonic() >= until:
-            names = await self.store.dataset_names(row.name)
+            names = await self.store.datasets.names(row.name)
             self._datasets[row.name] = (time.monotonic() + 1.0, names)
         key = fingerprint({"document": row.document, "datasets": names})
         known = self._resolved.get(row.name)
@@ -179,7 +179,7 @@ class AppState:
         """With the datasets that have versions here. Raises InvalidSpec with every fault."""
         found = await asyncio.to_thread(self.work.resolve, document)
         cluster = found.cluster
-        names = await self.store.dataset_names(cluster.name)
+        names = await self.store.datasets.names(cluster.name)
         folders = {name: str(self.library(cluster).folder(name)) for name in names}
         return replace(found, cluster=replace(cluster, storage=with_versions(cluster.storage, folders)))
 
@@ -368,7 +368,7 @@ class AppState:
 
     async def tell_incidents(self, name: str) -> None:
         """To those who follow the events: which incidents are in another state than before, those that are over too."""
-        found = await self.store.incidents_shown(name, also=self.live.unfinished(name))
+        found = await self.store.incidents.open_and_recent(name, also=self.live.unfinished(name))
         self.live.tell_incidents(name, found)
 
     async def checks(self, cluster: Cluster) -> tuple[Check, ...]:

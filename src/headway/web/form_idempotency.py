@@ -54,14 +54,14 @@ async def once(
         return _led(made) if isinstance(made, Done) else made
     name = _name(request, form, state)
     async with state.forms.setdefault(name, asyncio.Lock()):
-        before = await state.store.begin_answer(name, name)
+        before = await state.store.idempotency_keys.begin(name, name)
         if before is not None and before.status == _DONE:
             return _led(Done(*json.loads(before.answer)))
         made = await work(replace(who, idempotency_key=name, first_sent_at=before.at if before else state.clock()))
         if not isinstance(made, Done):
             return made
         with contextlib.suppress(StoreAway):  # it was done all the same; the head knows it too
-            await state.store.end_answer(name, _DONE, json.dumps([made.path, made.told]))
+            await state.store.idempotency_keys.finish(name, _DONE, json.dumps([made.path, made.told]))
         return _led(made)
 
 

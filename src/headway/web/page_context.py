@@ -43,7 +43,7 @@ async def _place(request: Request) -> ClusterOut | None:
     state: AppState | None = getattr(request.app.state, "headway", None)
     if not isinstance(name, str) or state is None:
         return None
-    row = await state.store.cluster(name)
+    row = await state.store.clusters.get(name)
     return cluster_out(row, state.live.snapshot(name)) if row else None
 
 

@@ -106,19 +106,19 @@ async def test_an_answer_that_goes_on_ends_with_the_token_it_was_asked_by(
     endless = Endless(("out", b"x") if call == "converse" else b"line\n")
     monkeypatch.setattr(server.work, call or "tail_log", endless)
     server.work.answers |= {"read": reading(builders.job(7, user="tim", account="red")), "machines": ()}
-    await server.store.put_person("tim", "member")
-    token, secret = await server.store.create_token("tim")
-    (operation, *_) = await server.store.operations("lab")
+    await server.store.people.set_role("tim", "member")
+    token, secret = await server.store.tokens.create("tim")
+    (operation, *_) = await server.store.operations.recent("lab")
     unfinished = replace(operation, finished_at=None) if hasattr(operation, "finished_at") else operation
     if "{operation}" in path:
-        monkeypatch.setattr(server.store, "operation", lambda _: _soon(_running(unfinished)))
+        monkeypatch.setattr(server.store.operations, "get", lambda _: _soon(_running(unfinished)))
     begun = asyncio.Event()
     path = path.replace("{operation}", operation.id)
     task = asyncio.create_task(streamed(server, path, secret, begun, method, body))
     await begun.wait()
     done, _ = await asyncio.wait({task}, timeout=0.1)
     assert not done, task.result()
-    await server.store.delete_token(token.id)
+    await server.store.tokens.delete(token.id)
     status, _ = await task
     assert status == 200
     if call:
@@ -145,12 +145,12 @@ async def test_a_lead_who_is_none_any_more_follows_a_member_s_log_no_longer(
     await server.apply()
     monkeypatch.setattr(server.work, "tail_log", Endless(b"line\n"))
     server.work.answers |= {"read": reading(builders.job(7, user="tim", account="red")), "machines": ()}
-    await server.store.put_person("lee", "lead")
-    _, secret = await server.store.create_token("lee")
+    await server.store.people.set_role("lee", "lead")
+    _, secret = await server.store.tokens.create("lee")
     begun = asyncio.Event()
     task = asyncio.create_task(streamed(server, f"{API}/clusters/lab/jobs/7/log?follow=true", secret, begun))
     await begun.wait()
-    await server.store.put_person("lee", "member")
+    await server.store.people.set_role("lee", "member")
     status, content = await task
     assert status == 200
     assert content.startswith(b"line\n--- lee may not ")
@@ -162,11 +162,11 @@ async def test_a_lead_who_is_none_any_more_follows_a_member_s_log_no_longer(
 async def test_who_only_looks_on_is_not_let_into_a_notebook(server: Server) -> None:
     await server.apply()
     row = NotebookRow("0123456789abcdef", "lab", 7, "alice", "alice", "/f", "s", 60, 0.0)
-    await server.store.put_person("alice", "member")
+    await server.store.people.set_role("alice", "member")
     assert await owner_may_still_open(server.state, row)
-    await server.store.change_person("alice", role="member", user="")  # their Linux user was taken away
+    await server.store.people.change("alice", role="member", user="")  # their Linux user was taken away
     assert not await owner_may_still_open(server.state, row)
-    await server.store.change_person("alice", role="member", user="bob")  # or is another now
+    await server.store.people.change("alice", role="member", user="bob")  # or is another now
     assert not await owner_may_still_open(server.state, row)
 
 
@@ -177,7 +177,7 @@ async def test_notebooks_close_with_the_sessions_of_their_person(server: Server,
     notebooks, now = server.state.notebooks, server.state.clock()
     session = notebooks.session("n1", "eve", now)
     assert notebooks.person(session, "n1", now)
-    (token,) = await server.store.tokens("eve")
+    (token,) = await server.store.tokens.all("eve")
     ways: dict[str, Callable[[], Awaitable[httpx.Response]]] = {
         "signout": lambda: browser.post("/signout"),
         "token": lambda: admin.delete(f"{API}/tokens/{token.id}"),
@@ -253,8 +253,8 @@ async def test_who_only_begins_to_sign_in_fills_no_database(server: Server, monk
     monkeypatch.setattr(people, "FLOWS_KEPT", 3)
     for number in range(8):
         server.state.clock.now += 1  # type: ignore[attr-defined]
-        await server.store.start_flow(f"s{number}", "n", "v")
-    found = [await server.store.end_flow(f"s{number}") for number in range(8)]
+        await server.store.sessions.start_oidc_flow(f"s{number}", "n", "v")
+    found = [await server.store.sessions.finish_oidc_flow(f"s{number}") for number in range(8)]
     assert [one is not None for one in found] == [False] * 5 + [True] * 3
 
 
@@ -264,7 +264,7 @@ async def test_who_only_begins_to_sign_in_fills_no_database(server: Server, monk
 async def test_a_form_of_another_site_writes_nothing(server: Server) -> None:
     await server.apply()
     browser = await browser_of(server, "ann", "admin")
-    before = len(await server.store.tokens())
+    before = len(await server.store.tokens.all())
     for kind, content in (
         ("text/plain", b'{"label": "x"}'),
         ("application/x-www-form-urlencoded", b"label=x"),
@@ -276,7 +276,7 @@ async def test_a_form_of_another_site_writes_nothing(server: Server) -> None:
             for path in (f"{API}/tokens", "/tokens", f"{API}/clusters/lab/down", "/signout", "/people"):
                 answer = await browser.post(path, content=content, headers=headers)
                 assert answer.status_code in (400, 403), (path, kind, origin)  # 400: no form at all
-    assert len(await server.store.tokens()) == before
+    assert len(await server.store.tokens.all()) == before
     assert (await browser.get(f"{API}/me")).status_code == 200
 
 
@@ -288,7 +288,9 @@ async def test_a_job_s_number_that_came_again_shows_no_stranger_s_script(server:
     teams(server)
     await server.apply()
     request = {"script": "#!/bin/sh\necho of-bob\n", "script_name": "bobs.sh"}
-    await server.store.note_job("lab", 7, person="bob", user="bob", kind="submit", request=request, facts={}, audit={})
+    await server.store.jobs.record(
+        "lab", 7, person="bob", user="bob", kind="submit", request=request, facts={}, audit={}
+    )
     text = base64.b64encode(b"#!/bin/sh\necho of-tim\n").decode()
     server.work.answers |= {
         "read": reading(builders.job(7, user="tim", account="red")), "machines": (), "runs": (), "history": (),
@@ -308,8 +310,8 @@ async def test_a_token_for_one_cluster_hears_of_no_other_on_any_page(server: Ser
     await server.apply("secretcluster")
     server.state.live.tell(NewsOut(kind="job", cluster="secretcluster", at=1.0, name="7", state="RUNNING"))
     server.work.answers |= {"read": reading(), "machines": (), "checks": (), "history": (), "shares": ()}
-    await server.store.put_person("ann", "admin")
-    _, token = await server.store.create_token("ann", cluster="lab")
+    await server.store.people.set_role("ann", "admin")
+    _, token = await server.store.tokens.create("ann", cluster="lab")
     client = server.anonymous(authorization=f"Bearer {token}")
     server.state.live.stopping.set()
     for _, method, path in routes(server):
@@ -355,15 +357,15 @@ async def test_no_text_of_anybody_s_becomes_html(server: Server) -> None:
     kept = {"script": f"#!/bin/sh\n{HOSTILE}", "script_name": HOSTILE, "script_args": [HOSTILE], "env": {"A": HOSTILE}}
     facts = {"container_image": HOSTILE, "launcher": HOSTILE}
     for number in (7, 8, 9):
-        await server.store.note_job(
+        await server.store.jobs.record(
             "lab", number, person="tim", user="tim", kind="submit", request=kept, facts=facts, audit={"x": HOSTILE}
         )
-    await server.store.note(HOSTILE, HOSTILE, HOSTILE, {HOSTILE: HOSTILE}, address=HOSTILE)
-    await server.store.create_token("setup", label=HOSTILE)
-    await server.store.add_from_provider(HOSTILE, HOSTILE, role="member", user="")
+    await server.store.audit.record(HOSTILE, HOSTILE, HOSTILE, {HOSTILE: HOSTILE}, address=HOSTILE)
+    await server.store.tokens.create("setup", label=HOSTILE)
+    await server.store.people.add_from_provider(HOSTILE, HOSTILE, role="member", user="")
     server.state.live.note("lab", HOSTILE, where=HOSTILE)
-    await server.store.put_person("ann", "admin")
-    _, token = await server.store.create_token("ann")
+    await server.store.people.set_role("ann", "admin")
+    _, token = await server.store.tokens.create("ann")
     server.state.live.stopping.set()
     seen = 0
     for key, method, path in routes(server):
@@ -385,7 +387,7 @@ async def test_no_text_of_anybody_s_becomes_html(server: Server) -> None:
 async def test_a_spreadsheet_takes_nothing_of_the_trail_for_a_formula(server: Server) -> None:
     ann = await server.client("ann")
     for text in ("=1+1", "+1", "-1", "@x", "\t=1", "\r=1", "\n=1", "\uff1d1", "\uff0b1", "\uff0d1", "\uff20x"):
-        await server.store.note(text, "cancel", text, {})
+        await server.store.audit.record(text, "cancel", text, {})
     rows = csv.reader((await ann.get(f"{API}/audit/export?format=csv&action=cancel")).text.splitlines(keepends=True))
     for row in list(rows)[1:]:
         assert all(cell[:1] not in "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20" or not cell for cell in row), row
@@ -449,8 +451,8 @@ async def test_a_key_gives_nobody_else_s_answer(server: Server) -> None:
     first = await eve.post(f"{API}/tokens", json={"label": "eve's"}, headers=key)
     second = await ann.post(f"{API}/tokens", json={"label": "eve's"}, headers=key)
     assert (first.json()["person"], second.json()["person"]) == ("eve", "ann")
-    (token, *_) = [one for one in await server.store.tokens("eve") if one.label == ""]
-    await server.store.delete_token(token.id)
+    (token, *_) = [one for one in await server.store.tokens.all("eve") if one.label == ""]
+    await server.store.tokens.delete(token.id)
     assert (await eve.post(f"{API}/tokens", json={"label": "eve's"}, headers=key)).status_code == 401
 
 
@@ -470,7 +472,7 @@ async def test_what_broke_under_a_write_is_in_the_trail(server: Server) -> None:
     server.work.answers |= {"read": reading(builders.job(7, user="bob")), "machines": ()}
     answer = await (await server.client()).delete(f"{API}/clusters/lab/jobs/7")
     assert answer.status_code == 500
-    (line,) = await server.store.audit_trail(AuditAsk(result="failed"))
+    (line,) = await server.store.audit.search(AuditAsk(result="failed"))
     assert (line.person, line.action, line.target) == ("ann", "cancel", "lab/7")
     assert "hunter2" not in str(line)
 
@@ -478,12 +480,12 @@ async def test_what_broke_under_a_write_is_in_the_trail(server: Server) -> None:
 async def test_the_last_admin_who_may_do_anything_stays_one(server: Server) -> None:
     """Without a Linux user an admin may only look, as one whom the sign-in provider sends may be."""
     ann = await server.client("ann", "admin")
-    await server.store.add_from_provider("oda", "https://provider.example.org oda", role="admin", user="")
+    await server.store.people.add_from_provider("oda", "https://provider.example.org oda", role="admin", user="")
     for role, user in (("admin", ""), ("viewer", "ann")):
         with pytest.raises(Conflict, match="only admin"):
-            await server.store.change_person("ann", role=role, user=user)
+            await server.store.people.change("ann", role=role, user=user)
     with pytest.raises(Conflict, match="only admin"):
-        await server.store.delete_person("ann")
+        await server.store.people.delete("ann")
     assert (await ann.get("/api/v1/people")).status_code == 200
-    await server.store.change_person("oda", role="admin", user="oda")
-    await server.store.change_person("ann", role="admin", user="")
+    await server.store.people.change("oda", role="admin", user="oda")
+    await server.store.people.change("ann", role="admin", user="")

@@ -80,8 +80,8 @@ def world(
         yield "out", b"x"
 
     async def bring_back(_: Any, number: int, person: str, __: bool) -> Any:
-        made = await server.store.incident(number)
-        return await server.store.move_incident(made, IncidentState.RETURNED, "works", actor=person)
+        made = await server.store.incidents.get(number)
+        return await server.store.incidents.add_step(made, IncidentState.RETURNED, "works", actor=person)
 
     async def goes_on(*_: Any) -> Any:
         return _text()
@@ -137,20 +137,20 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
     made.work.answers["job"] = lambda _, number: known.get(number) or builders.job(number, "FAILED")
     made.state.live.forget("lab")
     made.state.deeds.clear()
-    for operation in await made.store.operations("lab"):
+    for operation in await made.store.operations.recent("lab"):
         if not operation.finished:
             await made.work_off()
             break
     if "invoice" in key:
         made.state.clock = lambda: NOW
-        await made.store.meter("lab", [("lab-1-1", "main")], [], [], LAST_MONTH.start)
-        await made.store.end_lives("lab", LAST_MONTH.end)
+        await made.store.machine_lives.record("lab", [("lab-1-1", "main")], [], [], LAST_MONTH.start)
+        await made.store.machine_lives.end_all("lab", LAST_MONTH.end)
     if "{dataset}" in key:
-        number = await made.store.next_number("lab", "wide")
-        await made.store.add_version(Version("lab", "wide", number, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
+        number = await made.store.datasets.next_number("lab", "wide")
+        await made.store.datasets.add(Version("lab", "wide", number, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
         names["version"] = str(number)
     if "incidents" in key:
-        found = await made.store.open_incident("lab", "lab-1-2", "XID 79", XidClass.RMA, 5.0, {})
+        found = await made.store.incidents.open("lab", "lab-1-2", "XID 79", XidClass.RMA, 5.0, {})
         names["number"] = str(found.number)
 
 
@@ -163,11 +163,11 @@ def writes(made: Server) -> list[tuple[str, str, str]]:
 async def test_every_write_that_was_done_has_its_line(world: Things) -> None:
     made, wrong = world.server, []
     for key, method, path in writes(world.server):
-        before = (await made.store.audit_trail(limit=1))[0].number
+        before = (await made.store.audit.search(limit=1))[0].number
         status = await write(world, key, method, path, "admin")
         await world.everybody()
         lines = [
-            row for row in await made.store.audit_trail(AuditAsk(person=ADMIN), after=before) if row.result == "ok"
+            row for row in await made.store.audit.search(AuditAsk(person=ADMIN), after=before) if row.result == "ok"
         ]
         if status >= 400:
             wrong.append(f"{key} answered {status}: say here how it is done")
@@ -183,9 +183,9 @@ async def test_every_write_that_was_refused_has_its_line(world: Things) -> None:
     for key, method, path in writes(world.server):
         if "viewer" in TABLE[key].own:
             continue
-        before = (await made.store.audit_trail(limit=1))[0].number
+        before = (await made.store.audit.search(limit=1))[0].number
         status = await write(world, key, method, path, "viewer")
-        lines = await made.store.audit_trail(AuditAsk(person=VIEWER, result="refused"), after=before)
+        lines = await made.store.audit.search(AuditAsk(person=VIEWER, result="refused"), after=before)
         if status != 403 or len(lines) != 1 or lines[0].detail["path"] == "":
             wrong.append(f"{key} answered {status}: {lines}")
     assert not wrong, "\n" + "\n".join(wrong)
@@ -206,9 +206,9 @@ async def test_every_write_that_the_cluster_refused_has_its_line(world: Things, 
             ("/submit", "/commands", "/nodes/{node}/test", "/notebooks/{notebook_id}", "{notebook_id}/stop")
         ):
             continue  # only checked by then, begun in any case, or ended by itself
-        before = (await made.store.audit_trail(limit=1))[0].number
+        before = (await made.store.audit.search(limit=1))[0].number
         status = await write(world, key, method, path, "admin")
-        lines = await made.store.audit_trail(AuditAsk(person=ADMIN, result="failed"), after=before)
+        lines = await made.store.audit.search(AuditAsk(person=ADMIN, result="failed"), after=before)
         if len(lines) != 1:
             wrong.append(f"{key} answered {status}: {lines}")
     assert not wrong, "\n" + "\n".join(wrong)
@@ -219,6 +219,6 @@ async def test_the_first_admin_is_in_the_trail(tmp_path: Path) -> None:
 
     store = await builders.store(tmp_path)
     await first_admin(store, tmp_path)
-    lines = [(row.action, row.detail.get("by")) for row in await store.audit_trail()]
+    lines = [(row.action, row.detail.get("by")) for row in await store.audit.search()]
     assert lines == [("token.create", "first start"), ("person.add", "first start")]
     await store.close()

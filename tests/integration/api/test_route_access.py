@@ -100,12 +100,12 @@ class Things:
     async def everybody(self) -> None:
         """As they were: an earlier request may have changed or removed them."""
         store = self.server.store
-        there = {one.name: one for one in await store.people()}
+        there = {one.name: one for one in await store.people.all()}
         for person in EVERYBODY:
             if person not in there or there[person].role != ROLE[person]:
-                await store.put_person(person, ROLE[person])
+                await store.people.set_role(person, ROLE[person])
             if person not in there or person not in self.tokens:
-                _, self.tokens[person] = await store.create_token(person)
+                _, self.tokens[person] = await store.tokens.create(person)
 
     async def names(self, role: str, thing: str, path: str) -> dict[str, str]:
         person = PEOPLE.get(role, PEOPLE["admin"])
@@ -127,11 +127,11 @@ class Things:
         }
         store = self.server.store
         if "{token_id}" in path:
-            names["token_id"] = (await store.create_token(owner))[0].id
+            names["token_id"] = (await store.tokens.create(owner))[0].id
         if "{notebook_id}" in path:
             names["notebook_id"] = made = secrets.token_hex(8)
             now = self.server.state.clock()
-            await store.save_notebook(NotebookRow(made, "lab", JOBS[owner], owner, owner, "/f", "secret", 60, now))
+            await store.notebooks.save(NotebookRow(made, "lab", JOBS[owner], owner, owner, "/f", "secret", 60, now))
         return names
 
 
@@ -145,13 +145,13 @@ async def things(server: Server) -> Things:
     store, pipelines = server.store, {}
     kept: dict[str, Any] = {"document": DOCUMENT, "bundle": ""}
     sent: dict[str, Any] = {"kind": "submit", "request": {"script": "#!/bin/sh\n"}, "facts": {}, "audit": {}}
-    made = Things(server, {}, pipelines, (await store.operations("lab"))[0].id)
+    made = Things(server, {}, pipelines, (await store.operations.recent("lab"))[0].id)
     await made.everybody()
-    await store.add_version(Version("lab", "wide", 1, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
+    await store.datasets.add(Version("lab", "wide", 1, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
     for person in EVERYBODY:
-        row = await store.save_pipeline("lab", "p", person=person, user=person, workdir="/w", document=kept)
+        row = await store.pipelines.save("lab", "p", person=person, user=person, workdir="/w", document=kept)
         pipelines[person] = row.id
-        await store.note_job("lab", JOBS[person], person=person, user=person, **sent)
+        await store.jobs.record("lab", JOBS[person], person=person, user=person, **sent)
     return made
 
 

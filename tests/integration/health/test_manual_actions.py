@@ -18,8 +18,8 @@ async def test_a_drain_is_the_persons_and_the_end_of_an_incident_leaves_it(lab: 
     context = lab.responder.context
     assert await manual_actions.drain_node(context, NODE, "disk swap", "olga") == "drained by olga: disk swap"
     assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", "olga: disk swap")
-    incident = await lab.store.open_incident("lab", NODE, "XID 79", XidClass.REBOOT, 1.0, {})
-    incident = await lab.store.move_incident(incident, IncidentState.TESTING, "t", drained=True)
+    incident = await lab.store.incidents.open("lab", NODE, "XID 79", XidClass.REBOOT, 1.0, {})
+    incident = await lab.store.incidents.add_step(incident, IncidentState.TESTING, "t", drained=True)
     done = await verification.return_to_service(
         context, incident, await verification.run_node_tests(context, NODE), IncidentState.RETURNED, "ann"
     )
@@ -116,24 +116,26 @@ async def test_a_return_that_the_controller_has_forgotten_is_made_again_for_inci
 ) -> None:
     """slurmctld is killed within seconds of it, and comes back with the state that it had written before."""
     context = lab.responder.context
-    incident = await lab.store.open_incident("lab", NODE, "XID 79", XidClass.REBOOT, 1.0, {})
+    incident = await lab.store.incidents.open("lab", NODE, "XID 79", XidClass.REBOOT, 1.0, {})
     lab.world.state, lab.world.reason = "DOWN", f"headway: incident {incident.number}: XID 79"
-    incident = await lab.store.move_incident(incident, IncidentState.TESTING, "t", drained=True)
+    incident = await lab.store.incidents.add_step(incident, IncidentState.TESTING, "t", drained=True)
     assert await verification.repeat_return(context, NODE) == ""
-    await lab.store.move_incident(incident, IncidentState.OUT, "fails too often")
+    await lab.store.incidents.add_step(incident, IncidentState.OUT, "fails too often")
     assert await verification.repeat_return(context, NODE) == ""
-    incident = await lab.store.move_incident(incident, IncidentState.TESTING, "t")
+    incident = await lab.store.incidents.add_step(incident, IncidentState.TESTING, "t")
     passed = {"passed": ["daemons"]}
-    await lab.store.move_incident(incident, IncidentState.RETURNED, "tests passed; back in service", evidence=passed)
+    await lab.store.incidents.add_step(
+        incident, IncidentState.RETURNED, "tests passed; back in service", evidence=passed
+    )
     assert await verification.repeat_return(context, "lab-1-1") == "", "another node's"
     mine = lab.world.reason
     for other in ("headway: incident 99: XID 79", f"headway: incident {incident.number}: XID 48"):
         lab.world.reason = other
         assert await verification.repeat_return(context, NODE) == "", "not ours"
     lab.world.reason = mine
-    newer = await lab.store.open_incident("lab", NODE, "XID 94", XidClass.RESET, 2.0, {})
+    newer = await lab.store.incidents.open("lab", NODE, "XID 94", XidClass.RESET, 2.0, {})
     assert await verification.repeat_return(context, NODE) == "", "another fault of it is open"
-    await lab.store.move_incident(newer, IncidentState.FALSE_ALARM, "none")
+    await lab.store.incidents.add_step(newer, IncidentState.FALSE_ALARM, "none")
     assert lab.world.state == "DOWN"
     assert "back in service" in await verification.repeat_return(context, NODE)
     assert lab.world.state == "IDLE"

@@ -68,14 +68,14 @@ async def test_what_was_drained_to_be_apart_serves_again_when_the_first_one_fail
 
 
 async def test_a_roll_that_is_stopped_gives_back_all_that_were_drained_to_be_apart(newer: Fleet, store: Store) -> None:
-    await store.set_node_image("lab", NodeImage(OLD, OLD))
+    await store.node_images.set("lab", NodeImage(OLD, OLD))
     newer.reasons = dict.fromkeys(NODES, "headway: rolls")
     await halt(world.context(newer, store), newer.say)
     assert newer.reasons == {}
 
 
 async def test_no_node_is_ahead_of_its_head_and_no_head_goes_back(newer: Fleet, store: Store) -> None:
-    await store.set_node_image("lab", NodeImage("", OLD))
+    await store.node_images.set("lab", NodeImage("", OLD))
     with pytest.raises(Refused, match="can't read what"):
         await plan(world.context(newer, store), back=True, head=True, by=False)
     with pytest.raises(Refused, match="can't read what"):
@@ -95,7 +95,7 @@ async def test_once_one_has_passed_nodes_that_are_left_stay_apart_when_another_f
     assert "those with another Slurm that are left" in caught.value.hint
     served = {newer.machines[name].image for name in NODES if name not in newer.reasons and name in newer.machines}
     assert served == {"id-new"}, "no job has nodes of both kinds"
-    assert (await store.node_image("lab")).pinned == "", "nothing new is made of the Slurm before"
+    assert (await store.node_images.get("lab")).pinned == "", "nothing new is made of the Slurm before"
 
 
 async def test_a_stopped_roll_returns_no_node_that_has_yet_to_be_tested(newer: Fleet, store: Store) -> None:

@@ -185,11 +185,11 @@ async def led(tmp_path: Path, names: bool) -> AsyncIterator[World]:
     shown = origin_of("127.0.0.1", port, "") if names else f"http://127.0.0.1:{port}"
     object.__setattr__(server.state.settings, "notebooks", shown)
     await server.apply()
-    await server.store.put_person("ann", "member")
-    await server.store.put_person("mallory", "member")
-    await server.store.save_notebook(NotebookRow(ID, "lab", 7, "ann", "ann", "/f", SECRET, 60, clock()))
+    await server.store.people.set_role("ann", "member")
+    await server.store.people.set_role("mallory", "member")
+    await server.store.notebooks.save(NotebookRow(ID, "lab", 7, "ann", "ann", "/f", SECRET, 60, clock()))
     theirs = NotebookRow(OTHER, "lab", 9, "mallory", "mallory", "/m", "theirs", 60, clock())
-    await server.store.save_notebook(theirs)
+    await server.store.notebooks.save(theirs)
 
     async def open_tunnel(_cluster: Any, node: str, user: str, path: str) -> Tunnel:
         assert (node, user, path) == ("lab-1-1", "ann", "/f/socket")
@@ -369,12 +369,12 @@ async def test_a_session_ends_with_its_time_its_person_and_its_notebook(world: W
     world.server.state.notebooks.sign_out("ann")
     assert (await world.ask(path, cookie=cookie))[0] == 401
     cookie = await world.let_in()
-    await world.server.store.put_person("ann", "viewer")
+    await world.server.store.people.set_role("ann", "viewer")
     world.clock.now += 31
     assert (await world.ask(path, cookie=cookie))[0] == 403
-    await world.server.store.put_person("ann", "member")
+    await world.server.store.people.set_role("ann", "member")
     cookie = await world.let_in()
-    await world.server.store.forget_notebook(ID)
+    await world.server.store.notebooks.delete(ID)
     assert (await world.ask(path, cookie=cookie))[0] == 410
 
 

@@ -22,8 +22,8 @@ async def test_the_door_is_the_same_before_any_cluster_and_before_none(server: S
 
 
 async def test_a_token_for_another_cluster_does_not_tell_which_there_are(server: Server) -> None:
-    await server.store.put_person("eve", "admin")
-    _, token = await server.store.create_token("eve", cluster="other")
+    await server.store.people.set_role("eve", "admin")
+    _, token = await server.store.tokens.create("eve", cluster="other")
     eve = server.anonymous(authorization=f"Bearer {token}")
     there, none = [await eve.get(f"/clusters/{name}/queue") for name in ("lab", "sea")]
     assert there.status_code == none.status_code == 403

@@ -141,7 +141,7 @@ async def test_a_run_s_clone_has_a_folder_of_its_own(server: Server) -> None:
     assert old not in request.script
     assert f"#SBATCH --chdir={request.chdir} " in request.script
     assert f"HEADWAY_CHECKPOINT_DIR:-{request.chdir}/checkpoints" in request.script
-    record = await server.store.job_record("lab", 42)
+    record = await server.store.jobs.get("lab", 42)
     assert record
     assert (record.kind, record.parent, record.request["env"]["HF_TOKEN"]) == ("rerun", 41, MASK)
     assert record.facts["checkpoints"] == f"{request.chdir}/checkpoints"
@@ -199,7 +199,7 @@ async def test_what_works_with_somebody_s_own_things_is_cloned_by_nobody_else(se
 async def test_a_notebook_is_not_cloned(server: Server) -> None:
     ann = await server.client("alice", "member")
     request = SubmitIn(script="#!/bin/sh\n").model_dump(mode="json")
-    await server.store.note_job(
+    await server.store.jobs.record(
         "lab", 44, person="alice", user="alice", kind="notebook", request=request, facts={}, audit={}
     )
     assert 'id="clone"' not in (await ann.get("/clusters/lab/jobs/44")).text

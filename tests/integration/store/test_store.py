@@ -35,27 +35,27 @@ async def store(tmp_path: Path, clock: Clock) -> AsyncIterator[Store]:
 
 
 async def test_second_operation_of_a_cluster_waits_for_the_first(store: Store) -> None:
-    first = await store.enqueue_operation("lab", "apply", "ann")
-    second = await store.enqueue_operation("lab", "apply", "bob")
-    other = await store.enqueue_operation("sky", "apply", "ann")
-    assert (await store.claim("a", 1000, 30)).id == first.id  # type: ignore[union-attr]
-    assert (await store.claim("a", 1000, 30)).id == other.id  # type: ignore[union-attr]
-    assert await store.claim("b", 1000, 30) is None
-    assert await store.finish(first.id, "a", "done")
-    assert (await store.claim("b", 1000, 30)).id == second.id  # type: ignore[union-attr]
+    first = await store.operations.enqueue("lab", "apply", "ann")
+    second = await store.operations.enqueue("lab", "apply", "bob")
+    other = await store.operations.enqueue("sky", "apply", "ann")
+    assert (await store.operations.claim("a", 1000, 30)).id == first.id  # type: ignore[union-attr]
+    assert (await store.operations.claim("a", 1000, 30)).id == other.id  # type: ignore[union-attr]
+    assert await store.operations.claim("b", 1000, 30) is None
+    assert await store.operations.finish(first.id, "a", "done")
+    assert (await store.operations.claim("b", 1000, 30)).id == second.id  # type: ignore[union-attr]
 
 
 async def test_an_operation_begins_after_the_end_of_the_one_before(store: Store, clock: Clock) -> None:
     """Who claims may have asked for the time before that end was written."""
     asked_at = clock.now
     for _ in range(2):
-        await store.enqueue_operation("lab", "apply", "ann")
-    first = await store.claim("a", asked_at, 30)
+        await store.operations.enqueue("lab", "apply", "ann")
+    first = await store.operations.claim("a", asked_at, 30)
     clock.now += 1
     assert first
-    assert await store.finish(first.id, "a", "done")
-    second = await store.claim("a", asked_at, 30)
-    ended = (await store.operation(first.id)).finished_at
+    assert await store.operations.finish(first.id, "a", "done")
+    second = await store.operations.claim("a", asked_at, 30)
+    ended = (await store.operations.get(first.id)).finished_at
     assert second
     assert ended
     assert (second.started_at or 0.0) >= ended
@@ -64,200 +64,200 @@ async def test_an_operation_begins_after_the_end_of_the_one_before(store: Store,
 async def test_racing_claims_give_each_operation_to_one_owner(tmp_path: Path) -> None:
     stores = [await open_store(tmp_path) for _ in range(4)]
     for number in range(10):
-        await stores[0].enqueue_operation(f"c{number}", "apply", "ann")
-        await stores[0].enqueue_operation(f"c{number}", "apply", "ann")
+        await stores[0].operations.enqueue(f"c{number}", "apply", "ann")
+        await stores[0].operations.enqueue(f"c{number}", "apply", "ann")
 
     async def drain(index: int) -> list[str]:
         taken = []
-        while operation := await stores[index].claim(f"s{index}", 1000, 30):
+        while operation := await stores[index].operations.claim(f"s{index}", 1000, 30):
             taken.append(operation.id)
         return taken
 
     claimed = [x for part in await asyncio.gather(*(drain(i) for i in range(4))) for x in part]
     assert len(claimed) == len(set(claimed)) == 10
-    running = [o for o in await stores[0].operations() if o.state == "running"]
+    running = [o for o in await stores[0].operations.recent() if o.state == "running"]
     assert sorted(o.cluster for o in running) == sorted(f"c{n}" for n in range(10))
     for store in stores:
         await store.close()
 
 
 async def test_expired_lease_is_claimed_again_and_the_old_owner_is_shut_out(store: Store) -> None:
-    operation = await store.enqueue_operation("lab", "apply", "ann")
-    await store.claim("old", 1000, 30)
-    assert await store.claim("new", 1029, 30) is None
-    assert await store.renew(operation.id, "old", 1050)
-    assert await store.claim("new", 1049, 30) is None
-    again = await store.claim("new", 1051, 30)
+    operation = await store.operations.enqueue("lab", "apply", "ann")
+    await store.operations.claim("old", 1000, 30)
+    assert await store.operations.claim("new", 1029, 30) is None
+    assert await store.operations.renew(operation.id, "old", 1050)
+    assert await store.operations.claim("new", 1049, 30) is None
+    again = await store.operations.claim("new", 1051, 30)
     assert again is not None
     assert again.attempts == 2
     assert again.started_at == 1000
-    assert not await store.renew(operation.id, "old", 9999)
-    assert not await store.finish(operation.id, "old", "done")
-    assert await store.finish(operation.id, "new", "failed", error={"kind": "refused", "message": "x"})
-    ended = await store.operation(operation.id)
+    assert not await store.operations.renew(operation.id, "old", 9999)
+    assert not await store.operations.finish(operation.id, "old", "done")
+    assert await store.operations.finish(operation.id, "new", "failed", error={"kind": "refused", "message": "x"})
+    ended = await store.operations.get(operation.id)
     assert ended.state == "failed"
     assert ended.error == {"kind": "refused", "message": "x"}
     assert ended.finished
 
 
 async def test_free_leases_takes_only_the_dead_owners(store: Store) -> None:
-    await store.enqueue_operation("lab", "apply", "ann")
-    await store.enqueue_operation("sky", "apply", "ann")
-    await store.claim("host_a:1", 1000, 300)
-    await store.claim("hostXa:2", 1000, 300)
-    assert await store.free_leases("host_a:") == 1
-    assert (await store.claim("host_a:3", 1001, 30)).cluster == "lab"  # type: ignore[union-attr]
+    await store.operations.enqueue("lab", "apply", "ann")
+    await store.operations.enqueue("sky", "apply", "ann")
+    await store.operations.claim("host_a:1", 1000, 300)
+    await store.operations.claim("hostXa:2", 1000, 300)
+    assert await store.operations.expire_leases("host_a:") == 1
+    assert (await store.operations.claim("host_a:3", 1001, 30)).cluster == "lab"  # type: ignore[union-attr]
 
 
 async def test_a_key_finds_its_own_operation_for_a_day(store: Store, clock: Clock) -> None:
-    first = await store.enqueue_operation("lab", "backup", "ann", params={"to": "/b", "ref": "a"}, secret="x", key="k")
-    again = await store.enqueue_operation("lab", "backup", "ann", params={"to": "/b", "ref": "b"}, secret="y", key="k")
+    first = await store.operations.enqueue("lab", "backup", "ann", params={"to": "/b", "ref": "a"}, secret="x", key="k")
+    again = await store.operations.enqueue("lab", "backup", "ann", params={"to": "/b", "ref": "b"}, secret="y", key="k")
     assert again.id == first.id
     with pytest.raises(Conflict, match="asked for already"):
-        await store.enqueue_operation("lab", "backup", "ann", params={"to": "/c", "ref": "c"}, key="k")
+        await store.operations.enqueue("lab", "backup", "ann", params={"to": "/c", "ref": "c"}, key="k")
     with pytest.raises(Conflict):
-        await store.enqueue_operation("sky", "down", "ann", key="k")
+        await store.operations.enqueue("sky", "down", "ann", key="k")
     clock.now += 86401
-    later = await store.enqueue_operation("lab", "backup", "ann", params={"to": "/b", "ref": "d"}, key="k")
+    later = await store.operations.enqueue("lab", "backup", "ann", params={"to": "/b", "ref": "d"}, key="k")
     assert later.id != first.id
-    assert (await store.operation_of("k")) == later
-    assert list(await store.secrets("lab")) == ["backup_key/a"]
+    assert (await store.operations.by_key("k")) == later
+    assert list(await store.secrets.of_cluster("lab")) == ["backup_key/a"]
 
 
 async def test_a_secret_of_an_operation_comes_and_goes_with_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = await store.enqueue_operation("lab", "backup", "ann", params={"ref": "a"}, secret="hush")
-    assert await store.secrets("lab") == {"backup_key/a": "hush"} == {first.secret: "hush"}
+    first = await store.operations.enqueue("lab", "backup", "ann", params={"ref": "a"}, secret="hush")
+    assert await store.secrets.of_cluster("lab") == {"backup_key/a": "hush"} == {first.secret: "hush"}
     with pytest.raises(Conflict, match="asked for already"):
-        await store.enqueue_operation("lab", "backup", "bob", params={"ref": "a"}, secret="other")
+        await store.operations.enqueue("lab", "backup", "bob", params={"ref": "a"}, secret="other")
     monkeypatch.setattr("secrets.token_hex", lambda _: first.id.removeprefix("op-"))  # the second insert fails
     with pytest.raises(Conflict):
-        await store.enqueue_operation("lab", "dataset", "ann", params={"ref": "b"}, secret="other")
-    assert await store.secrets("lab") == {"backup_key/a": "hush"}
-    assert len(await store.operations("lab")) == 1
-    await store.claim("one", 1000, -1)
-    await store.claim("two", 1001, 30)
-    assert not await store.finish(first.id, "one", "failed")
-    assert await store.secrets("lab") == {"backup_key/a": "hush"}, "another server goes on, with the key"
-    assert await store.finish(first.id, "two", "done")
-    assert await store.secrets("lab") == {}
+        await store.operations.enqueue("lab", "dataset", "ann", params={"ref": "b"}, secret="other")
+    assert await store.secrets.of_cluster("lab") == {"backup_key/a": "hush"}
+    assert len(await store.operations.recent("lab")) == 1
+    await store.operations.claim("one", 1000, -1)
+    await store.operations.claim("two", 1001, 30)
+    assert not await store.operations.finish(first.id, "one", "failed")
+    assert await store.secrets.of_cluster("lab") == {"backup_key/a": "hush"}, "another server goes on, with the key"
+    assert await store.operations.finish(first.id, "two", "done")
+    assert await store.secrets.of_cluster("lab") == {}
 
 
 async def test_secrets_that_no_unfinished_operation_names_are_dropped(store: Store) -> None:
-    await store.enqueue_operation("lab", "backup", "ann", params={"ref": "a"}, secret="needed")
+    await store.operations.enqueue("lab", "backup", "ann", params={"ref": "a"}, secret="needed")
     for name in ("backup_key/b", "s3_access/a", "munge_key", "rotating/a", "s3xaccess/a"):
-        await store.put_secret("lab", name, "x")
-    await store.put_secret("sky", "backup_key/a", "another cluster's")
-    rotation = await store.enqueue_operation("lab", "rotate", "ann", params={"what": "ssh", "ref": "b"})
-    await store.put_secret("lab", rotation.secret, "x")
-    assert await store.drop_lone_secrets() == 4
-    assert set(await store.secrets("lab")) == {"backup_key/a", "munge_key", "rotating/b", "s3xaccess/a"}
-    assert await store.secrets("sky") == {}
+        await store.secrets.put_if_absent("lab", name, "x")
+    await store.secrets.put_if_absent("sky", "backup_key/a", "another cluster's")
+    rotation = await store.operations.enqueue("lab", "rotate", "ann", params={"what": "ssh", "ref": "b"})
+    await store.secrets.put_if_absent("lab", rotation.secret, "x")
+    assert await store.operations.delete_orphaned_secrets() == 4
+    assert set(await store.secrets.of_cluster("lab")) == {"backup_key/a", "munge_key", "rotating/b", "s3xaccess/a"}
+    assert await store.secrets.of_cluster("sky") == {}
 
 
 async def test_database_refuses_two_running_operations(store: Store, tmp_path: Path) -> None:
-    await store.enqueue_operation("lab", "apply", "ann")
-    await store.enqueue_operation("lab", "apply", "ann")
+    await store.operations.enqueue("lab", "apply", "ann")
+    await store.operations.enqueue("lab", "apply", "ann")
     with sqlite3.connect(tmp_path / "headway.db") as db, pytest.raises(sqlite3.IntegrityError):
         db.execute("UPDATE operations SET state = 'running'")
 
 
 async def test_events_are_numbered_from_one_and_read_from_any_point(store: Store) -> None:
-    operation = await store.enqueue_operation("lab", "apply", "ann")
-    await asyncio.gather(*(store.add_event(operation.id, "machines", f"line {n}") for n in range(20)))
-    await store.add_event(operation.id, "machines", "up", done=True, seconds=1.5)
-    events = await store.events_after(operation.id)
+    operation = await store.operations.enqueue("lab", "apply", "ann")
+    await asyncio.gather(*(store.operations.add_event(operation.id, "machines", f"line {n}") for n in range(20)))
+    await store.operations.add_event(operation.id, "machines", "up", done=True, seconds=1.5)
+    events = await store.operations.events_after(operation.id)
     assert [e.seq for e in events] == list(range(1, 22))
     assert (events[-1].done, events[-1].seconds) == (True, 1.5)
-    assert [e.seq for e in await store.events_after(operation.id, 19)] == [20, 21]
+    assert [e.seq for e in await store.operations.events_after(operation.id, 19)] == [20, 21]
 
 
 async def test_uids_are_never_reused(store: Store) -> None:
-    assert await store.uids(["bob", "alice"]) == {"alice": 20000, "bob": 20001}
-    assert await store.uids(["carol", "bob"]) == {"bob": 20001, "carol": 20002}
-    given = await asyncio.gather(*(store.uids([f"u{n}"]) for n in range(10)))
+    assert await store.linux_users.assign_uids(["bob", "alice"]) == {"alice": 20000, "bob": 20001}
+    assert await store.linux_users.assign_uids(["carol", "bob"]) == {"bob": 20001, "carol": 20002}
+    given = await asyncio.gather(*(store.linux_users.assign_uids([f"u{n}"]) for n in range(10)))
     assert len({uid for one in given for uid in one.values()}) == 10
-    assert await store.uids([]) == {}
+    assert await store.linux_users.assign_uids([]) == {}
 
 
 async def test_a_uid_that_somebody_has_already_is_kept_where_nobody_else_has_it_here(store: Store) -> None:
-    await store.uids(["zoe"])
+    await store.linux_users.assign_uids(["zoe"])
     wishes = {"ann": 5001, "ben": 20000, "cid": 20001, "dan": 59999, "zoe": 7000}
     shown = {"ann": 5001, "ben": 20002, "cid": 20001, "dan": 59999, "eve": 20003, "zoe": 20000}
-    assert await store.uids(shown, give=False, wishes=wishes) == shown
-    assert await store.given_uids(shown) == {"zoe": 20000}
-    assert await store.uids(shown, wishes=wishes) == shown
-    assert await store.given_uids(shown) == shown
-    more = await store.uids(["fay", "gil"])
+    assert await store.linux_users.assign_uids(shown, give=False, wishes=wishes) == shown
+    assert await store.linux_users.known_uids(shown) == {"zoe": 20000}
+    assert await store.linux_users.assign_uids(shown, wishes=wishes) == shown
+    assert await store.linux_users.known_uids(shown) == shown
+    more = await store.linux_users.assign_uids(["fay", "gil"])
     assert len({*shown.values(), *more.values()}) == 8
-    assert await store.uids(["hal"], wishes={"hal": 5001}) != {"hal": 5001}
+    assert await store.linux_users.assign_uids(["hal"], wishes={"hal": 5001}) != {"hal": 5001}
     assert all(20000 <= uid < 60000 for uid in more.values()), "nobody gets one behind the last that is ours to give"
 
 
 async def test_first_secret_wins_and_outlives_the_cluster(store: Store) -> None:
-    await store.save_cluster("lab", {"spec": {}}, owner="ann")
-    values = await asyncio.gather(*(store.put_secret("lab", "jwt_key", f"v{n}") for n in range(5)))
+    await store.clusters.save("lab", {"spec": {}}, owner="ann")
+    values = await asyncio.gather(*(store.secrets.put_if_absent("lab", "jwt_key", f"v{n}") for n in range(5)))
     assert len(set(values)) == 1
-    assert await store.secrets("lab") == {"jwt_key": values[0]}
-    await store.forget_cluster("lab")
-    assert await store.cluster("lab") is None
-    assert await store.put_secret("lab", "jwt_key", "other") == values[0]
-    await store.forget_cluster("lab", delete_data=True)
-    assert await store.secrets("lab") == {}
+    assert await store.secrets.of_cluster("lab") == {"jwt_key": values[0]}
+    await store.clusters.delete("lab")
+    assert await store.clusters.get("lab") is None
+    assert await store.secrets.put_if_absent("lab", "jwt_key", "other") == values[0]
+    await store.clusters.delete("lab", delete_data=True)
+    assert await store.secrets.of_cluster("lab") == {}
 
 
 async def test_cluster_row_changes_only_what_is_given(store: Store, clock: Clock) -> None:
-    await store.save_cluster("lab", {"text": "a"}, summary={"nodes": 4}, owner="ann")
+    await store.clusters.save("lab", {"text": "a"}, summary={"nodes": 4}, owner="ann")
     clock.now = 2000
-    await store.save_cluster("lab", state="ready")
-    row = await store.cluster("lab")
+    await store.clusters.save("lab", state="ready")
+    row = await store.clusters.get("lab")
     assert row is not None
     assert (row.document, row.summary, row.state, row.owner) == ({"text": "a"}, {"nodes": 4}, "ready", "ann")
     assert row.created_at == 1000
-    await store.save_cluster("ghost", state="ready")
-    assert [c.name for c in await store.clusters()] == ["lab"]
-    await store.note_users("lab", ["bob", "alice"])
-    await store.note_users("lab", ["bob"])
-    assert await store.users_of("lab") == {"alice", "bob"}
+    await store.clusters.save("ghost", state="ready")
+    assert [c.name for c in await store.clusters.all()] == ["lab"]
+    await store.linux_users.add_to_cluster("lab", ["bob", "alice"])
+    await store.linux_users.add_to_cluster("lab", ["bob"])
+    assert await store.linux_users.of_cluster("lab") == {"alice", "bob"}
 
 
 async def test_token_belongs_to_a_person_and_expires(store: Store, clock: Clock, tmp_path: Path) -> None:
-    await store.put_person("ann", "member")
-    row, secret = await store.create_token("ann", label="ci", days=1)
-    held = await store.holder_of_token(secret)
+    await store.people.set_role("ann", "member")
+    row, secret = await store.tokens.create("ann", label="ci", days=1)
+    held = await store.tokens.holder(secret)
     assert held is not None
     assert (held.person.name, held.person.role, held.scopes, held.cluster) == ("ann", "member", ("all",), "")
-    assert (await store.tokens("ann"))[0].last_used_at == 1000
-    assert await store.holder_of_token(secret + "x") is None
+    assert (await store.tokens.all("ann"))[0].last_used_at == 1000
+    assert await store.tokens.holder(secret + "x") is None
     clock.now += 86400
-    assert await store.holder_of_token(secret) is None
+    assert await store.tokens.holder(secret) is None
     assert secret.encode() not in b"".join(p.read_bytes() for p in tmp_path.iterdir())
-    await store.delete_token(row.id)
+    await store.tokens.delete(row.id)
     with pytest.raises(NotFound):
-        await store.delete_token(row.id)
+        await store.tokens.delete(row.id)
     with pytest.raises(NotFound):
-        await store.create_token("nobody")
+        await store.tokens.create("nobody")
     with pytest.raises(Refused):
-        await store.put_person("ann", "king")
+        await store.people.set_role("ann", "king")
 
 
 async def test_signin_code_works_once_and_for_five_minutes(store: Store, clock: Clock) -> None:
-    await store.put_person("ann", "admin")
-    code, expires = await store.create_signin_code("ann")
+    await store.people.set_role("ann", "admin")
+    code, expires = await store.sessions.create_signin_code("ann")
     assert expires == 1300
-    spent = await asyncio.gather(*(store.spend_signin_code(code) for _ in range(3)))
+    spent = await asyncio.gather(*(store.sessions.redeem_signin_code(code) for _ in range(3)))
     good = [one for one in spent if one is not None]
     assert len(good) == 1
     cookie = good[0][1]
-    assert (await store.person_of_session(cookie)).name == "ann"  # type: ignore[union-attr]
-    await store.end_session(cookie)
-    assert await store.person_of_session(cookie) is None
-    late, _ = await store.create_signin_code("ann")
+    assert (await store.sessions.person(cookie)).name == "ann"  # type: ignore[union-attr]
+    await store.sessions.delete(cookie)
+    assert await store.sessions.person(cookie) is None
+    late, _ = await store.sessions.create_signin_code("ann")
     clock.now += 300
-    assert await store.spend_signin_code(late) is None
+    assert await store.sessions.redeem_signin_code(late) is None
 
 
 async def test_database_file_is_private_and_in_wal(store: Store, tmp_path: Path) -> None:
-    await store.put_person("ann", "admin")
+    await store.people.set_role("ann", "admin")
     for file in tmp_path.glob("headway.db*"):
         assert file.stat().st_mode & 0o777 == 0o600, file
     with sqlite3.connect(tmp_path / "headway.db") as db:
@@ -319,9 +319,13 @@ async def test_unreachable_database_says_so_without_the_password(tmp_path: Path)
 
 
 async def test_looking_at_a_plan_gives_no_uid_away(store: Store) -> None:
-    await store.uids(["alice"])
-    assert await store.uids(["alice", "mallory", "zoe"], give=False) == {"alice": 20000, "mallory": 20001, "zoe": 20002}
-    assert await store.uids(["bob"]) == {"bob": 20001}
+    await store.linux_users.assign_uids(["alice"])
+    assert await store.linux_users.assign_uids(["alice", "mallory", "zoe"], give=False) == {
+        "alice": 20000,
+        "mallory": 20001,
+        "zoe": 20002,
+    }
+    assert await store.linux_users.assign_uids(["bob"]) == {"bob": 20001}
 
 
 async def test_prices_are_kept_when_they_change(store: Store) -> None:
@@ -329,11 +333,11 @@ async def test_prices_are_kept_when_they_change(store: Store) -> None:
         return PriceRow("lab", "gpu", since, usd, spot)
 
     cpu = PriceRow("lab", "cpu", 1, "1.5", False)
-    await store.note_prices([told(1, "31.2"), cpu])
-    await store.note_prices([told(2, "31.2"), PriceRow("sky", "gpu", 2, "9", False)])
-    await store.note_prices([told(3, "9.5", spot=True)])
-    await store.note_prices([told(4, "31.2")])  # back at the price of before
-    assert await store.prices("lab") == (cpu, told(1, "31.2"), told(3, "9.5", spot=True), told(4, "31.2"))
+    await store.prices.record([told(1, "31.2"), cpu])
+    await store.prices.record([told(2, "31.2"), PriceRow("sky", "gpu", 2, "9", False)])
+    await store.prices.record([told(3, "9.5", spot=True)])
+    await store.prices.record([told(4, "31.2")])  # back at the price of before
+    assert await store.prices.of_cluster("lab") == (cpu, told(1, "31.2"), told(3, "9.5", spot=True), told(4, "31.2"))
 
 
 class Told(Exception):

@@ -53,25 +53,27 @@ async def test_what_comes_twice_is_done_once_and_leads_to_the_same(
     assert sent(server) == 1
     assert len(server.work.tags) == 1, "the head knows the request too"
     assert first.headers.get("set-cookie") == third.headers.get("set-cookie"), "and says the same"
-    assert len(await server.store.notebooks("lab")) == (path == NOTEBOOKS)
+    assert len(await server.store.notebooks.of_cluster("lab")) == (path == NOTEBOOKS)
 
 
-@pytest.mark.parametrize(("fails", "submitted"), [("save_notebook", 1), ("notebook_job", 2), ("note_job", 2)])
+@pytest.mark.parametrize(("fails", "submitted"), [("notebooks.save", 1), ("notebooks.set_job", 2), ("jobs.record", 2)])
 async def test_a_notebook_whose_start_was_cut_off_has_the_secret_of_the_job_that_the_head_knows(
     server: Server, monkeypatch: pytest.MonkeyPatch, fails: str, submitted: int
 ) -> None:
     """Led to the first one's job with another secret and folder, it would be one that no Jupyter has."""
-    alice, works = await ready(server), getattr(server.store, fails)
+    part, method = fails.split(".")
+    owner = getattr(server.store, part)
+    alice, works = await ready(server), getattr(owner, method)
     server.work.answers |= {"read": reading(builders.job(5, "PENDING", user="alice")), "machines": ()}
 
     async def away(*_: Any, **__: Any) -> None:
         raise StoreAway("the database does not answer")
 
-    monkeypatch.setattr(server.store, fails, away)
+    monkeypatch.setattr(owner, method, away)
     assert (await alice.post(NOTEBOOKS, data=BOOK)).status_code == StoreAway.http_status
-    monkeypatch.setattr(server.store, fails, works)
+    monkeypatch.setattr(owner, method, works)
     assert (await alice.post(NOTEBOOKS, data=BOOK)).status_code == 303
-    (row,) = await server.store.notebooks("lab")
+    (row,) = await server.store.notebooks.of_cluster("lab")
     requests = [call[1] for call in server.work.named("submit")]
     assert (row.job_id, len(requests), len(set(server.work.tags))) == (4 + submitted, submitted, 1)
     assert {(one.env[jupyter.SECRET], one.script_args[0]) for one in requests} == {(row.secret, row.folder)}
@@ -128,5 +130,5 @@ async def test_a_database_that_goes_away_after_it_was_sent_makes_no_failure_of_i
         raise StoreAway("the database does not answer")
 
     alice = await ready(server)
-    monkeypatch.setattr(server.store, "end_answer", away)
+    monkeypatch.setattr(server.store.idempotency_keys, "finish", away)
     assert (await alice.post(SUBMIT, data=JOB)).headers["location"] == "/clusters/lab/jobs/5"

@@ -126,8 +126,8 @@ async def test_one_that_can_t_be_made_is_given_back_and_the_group_closed_for_lon
 
 
 async def incident(world: World) -> Incident:
-    (found,) = await world.store.incidents("lab")
-    return await world.store.incident(found.number)
+    (found,) = await world.store.incidents.search("lab")
+    return await world.store.incidents.get(found.number)
 
 
 async def test_what_can_t_be_made_has_an_incident_until_a_machine_comes_up(world: World) -> None:
@@ -354,7 +354,7 @@ async def test_that_the_server_s_database_is_away_is_no_machine_s_fault(world: W
     said = await world.look()
     assert said[1:3] == ["waits: the server's database does not answer"] * 2
     assert said[3].startswith("is ready after")
-    assert (world.did, world.waker.failures, await world.store.incidents("lab")) == ([], {}, ())
+    assert (world.did, world.waker.failures, await world.store.incidents.search("lab")) == ([], {}, ())
 
 
 async def test_a_machine_that_can_t_be_deleted_has_an_incident_and_holds_up_nothing_else(world: World) -> None:
@@ -388,7 +388,7 @@ async def test_one_that_was_not_made_and_can_t_be_deleted_closes_its_group_all_t
     world.trouble, world.stuck = Refused("no capacity"), {"lab-1-1"}
     await world.look()
     assert "NodeName=lab-1-[1-3] State=DOWN" in " ".join(world.did)
-    assert {one.what for one in await world.store.incidents("lab")} == {
+    assert {one.what for one in await world.store.incidents.search("lab")} == {
         "a machine can't be made",
         "a machine can't be given back",
     }

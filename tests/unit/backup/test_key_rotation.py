@@ -86,24 +86,26 @@ async def begins() -> None: ...
 async def test_the_new_key_is_let_in_before_the_old_one_goes(store: Store) -> None:
     fleet = Fleet()
     old = secrets.new_key()
-    await store.put_secret("lab", "bootstrap_key", old)
+    await store.secrets.put_if_absent("lab", "bootstrap_key", old)
     await rotate(LAB, env(fleet, store), say, "ssh", "r1", begins)
-    new = (await store.secrets("lab"))["bootstrap_key"]
+    new = (await store.secrets.of_cluster("lab"))["bootstrap_key"]
     assert new != old
     assert fleet.log == ["lab-head 2", "lab-1-1 2", "drop lab-head", "drop lab-1-1", "lab-head 1", "lab-1-1 1"]
     assert all(keys == secrets.public_of(new) for keys in fleet.admitted.values())
-    assert set(await store.secrets("lab")) == {"bootstrap_key", "rotating/r1"}, "which goes with the operation"
+    assert set(await store.secrets.of_cluster("lab")) == {"bootstrap_key", "rotating/r1"}, (
+        "which goes with the operation"
+    )
 
 
 @pytest.mark.parametrize("error", [Unreachable("no answer"), OSError("no space left on device")])
 async def test_a_machine_that_does_not_take_the_new_key_keeps_the_old_one(store: Store, error: Exception) -> None:
     fleet = Fleet()
     old = secrets.new_key()
-    await store.put_secret("lab", "bootstrap_key", old)
+    await store.secrets.put_if_absent("lab", "bootstrap_key", old)
     fleet.down = error
     with pytest.raises(type(error)):
         await rotate(LAB, env(fleet, store), say, "ssh", "r1", begins)
-    assert (await store.secrets("lab"))["bootstrap_key"] == old
+    assert (await store.secrets.of_cluster("lab"))["bootstrap_key"] == old
     assert all(keys == secrets.public_of(old) for keys in fleet.admitted.values()), "the new one is let in nowhere"
     assert fleet.key == secrets.public_of(old)
 
@@ -111,9 +113,9 @@ async def test_a_machine_that_does_not_take_the_new_key_keeps_the_old_one(store:
 async def test_a_machine_that_is_off_gets_the_new_key_too(store: Store) -> None:
     fleet = Fleet()
     fleet.off = True
-    await store.put_secret("lab", "bootstrap_key", secrets.new_key())
+    await store.secrets.put_if_absent("lab", "bootstrap_key", secrets.new_key())
     await rotate(LAB, env(fleet, store), say, "ssh", "r1", begins)
-    new = (await store.secrets("lab"))["bootstrap_key"]
+    new = (await store.secrets.of_cluster("lab"))["bootstrap_key"]
     assert fleet.admitted == dict.fromkeys(("lab-head", "lab-1-1"), secrets.public_of(new))
 
 
@@ -126,7 +128,7 @@ async def test_a_rotation_that_was_killed_goes_on_with_the_same_key(
         given.append(new["munge_key"])
         if len(given) == 1:
             raise Unreachable("killed")
-        await env.store.set_secret(cluster.name, "munge_key", new["munge_key"])
+        await env.store.secrets.set(cluster.name, "munge_key", new["munge_key"])
 
     waits = Waits()
     monkeypatch.setattr(module, "apply", apply)
@@ -137,21 +139,23 @@ async def test_a_rotation_that_was_killed_goes_on_with_the_same_key(
         nonlocal begun
         begun += 1
 
-    await store.put_secret("lab", "munge_key", "b2xk")
+    await store.secrets.put_if_absent("lab", "munge_key", "b2xk")
     with pytest.raises(Unreachable):
         await rotate(LAB, env(Fleet(), store), say, "munge", "r1", begins)
-    assert (await store.secrets("lab"))["munge_key"] == "b2xk", "it is the cluster's once the machines can take it"
+    assert (await store.secrets.of_cluster("lab"))["munge_key"] == "b2xk", (
+        "it is the cluster's once the machines can take it"
+    )
     await rotate(LAB, env(Fleet(), store), say, "munge", "r1", begins)
     assert given[0] == given[1] != "b2xk"
     assert len(base64.b64decode(given[0])) == 1024
-    assert set(await store.secrets("lab")) == {"munge_key", "rotating/r1"}
+    assert set(await store.secrets.of_cluster("lab")) == {"munge_key", "rotating/r1"}
     await rotate(LAB, env(Fleet(), store), say, "munge", "r2", begins)
     assert given[2] != given[1]
     waits.changes = (Change("machine.restart", "lab-1-1", "lab-1-1", "does not answer", Disturbs.JOBS),)
     with pytest.raises(Refused, match=r"lab-1-1: machine\.restart, does not answer"):
         await rotate(LAB, env(Fleet(), store), say, "munge", "r3", begins)
     assert (len(given), begun) == (3, 3), "what was refused did not begin"
-    assert (await store.secrets("lab"))["munge_key"] == given[2]
+    assert (await store.secrets.of_cluster("lab"))["munge_key"] == given[2]
     await rotate(LAB, env(Fleet(), store), say, "munge", "r2", begins)
     assert len(given) == 4, "one that was killed half-way goes on: what it itself still has to do asks nobody anew"
 
@@ -242,7 +246,7 @@ async def turned(
     there = {name: builders.machine(name) for name in names}
     observed = Observed(there, {name: machines.seen(name) for name in names})
     place: Any = None
-    kept = await store.put_secret("lab", "munge_key", OLD) == text
+    kept = await store.secrets.put_if_absent("lab", "munge_key", OLD) == text
     run = Run(
         goal, env(Fleet(), store), say, place, {"munge_key": text}, observed, ChangeSet("lab", ()),
         new={} if kept else {"munge_key": text},
@@ -274,14 +278,14 @@ async def test_a_munge_key_lies_beside_everywhere_before_it_is_taken_up(
     assert machines.order[3:5] == ["lab-head unknown", "lab-head key"], "nodes with another key are heard no more"
     assert f"{STAMPS}/{munge_key.MUNGED}" == munge_key.STAMP
     assert set(machines.key.values()) == {b"new"}
-    assert (await store.secrets("lab"))["munge_key"] == base64.b64encode(b"new").decode()
+    assert (await store.secrets.of_cluster("lab"))["munge_key"] == base64.b64encode(b"new").decode()
     assert run.observed.seen["lab-1-2"].files[MUNGE_KEY].digest == sha256(b"new").hexdigest()
 
 
 async def test_a_node_that_can_not_take_the_key_leaves_all_the_old_one(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await store.put_secret("lab", "munge_key", "b2xk")
+    await store.secrets.put_if_absent("lab", "munge_key", "b2xk")
     machines = Machines(**NODES)
     machines.full = "lab-1-2"
     _, error = await turned(store, monkeypatch, machines)
@@ -289,7 +293,7 @@ async def test_a_node_that_can_not_take_the_key_leaves_all_the_old_one(
     assert "No space left" in error
     assert set(machines.key.values()) == {b"old"}
     assert machines.beside == {}
-    assert (await store.secrets("lab"))["munge_key"] == "b2xk"
+    assert (await store.secrets.of_cluster("lab"))["munge_key"] == "b2xk"
 
 
 async def test_once_a_machine_has_the_key_the_others_follow_as_they_can(
@@ -314,7 +318,7 @@ async def test_a_machine_that_is_lost_in_between_stops_nobody(store: Store, monk
 async def test_a_head_that_can_not_work_with_the_new_key_gets_the_old_one_back(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await store.put_secret("lab", "munge_key", OLD)
+    await store.secrets.put_if_absent("lab", "munge_key", OLD)
     machines = Machines(**NODES)
     machines.stuck = "lab-head"
     _, error = await turned(store, monkeypatch, machines)
@@ -322,13 +326,13 @@ async def test_a_head_that_can_not_work_with_the_new_key_gets_the_old_one_back(
     assert machines.order[3:] == ["lab-head unknown", "lab-head key", "lab-head unknown", "lab-head back"]
     assert set(machines.key.values()) == {b"old"}
     assert (machines.beside, machines.marked) == ({}, set())
-    assert (await store.secrets("lab"))["munge_key"] == OLD
+    assert (await store.secrets.of_cluster("lab"))["munge_key"] == OLD
 
 
 async def test_a_head_that_is_lost_as_it_takes_the_key_says_so_and_no_node_follows(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await store.put_secret("lab", "munge_key", OLD)
+    await store.secrets.put_if_absent("lab", "munge_key", OLD)
     machines = Machines(**NODES)
     machines.lost = "lab-head"
     _, error = await turned(store, monkeypatch, machines)
@@ -336,7 +340,7 @@ async def test_a_head_that_is_lost_as_it_takes_the_key_says_so_and_no_node_follo
     assert machines.key == {"lab-head": b"new", "lab-1-1": b"old", "lab-1-2": b"old"}
     assert machines.beside == {}
     assert machines.marked == {"lab-head", "lab-1-1", "lab-1-2"}, "its nodes keep their leases meanwhile"
-    assert (await store.secrets("lab"))["munge_key"] == OLD
+    assert (await store.secrets.of_cluster("lab"))["munge_key"] == OLD
     machines.lost = ""
     _, error = await turned(store, monkeypatch, machines, b"old")
     assert error == "", "the next apply takes it back"
@@ -362,13 +366,13 @@ async def test_what_a_stalled_head_hears_late_brings_no_key_back(store: Store, m
 
 
 async def test_two_heads_take_the_key_or_neither(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    await store.put_secret("lab", "munge_key", OLD)
+    await store.secrets.put_if_absent("lab", "munge_key", OLD)
     machines = Machines(**{"head": b"old", "head2": b"old", "1-1": b"old", "1-2": b"old"})
     machines.stuck = "lab-head2"
     _, error = await turned(store, monkeypatch, machines, heads=2)
     assert "so all keep the old one:\n  lab-head2: " in error
     assert set(machines.key.values()) == {b"old"}
-    await store.set_secret("lab", "munge_key", NEW)
+    await store.secrets.set("lab", "munge_key", NEW)
     machines.key["lab-head"] = b"new"
     _, error = await turned(store, monkeypatch, machines, heads=2)
     assert error == "", "the cluster has that key already: the others follow the head"
@@ -378,7 +382,7 @@ async def test_two_heads_take_the_key_or_neither(store: Store, monkeypatch: pyte
 async def test_a_head_that_can_not_take_the_key_the_cluster_has_already_stops_its_nodes(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await store.put_secret("lab", "munge_key", NEW)
+    await store.secrets.put_if_absent("lab", "munge_key", NEW)
     machines = Machines(**{**NODES, "1-2": b"new"})
     machines.full = "lab-head"
     _, error = await turned(store, monkeypatch, machines)
@@ -389,12 +393,12 @@ async def test_a_head_that_can_not_take_the_key_the_cluster_has_already_stops_it
 
 
 async def test_a_key_change_killed_as_the_head_takes_it_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    await store.put_secret("lab", "munge_key", OLD)
+    await store.secrets.put_if_absent("lab", "munge_key", OLD)
     machines = Machines(**NODES)
     machines.killed = "lab-head"
     with pytest.raises(Killed):
         await turned(store, monkeypatch, machines)
-    assert (await store.secrets("lab"))["munge_key"] == OLD, "a machine that comes up now is heard"
+    assert (await store.secrets.of_cluster("lab"))["munge_key"] == OLD, "a machine that comes up now is heard"
     assert {machines.key[name] for name in ("lab-1-1", "lab-1-2")} == {b"old"}
     machines.killed, machines.unread, machines.stuck = "", True, "lab-head"
     _, error = await turned(store, monkeypatch, machines)
@@ -404,18 +408,18 @@ async def test_a_key_change_killed_as_the_head_takes_it_goes_on(store: Store, mo
     _, error = await turned(store, monkeypatch, machines)
     assert error == "", "the head has it: no way back"
     assert machines.key == {"lab-head": b"new", "lab-1-1": b"old", "lab-1-2": b"new"}
-    assert (await store.secrets("lab"))["munge_key"] == NEW
+    assert (await store.secrets.of_cluster("lab"))["munge_key"] == NEW
 
 
 async def test_a_key_change_killed_as_nodes_take_it_is_the_clusters_key(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await store.put_secret("lab", "munge_key", OLD)
+    await store.secrets.put_if_absent("lab", "munge_key", OLD)
     machines = Machines(**NODES)
     machines.killed = "lab-1-1"
     with pytest.raises(Killed):
         await turned(store, monkeypatch, machines)
-    assert (await store.secrets("lab"))["munge_key"] == NEW
+    assert (await store.secrets.of_cluster("lab"))["munge_key"] == NEW
     assert machines.key["lab-head"] == b"new"
 
 
@@ -423,7 +427,7 @@ async def test_machines_that_have_the_key_are_not_asked(store: Store, monkeypatc
     machines = Machines(**dict.fromkeys(NODES, b"new"))
     await turned(store, monkeypatch, machines)
     assert machines.order == []
-    assert (await store.secrets("lab"))["munge_key"] == base64.b64encode(b"new").decode()
+    assert (await store.secrets.of_cluster("lab"))["munge_key"] == base64.b64encode(b"new").decode()
 
 
 async def test_a_munge_key_from_a_file_or_a_command(
@@ -436,7 +440,7 @@ async def test_a_munge_key_from_a_file_or_a_command(
     assert secrets.content(outside, "munge_key") == bytes(range(128))
     have = await secrets.ensure(store, cluster, ("lab-head",), outside)
     assert have["munge_key"] == outside["munge_key"]
-    assert await store.secrets("lab") == have
+    assert await store.secrets.of_cluster("lab") == have
     later = await secrets.ensure(store, cluster, ("lab-head",), {"munge_key": "b2xk"})
     assert later == have, "machines that work have this one, until they have taken the other"
     file.write_bytes(b"short")

@@ -148,7 +148,7 @@ def made(monkeypatch: pytest.MonkeyPatch, world: World) -> dict[str, str]:
 
 
 async def test_no_head_is_made_of_an_image_with_another_slurm(env: Env, made: dict[str, str]) -> None:
-    await env.store.set_node_image(LAB.name, NodeImage("before", "before"))
+    await env.store.node_images.set(LAB.name, NodeImage("before", "before"))
     assert await head_upgrade.tag_for(LAB, env, FIRST, "") == ""
     assert await head_upgrade.tag_for(LAB, env, "lab-1-1", "") == "before"
     assert await head_upgrade.tag_for(LAB, env, FIRST, "after") == "after"
@@ -177,13 +177,13 @@ async def test_nodes_follow_that_were_drained_for_it_and_none_that_are_out_for_s
     assert not await head_upgrade.wants_roll(LAB, env), "somebody else has it out"
     made["lab-1-1"] = "before"
     assert await head_upgrade.wants_roll(LAB, env)
-    await env.store.set_node_image(LAB.name, NodeImage("before", "before"))
+    await env.store.node_images.set(LAB.name, NodeImage("before", "before"))
     assert await head_upgrade.wants_roll(LAB, env), "what was drained for it is not left so"
     made |= dict.fromkeys(LAB.heads, "before")
     assert not await head_upgrade.wants_roll(LAB, env), "the heads come first"
 
 
 async def test_a_cluster_that_went_back_keeps_to_no_image_of_the_slurm_before(world: World, env: Env) -> None:
-    await env.store.set_node_image(LAB.name, NodeImage("before", "before"))
+    await env.store.node_images.set(LAB.name, NodeImage("before", "before"))
     await head_upgrade.make_way(LAB, env, world.say, BOTH, MACHINES)
-    assert await env.store.node_image(LAB.name) == NodeImage("", "before")
+    assert await env.store.node_images.get(LAB.name) == NodeImage("", "before")

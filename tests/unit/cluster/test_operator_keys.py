@@ -24,19 +24,29 @@ PERSON = LAB.users[0]
 
 
 class Secrets:
-    """What a site asks the store for."""
+    def __init__(self, key: str) -> None:
+        self.key = key
 
-    def __init__(self, key: str = "", gone: Sequence[str] = ()) -> None:
-        self.key, self.gone = key, set(gone)
+    async def of_cluster(self, _: str) -> dict[str, str]:
+        return {"bootstrap_key": self.key} if self.key else {}
 
-    async def users_of(self, _: str) -> set[str]:
+
+class LinuxUsers:
+    def __init__(self, gone: Sequence[str]) -> None:
+        self.gone = set(gone)
+
+    async def of_cluster(self, _: str) -> set[str]:
         return self.gone
 
-    async def uids(self, names: Sequence[str], **_: Any) -> dict[str, int]:
+    async def assign_uids(self, names: Sequence[str], **_: Any) -> dict[str, int]:
         return {name: 20000 + n for n, name in enumerate(names)}
 
-    async def secrets(self, _: str) -> dict[str, str]:
-        return {"bootstrap_key": self.key} if self.key else {}
+
+class FakeStore:
+    """The parts of the store that a site reads."""
+
+    def __init__(self, key: str = "", gone: Sequence[str] = ()) -> None:
+        self.secrets, self.linux_users = Secrets(key), LinuxUsers(gone)
 
 
 def key_file(folder: Path, name: str) -> tuple[str, str]:
@@ -48,7 +58,7 @@ def key_file(folder: Path, name: str) -> tuple[str, str]:
     return str(path), " ".join(secrets.public_of(private).split()[:2])
 
 
-async def site(folder: Path, hosts: Sequence[tuple[str, str]], store: Secrets) -> tuple[Cluster, Site]:
+async def site(folder: Path, hosts: Sequence[tuple[str, str]], store: FakeStore) -> tuple[Cluster, Site]:
     """`hosts`: (user, path of the key) of the head and two nodes."""
     names = (LAB.head, *LAB.slot_names)
     rows = tuple(
@@ -69,14 +79,14 @@ def keys_of(cluster: Cluster, at: Site, user: str) -> list[str]:
 async def test_every_key_of_a_user_lets_in(tmp_path: Path) -> None:
     (one, first), (two, second) = key_file(tmp_path, "a"), key_file(tmp_path, "b")
     missing = str(tmp_path / "none")
-    made = await site(tmp_path, [("ops", one), ("ops", two), ("ops", missing)], Secrets(secrets.new_key()))
+    made = await site(tmp_path, [("ops", one), ("ops", two), ("ops", missing)], FakeStore(secrets.new_key()))
     assert sorted(keys_of(*made, "ops")) == sorted([first, second])
 
 
 @pytest.mark.parametrize("made", [False, True])
 async def test_a_user_without_a_key_comes_in_by_the_clusters_own(tmp_path: Path, made: bool) -> None:
     own = secrets.new_key()
-    cluster, at = await site(tmp_path, [("root", ""), ("ops", ""), ("ops", "")], Secrets(own if made else ""))
+    cluster, at = await site(tmp_path, [("root", ""), ("ops", ""), ("ops", "")], FakeStore(own if made else ""))
     lines = [" ".join(line.split()[:2]) for line in keys_of(cluster, at, "ops")]
     assert lines == ([" ".join(secrets.public_of(own).split()[:2])] if made else [])
     assert sshd.operators(at) == ("ops",)
@@ -86,13 +96,13 @@ async def test_a_user_without_a_key_comes_in_by_the_clusters_own(tmp_path: Path,
 async def test_a_user_of_the_cluster_may_sign_in_for_headway_too(tmp_path: Path) -> None:
     path, public = key_file(tmp_path, "a")
     user = replace(PERSON, ssh_keys=("ssh-ed25519 AAAAmine laptop",))
-    cluster, at = await site(tmp_path, [(user.name, path)] * 3, Secrets())
+    cluster, at = await site(tmp_path, [(user.name, path)] * 3, FakeStore())
     cluster = replace(cluster, users=(user, *cluster.users[1:]))
     assert keys_of(cluster, at, user.name) == ["ssh-ed25519 AAAAmine laptop", public]
 
 
 async def test_a_user_who_left_does_not_lock_headway_out(tmp_path: Path) -> None:
     path, public = key_file(tmp_path, "a")
-    cluster, at = await site(tmp_path, [("ops", path)] * 3, Secrets(gone=("ops", "bob")))
+    cluster, at = await site(tmp_path, [("ops", path)] * 3, FakeStore(gone=("ops", "bob")))
     assert keys_of(cluster, at, "ops") == [public]
     assert [line for line in sshd.sshd_conf(at).splitlines() if line.startswith("DenyUsers")] == ["DenyUsers bob"]

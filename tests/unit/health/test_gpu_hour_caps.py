@@ -59,7 +59,7 @@ async def test_a_clock_that_was_ahead_once_keeps_no_period_from_beginning(tmp_pa
     store, head = await builders.store(tmp_path), Head()
     env = Env(cast(Any, None), store, cast(Any, head), tmp_path)
     try:
-        await store.note_refill("lab", "vision", datetime(2031, 1, 1, tzinfo=UTC).timestamp())
+        await store.cap_refills.record("lab", "vision", datetime(2031, 1, 1, tzinfo=UTC).timestamp())
         for day in (10, 20):
             assert await reset_due_usage(LAB, env, machine("lab-head"), datetime(2026, 1, day, tzinfo=UTC)) == []
         for _ in range(2):

@@ -215,7 +215,7 @@ async def test_each_node_is_drained_made_anew_tested_and_returned_one_first(flee
     ]
     assert [line for line in fleet.did if "thorough" in line] == ["test lab-1-1 thorough"]
     assert fleet.machines[LAB.head].image == "id-old"
-    assert await store.node_image("lab") == NodeImage("", OLD)
+    assert await store.node_images.get("lab") == NodeImage("", OLD)
     fleet.order.clear()
     assert await go(fleet, store)
     assert fleet.did == []
@@ -229,10 +229,10 @@ async def test_a_node_that_fails_its_tests_stops_the_roll_and_stays_drained(flee
     assert fleet.reasons == {"lab-1-1": "headway: rolls: nvidia-smi lists 0 GPUs, not 8"}
     assert fleet.images() == {name: "id-new" if name == "lab-1-1" else "id-old" for name in NODES}
     # What is made for other reasons until it is mended is of the image that works.
-    assert await store.node_image("lab") == NodeImage(OLD, OLD)
+    assert await store.node_images.get("lab") == NodeImage(OLD, OLD)
     assert await go(fleet, store, back=True)
     assert (set(fleet.images().values()), fleet.reasons) == ({"id-old"}, {})
-    assert await store.node_image("lab") == NodeImage(OLD, OLD)
+    assert await store.node_images.get("lab") == NodeImage(OLD, OLD)
 
 
 async def test_one_whose_machine_can_not_be_made_stops_it_too(fleet: Fleet, store: Store) -> None:

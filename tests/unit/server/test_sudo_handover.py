@@ -45,7 +45,7 @@ async def test_the_person_gets_a_token_of_their_own(home: Path, tmp_path: Path) 
     assert (known["url"], known["pid"], known["started"]) == (
         "http://127.0.0.1:7001", os.getpid(), start_time(os.getpid()),
     )  # fmt: skip
-    held = await store.holder_of_token(known["token"])
+    held = await store.tokens.holder(known["token"])
     assert held is not None
     assert (held.person.name, held.person.role) == ("dora", "admin")
     await sudo_handover.hand_over(store, tmp_path, "http://127.0.0.1:7002")

@@ -44,7 +44,7 @@ async def authenticate(request: Request) -> Principal | None:
     header = request.headers.get("authorization", "")
     if header:
         scheme, _, token = header.partition(" ")
-        holder = await state.store.holder_of_token(token.strip()) if scheme.lower() == "bearer" else None
+        holder = await state.store.tokens.holder(token.strip()) if scheme.lower() == "bearer" else None
         if holder is None:
             await _count_unknown_token(state, request)
             raise NotSignedIn("the token is unknown or has expired", hint="HEADWAY_TOKEN, or `headway token create`")
@@ -52,7 +52,7 @@ async def authenticate(request: Request) -> Principal | None:
     cookie = request.cookies.get(state.settings.cookie, "")
     if not cookie:
         return None
-    person = await state.store.person_of_session(cookie)
+    person = await state.store.sessions.person(cookie)
     if person is None:
         raise NotSignedIn("the session has ended", hint="ask `headway server status` for a new sign-in link")
     if request.method not in SAFE_METHODS:
@@ -102,7 +102,9 @@ async def _count_unknown_token(state: AppState, request: Request) -> None:
     key, now = address_key(client_address(request)), state.clock()
     state.tries.check(now, key)
     if state.tries.record_failure(now, key):
-        await state.store.note("", "token.unknown", request.url.path, address=client_address(request), result="refused")
+        await state.store.audit.record(
+            "", "token.unknown", request.url.path, address=client_address(request), result="refused"
+        )
 
 
 def client_address(request: Request) -> str:

@@ -53,7 +53,7 @@ class Provider:
             url, secret = client.create_authorization_url(
                 str(about["authorization_endpoint"]), state=generate_token(48), code_verifier=verifier, nonce=nonce
             )
-        await state.store.start_flow(secret, nonce, verifier)
+        await state.store.sessions.start_oidc_flow(secret, nonce, verifier)
         return str(url), str(secret)
 
     async def arrive(self, state: AppState, asked: Mapping[str, str], kept: str) -> Person:
@@ -62,7 +62,7 @@ class Provider:
         secret = asked.get("state", "")
         if not secret or not hmac.compare_digest(secret.encode(), kept.encode()):
             raise NotSignedIn("this sign-in was not begun in this browser", hint="begin again on the sign-in page")
-        flow = await state.store.end_flow(secret)
+        flow = await state.store.sessions.finish_oidc_flow(secret)
         if flow is None:
             raise NotSignedIn("this sign-in took too long, or has ended already", hint="begin again")
         if asked.get("error") or not asked.get("code"):
@@ -137,7 +137,7 @@ class Provider:
         """The person of these claims, made at their first sign-in; the role follows the claims each time."""
         subject = f"{self.settings.issuer} {claims['sub']}"[:500]
         role, user = self.role(claims), self.user(claims)
-        known = await state.store.person_of_subject(subject)
+        known = await state.store.people.by_subject(subject)
         if known is None:
             name = _name(claims)
             try:
@@ -145,12 +145,14 @@ class Provider:
             except Conflict:
                 name = f"{name[:50]}-{hashlib.sha256(subject.encode()).hexdigest()[:8]}"
                 known = await _added(state, name, subject, role, user)
-            await state.store.note(known.name, "person.add", known.name, {"by": "sign-in provider", "role": known.role})
+            await state.store.audit.record(
+                known.name, "person.add", known.name, {"by": "sign-in provider", "role": known.role}
+            )
         wanted = (role or known.role, known.user if user is None else user)
         if wanted != (known.role, known.user):
             beside = _free(known.name, wanted[1])
-            known = await state.store.change_person(known.name, role=wanted[0], user=wanted[1], beside=beside)
-            await state.store.note(
+            known = await state.store.people.change(known.name, role=wanted[0], user=wanted[1], beside=beside)
+            await state.store.audit.record(
                 known.name, "person.change", known.name, {"by": "sign-in provider", "role": known.role}
             )
         return known
@@ -250,7 +252,7 @@ def _name(claims: Mapping[str, Any]) -> str:
 
 
 async def _added(state: AppState, name: str, subject: str, role: str, user: str | None) -> Person:
-    return await state.store.add_from_provider(
+    return await state.store.people.add_from_provider(
         name, subject, role=role or "viewer", user=user or "", beside=_free(name, user)
     )
 

@@ -36,7 +36,9 @@ async def attempt(
     except (NotSignedIn, NotAllowed) as error:
         state.tries.record_failure(now, *keys)
         detail = {"how": how, "why": error.message[:200]}
-        await state.store.note(account, "signin", account, detail, address=client_address(request), result="refused")
+        await state.store.audit.record(
+            account, "signin", account, detail, address=client_address(request), result="refused"
+        )
         raise
     if account:
         state.tries.record_success(account_key(account))
@@ -45,7 +47,7 @@ async def attempt(
 async def by_code(state: AppState, request: Request, code: str) -> tuple[Person, str, float]:
     """(person, cookie, when it ends) for a sign-in link, once."""
     async with attempt(state, request, "link"):
-        spent = await state.store.spend_signin_code(code) if code else None
+        spent = await state.store.sessions.redeem_signin_code(code) if code else None
         if spent is None:
             raise NotSignedIn("this sign-in link was used already or is too old", hint="headway token link makes one")
     return spent
@@ -54,7 +56,7 @@ async def by_code(state: AppState, request: Request, code: str) -> tuple[Person,
 async def by_token(state: AppState, request: Request, person: str, token: str) -> Person:
     """The person, who typed their name and one of their tokens. A token that is cut down opens no session: a browser may
     do all that its person may."""
-    held = await state.store.holder_of_token(token)
+    held = await state.store.tokens.holder(token)
     good = held is not None and held.person.name == person
     # A good token is never held back, whoever else guesses at this account: it has 256 bits, and guesses only cost.
     async with attempt(state, request, "token", person, sure=good):
@@ -79,7 +81,7 @@ async def by_provider(state: AppState, request: Request, asked: Mapping[str, str
 
 async def open_session(state: AppState, request: Request, person: Person, answer: Response, how: str) -> None:
     """Signs the browser in: its cookie is a secret of 256 bits that no script and no other site's page can use."""
-    cookie, expires = await state.store.create_session(person.name)
+    cookie, expires = await state.store.sessions.create(person.name)
     await keep_session(state, request, person, answer, how, cookie, expires)
 
 
@@ -88,7 +90,7 @@ async def keep_session(
 ) -> None:
     before = request.cookies.get(state.settings.cookie, "")
     if before:
-        await state.store.end_session(before)  # the browser forgets it now: nobody shall find it later
+        await state.store.sessions.delete(before)  # the browser forgets it now: nobody shall find it later
     await write_audit_line(state, principal_for(person, client_address(request)), "signin", person.name, how=how)
     answer.set_cookie(
         state.settings.cookie,
@@ -105,7 +107,7 @@ async def close_session(state: AppState, request: Request, answer: Response) -> 
     """Only from our own pages, as every write with a cookie; a session that has ended is fine."""
     with contextlib.suppress(NotSignedIn):
         who = await require_signed_in(request)
-        await state.store.end_session(request.cookies.get(state.settings.cookie, ""))
+        await state.store.sessions.delete(request.cookies.get(state.settings.cookie, ""))
         state.notebooks.sign_out(who.person)
         await write_audit_line(state, who, "signout", who.person)
     answer.delete_cookie(state.settings.cookie, path="/", secure=state.settings.https, httponly=True, samesite="strict")

@@ -33,6 +33,8 @@ async def audit_failure(request: Request, error: Exception) -> None:
     detail = {"method": request.method, "path": request.url.path[:200], "why": why}
     result = "refused" if was_refused else "failed"
     try:
-        await app_state(request).store.note(who.person, action, target, detail, address=who.address, result=result)
+        await app_state(request).store.audit.record(
+            who.person, action, target, detail, address=who.address, result=result
+        )
     except Exception:  # answer the request all the same: the database may be what failed
         log.exception("the audit line of a failed request was not written", person=who.person, action=action)

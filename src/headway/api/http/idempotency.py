@@ -78,11 +78,11 @@ class Once:
             return
         said = b"\n".join((scope["path"].encode(), scope.get("query_string", b""), body))
         request = hashlib.sha256(said).hexdigest()
-        before = await store.begin_answer(deed.name, request)
+        before = await store.idempotency_keys.begin(deed.name, request)
         at = state.clock()
         if before is not None:
             if not await _ours(state, who, deed, before, request, scope["path"]):
-                before = await store.answer(deed.name) or before
+                before = await store.idempotency_keys.get(deed.name) or before
                 await _again(deed, request, before)(scope, receive, send)
                 return
             at = before.at
@@ -91,16 +91,16 @@ class Once:
         try:
             await self._app(scope, _replay(body, receive), given)
         except BaseException:
-            await store.drop_answer(deed.name)
+            await store.idempotency_keys.delete(deed.name)
             raise
         undone = (given.status >= 500 or given.status == TooManyAtOnce.http_status) and not scope.get("state", {}).get(
             "settled"
         )
         with contextlib.suppress(StoreAway):  # the answer is out; to who asks again the request is still under way
             if undone or not given.whole:
-                await store.drop_answer(deed.name)
+                await store.idempotency_keys.delete(deed.name)
             else:
-                await store.end_answer(deed.name, given.status, deed.seal(given.headers, given.body))
+                await store.idempotency_keys.finish(deed.name, given.status, deed.seal(given.headers, given.body))
 
 
 async def _ours(state: AppState, who: Principal, deed: _Deed, before: Answer, request: str, path: str) -> bool:
@@ -109,21 +109,23 @@ async def _ours(state: AppState, who: Principal, deed: _Deed, before: Answer, re
     store = state.store
     if before.status or before.request != request or not FOUND_AGAIN.fullmatch(path):
         return False
-    if await store.presence.lives(before.server) or not await store.inherit_answer(deed.name, before.server):
+    if await store.presence.lives(before.server) or not await store.idempotency_keys.take_over(
+        deed.name, before.server
+    ):
         return False
-    queued = await store.operation_of(deed.name)
+    queued = await store.operations.by_key(deed.name)
     if queued is None:
         return True
     await _note(state, who, queued)
     body = operation_out(queued).model_dump_json().encode()
-    await store.end_answer(deed.name, 202, deed.seal({"content-type": "application/json"}, body))
+    await store.idempotency_keys.finish(deed.name, 202, deed.seal({"content-type": "application/json"}, body))
     return False
 
 
 async def _note(state: AppState, who: Principal, queued: Operation) -> None:
     """The line of the audit trail, which comes after the operation, unless it was written before the server was killed."""
     since = AuditAsk(target=queued.cluster, since=queued.created_at, until=queued.created_at + NOTED_S)
-    if any(line.detail.get("operation") == queued.id for line in await state.store.audit_trail(since, limit=500)):
+    if any(line.detail.get("operation") == queued.id for line in await state.store.audit.search(since, limit=500)):
         return
     action = {"rotate": "secrets.rotate", "dataset": f"dataset.{queued.params.get('action')}"}.get(
         queued.kind, queued.kind

@@ -19,7 +19,7 @@ async def tell_prometheus(cluster: Cluster, env: Env) -> None:
         raise Refused(f"{cluster.name} has no network", hint="headway apply")
     there = tuple(name for name in cluster.slot_names if name in machines)
     site = await site_of(cluster, env, place, there, give_uids=False)
-    goal = await goal_of(cluster, site, await env.store.secrets(cluster.name))
+    goal = await goal_of(cluster, site, await env.store.secrets.of_cluster(cluster.name))
     await remote_steps.perform(
         env.connections, head, [remote_steps.file_step(TARGETS, goal.roles["head"].files[TARGETS])]
     )

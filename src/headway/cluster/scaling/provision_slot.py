@@ -42,4 +42,4 @@ async def _goal(cluster: Cluster, env: Env, machines: Collection[str]) -> Goal:
     if place is None:
         raise Refused(f"{cluster.name} has no network", hint="headway apply")
     site = await site_of(cluster, env, place, choose(cluster, machines), give_uids=False)
-    return await goal_of(cluster, site, await env.store.secrets(cluster.name))
+    return await goal_of(cluster, site, await env.store.secrets.of_cluster(cluster.name))

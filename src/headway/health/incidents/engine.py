@@ -105,14 +105,16 @@ class IncidentEngine:
     async def handle_signal(self, signal: Signal, jobs: Iterable[JobState]) -> Messages:
         """`jobs`: as last read. [] for a signal that was seen before."""
         store, name = self.env.store, self.cluster.name
-        if signal.node not in self.cluster.slot_names or await store.has_signal(name, signal.id):
+        if signal.node not in self.cluster.slot_names or await store.signals.exists(name, signal.id):
             return []
         if signal.job is None:
             signal = replace(signal, job=job_of_gpu(signal, jobs))
-        history = await store.incidents(name, node=signal.node)
+        history = await store.incidents.search(name, node=signal.node)
         dealt = (one.last_signal_at for one in history if one.state.closed and one.action in DRAINS)
         since = max((signal.at - DAY_S, *(at + 0.001 for at in dealt)))
-        verdict = judge_signal(signal, await store.signals(name, signal.node, since), self.cluster.health.xid_classes)
+        verdict = judge_signal(
+            signal, await store.signals.of_node(name, signal.node, since), self.cluster.health.xid_classes
+        )
         if signal.kind == ORPHAN and (signal.job is None or await self.context.job_state(signal.job) != "RUNNING"):
             verdict = Verdict(XidClass.LOG, f"job {signal.job} has ended, and its slurmstepd with it")
         incident = await self._closed_incident_of(signal, history) or find_incident(signal, history, verdict)
@@ -130,7 +132,7 @@ class IncidentEngine:
             incident = await self._open_incident(
                 signal.node, verdict.why, verdict.action, signal.at, signal_evidence(signal)
             )
-        await store.add_signal(name, signal)
+        await store.signals.add(name, signal)
         if incident is not None and not incident.state.closed:
             incident = await self._merge_offline_action(incident, signal)
         words = verdict.why if verdict.acts else f"{verdict.why}; {_NOTED_ONLY.get(verdict.action, 'noted')}"
@@ -144,13 +146,13 @@ class IncidentEngine:
         """What the head's agent did about a signal while no server listened. It is read before the signal itself, becomes
         part of that one's incident, and so nothing is done twice."""
         store, name = self.env.store, self.cluster.name
-        if await store.has_signal(name, deed.id):
+        if await store.signals.exists(name, deed.id):
             return []
         jobs = f"jobs requeued: {', '.join(map(str, deed.requeued)) or 'none'}"
         silent = deed.silent_since is not None and deed.node in self.cluster.slot_names
         incident = await self._incident_of_silence(deed, jobs) if silent else None
         text = json.dumps({"requeued": deed.requeued, "stay": deed.not_requeueable})
-        await store.add_signal(name, Signal(deed.id, deed.at, deed.node, 0, None, text, kind=OFFLINE_ACTION))
+        await store.signals.add(name, Signal(deed.id, deed.at, deed.node, 0, None, text, kind=OFFLINE_ACTION))
         said = [(deed.node, f"the head's agent had {'set it down' if silent else 'drained it'}; {jobs}")]
         return said + (await self.run_due_steps(incident) if incident else [])
 
@@ -164,7 +166,7 @@ class IncidentEngine:
         else:  # it served, or the head's agent would have let it be
             incident = await self._open_for_dead_node(deed.node, "no heartbeat, and its lease was over", evidence, at)
         back = [job for job in deed.requeued if await self.context.job_state(job) not in ENDED_BADLY]
-        await store.note_moved(incident.number, back, deed.at)
+        await store.incidents.record_requeued_jobs(incident.number, back, deed.at)
         return await self.context.add_step(
             incident, incident.state, f"down; {jobs}", actor="relay", evidence={"done_at": deed.at}
         )
@@ -174,20 +176,20 @@ class IncidentEngine:
         returned the node had begun."""
         for incident in history:
             if incident.state.closed and (incident.drained or incident.action is XidClass.RECLAIM):
-                steps = (await self.env.store.incident(incident.number)).steps
+                steps = (await self.env.store.incidents.get(incident.number)).steps
                 over = next((step.at for step in reversed(steps) if "tests" in step.evidence), steps[-1].at)
                 return incident if incident.fault_at <= signal.at <= over else None
         return None
 
     async def _merge_offline_action(self, incident: Incident, signal: Signal) -> Incident:
-        found = await self.env.store.signals(self.cluster.name, signal.node, signal.at)
+        found = await self.env.store.signals.of_node(self.cluster.name, signal.node, signal.at)
         deed = next(
             (one for one in found if one.kind == OFFLINE_ACTION and one.id == f"{OFFLINE_ACTION} {signal.id}"), None
         )
         if deed is None:
             return incident
         told: dict[str, list[int]] = json.loads(deed.text)
-        await self.env.store.note_moved(incident.number, told["requeued"], deed.at)
+        await self.env.store.incidents.record_requeued_jobs(incident.number, told["requeued"], deed.at)
         words = f"drained, and jobs requeued: {', '.join(map(str, told['requeued'])) or 'none'}"
         return await self.context.add_step(
             incident, incident.state, words, actor="relay", evidence=told | {"done_at": deed.at}
@@ -229,7 +231,7 @@ class IncidentEngine:
             return await self._is_in_service(incident.node)
         if incident.state not in (IncidentState.SEEN, IncidentState.DRAINING):
             return False
-        return not (await self.env.store.incident(incident.number)).found("dead")
+        return not (await self.env.store.incidents.get(incident.number)).found("dead")
 
     async def confirm_dead(self, node: str, jobs: Iterable[int]) -> bool:
         """Whether the controller still says what a reading of some seconds ago did of a node whose machine runs: that these
@@ -259,7 +261,7 @@ class IncidentEngine:
         words = f"the provider takes its machine back in {at - now:.0f} s"
         notice = Signal(f"{XidClass.RECLAIM} {node} {at:.0f}", now, node, 0, None, words, kind=XidClass.RECLAIM)
         machine = (await self.context.machines()).get(node)
-        if machine is None or await store.has_signal(name, notice.id):
+        if machine is None or await store.signals.exists(name, notice.id):
             return []
         evidence = {"until": at, "ends": at - spot_reclaim.JOBS_END_BEFORE_S, "started_at": machine.started_at}
         found = await self._open_incidents(node)
@@ -270,7 +272,7 @@ class IncidentEngine:
             incident = await self.context.add_step(found[0], state, words, evidence=evidence, action=XidClass.RECLAIM)
         else:
             incident = await self._open_incident(node, words, XidClass.RECLAIM, now, evidence)
-        await store.add_signal(name, notice)
+        await store.signals.add(name, notice)
         return [(node, words), *await self._run_guarded(incident)]
 
     async def _cancel_task(self, incident: Incident) -> None:
@@ -284,7 +286,7 @@ class IncidentEngine:
     async def resume_open(self, only: XidClass | None = None) -> Messages:
         """Takes every incident that is not over (`only`: those of this kind) as far as it goes now. What one of them meets
         keeps no other waiting, nor does all of it where the head is what does not answer."""
-        unfinished = await self.env.store.incidents(self.cluster.name, unfinished=True, limit=MAX_OPEN_INCIDENTS)
+        unfinished = await self.env.store.incidents.search(self.cluster.name, unfinished=True, limit=MAX_OPEN_INCIDENTS)
         moved = await orphaned.close_orphaned(self.context, unfinished, self._cancel_task) if only is None else []
         said = [(one.node, one.steps[-1].text) for one in moved]
         after = {one.number: one for one in moved}
@@ -330,7 +332,7 @@ class IncidentEngine:
             return []
         if incident.action is XidClass.MAKE:  # whoever makes machines leads it
             return []
-        incident = await self.env.store.incident(incident.number)
+        incident = await self.env.store.incidents.get(incident.number)
         seen = len(incident.steps)
         steps = _RECLAIM_STEPS if incident.action is XidClass.RECLAIM else _STEPS
         while True:
@@ -376,7 +378,7 @@ class IncidentEngine:
         if not report.fault and not any(step.evidence.get("drains") for step in since):
             state = IncidentState.FALSE_ALARM if begun.evidence.get("false_alarm") else IncidentState.RETURNED
             if person:
-                await self.env.store.forgive(self.cluster.name, incident.node)
+                await self.env.store.incidents.reset_score(self.cluster.name, incident.node)
             return await verification.return_to_service(self.context, incident, report, state, person or "headway")
         words = f"a test failed: {report.fault or 'the error came again'}"
         state = IncidentState.OUT if person else IncidentState.JOBS_MOVED
@@ -402,7 +404,7 @@ class IncidentEngine:
         """A person says that the node works: its tests begin. Wait for what this returns, then take `go_on`. Without `begin`
         they are begun by whoever takes `go_on` next, in another server. Raises Conflict for an incident that is over, or
         under repair."""
-        incident = await self.env.store.incident(number)
+        incident = await self.env.store.incidents.get(number)
         if incident.cluster != self.cluster.name:
             raise NotFound(f"{self.cluster.name} has no incident {number}", hint="headway incidents lists them")
         if incident.state.closed:
@@ -437,7 +439,7 @@ class IncidentEngine:
         self, node: str, what: str, action: XidClass, at: float, evidence: Mapping[str, object]
     ) -> Incident:
         score = repair_ladder.action_score(action)
-        return await self.env.store.open_incident(self.cluster.name, node, what, action, at, evidence, score=score)
+        return await self.env.store.incidents.open(self.cluster.name, node, what, action, at, evidence, score=score)
 
     async def _add_signal(self, incident: Incident, signal: Signal, verdict: Verdict, serves: bool) -> Incident:
         """`serves`: the node takes jobs, so somebody returned it past us and what drains has to be done once more."""
@@ -447,7 +449,7 @@ class IncidentEngine:
         if verdict.drains and (incident.action not in DRAINS or jobs_ran_on or (serves and state is IncidentState.OUT)):
             state = IncidentState.SEEN
             await self._cancel_task(incident)
-        return await self.env.store.move_incident(
+        return await self.env.store.incidents.add_step(
             incident,
             state,
             verdict.why,
@@ -465,7 +467,7 @@ class IncidentEngine:
 
     async def _open_incidents(self, node: str) -> Sequence[Incident]:
         """Faults of it; that a machine can't be made, or given back, is none of the node's."""
-        found = await self.env.store.incidents(self.cluster.name, node=node, unfinished=True)
+        found = await self.env.store.incidents.search(self.cluster.name, node=node, unfinished=True)
         return [one for one in found if one.action is not XidClass.MAKE]
 
     async def _leaves_service(self, node: str) -> bool:

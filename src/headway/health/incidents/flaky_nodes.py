@@ -13,7 +13,7 @@ _MAX_INCIDENTS = 2000  # incidents that are looked at, the latest first
 async def find_flaky_nodes(context: HealthContext) -> tuple[str, ...]:
     """Those that their score says are; none where the cluster has no such nodes."""
     health, now, store = context.cluster.health, context.clock(), context.env.store
-    found = await store.incidents(context.cluster.name, limit=_MAX_INCIDENTS) if health.lemon_spare_work else ()
+    found = await store.incidents.search(context.cluster.name, limit=_MAX_INCIDENTS) if health.lemon_spare_work else ()
     of = {node: [one for one in found if one.node == node] for node in {one.node for one in found}}
     return tuple(
         n for n in context.cluster.slot_names if n in of and repair_ladder.spare_work_reason(of[n], health, now)

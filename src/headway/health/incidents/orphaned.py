@@ -37,7 +37,7 @@ async def close_orphaned(
     going = await leaving(context.env.provider, context.cluster)
     due = [one for one in due if _machine_changed(context, one, machines)]
     found = []
-    for incident in await context.env.store.with_steps(due):
+    for incident in await context.env.store.incidents.with_steps(due):
         moved = await _step(context, incident, machines, going)
         if moved is not None:
             await cancel_task(moved)
@@ -91,7 +91,7 @@ async def _with_new_machine(context: HealthContext, incident: Incident, machine:
     runs = machine.state is MachineState.RUNNING
     if not (incident.found("gone") and runs and reason.startswith(INCIDENT_REASON)):
         return None
-    await context.env.store.forgive(context.cluster.name, incident.node)
+    await context.env.store.incidents.reset_score(context.cluster.name, incident.node)
     words = "another machine is in its place: tests begin"
     return await context.add_step(incident, IncidentState.TESTING, words, evidence={"tests": True, "gone": False})
 
@@ -116,7 +116,7 @@ async def close_as_surplus(context: HealthContext, incident: Incident) -> Incide
     """Nobody misses its machine. The next one in its slot is another, and nothing speaks against it."""
     await release_slot(context, incident.node)
     if context.env.provider.traits.creates_machines:
-        await context.env.store.forgive(context.cluster.name, incident.node)
+        await context.env.store.incidents.reset_score(context.cluster.name, incident.node)
     return await _close(context, incident, SURPLUS)
 
 

@@ -17,7 +17,7 @@ async def track_recovery(context: HealthContext, jobs: Iterable[JobState], repor
     store, now = context.env.store, context.clock()
     running = {job.id: job for job in jobs if job.state in {"RUNNING", "COMPLETED"} and job.start_time}
     waits = False
-    for moved in await store.recovering(context.cluster.name, now - FOLLOW_S):
+    for moved in await store.incidents.jobs_recovering(context.cluster.name, now - FOLLOW_S):
         job = running.get(moved.job)
         # Slurm's times are whole seconds: one that starts in the second of its requeue started after it.
         if job is None or job.start_time < int(moved.requeued_at):
@@ -25,10 +25,10 @@ async def track_recovery(context: HealthContext, jobs: Iterable[JobState], repor
         began = moved.running_at
         if began is None:
             began = max(float(job.start_time), moved.requeued_at)
-            await store.note_recovered(moved, running_at=began)
+            await store.incidents.record_job_recovery(moved, running_at=began)
         at = reported.get(moved.job, 0.0)
         if at > began:
-            await store.note_recovered(moved, step_at=at)
+            await store.incidents.record_job_recovery(moved, step_at=at)
         elif job.state == "RUNNING" or now - job.end_time <= LAST_S:
             waits = True
     return waits

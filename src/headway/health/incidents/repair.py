@@ -38,7 +38,7 @@ async def begin_repair(context: HealthContext, incident: Incident) -> Incident:
         return await context.add_step(incident, IncidentState.OUT, words)
     if await orphaned.machine_is_surplus(context, incident.node):
         return await orphaned.close_as_surplus(context, incident)
-    history = await context.env.store.incidents(context.cluster.name, node=incident.node)
+    history = await context.env.store.incidents.search(context.cluster.name, node=incident.node)
     why = repair_ladder.keep_out_reason(history, context.cluster.health, context.clock())
     repair = repair_ladder.next_repair(
         incident, context.cluster.health, makes_machines=context.env.provider.traits.creates_machines
@@ -70,7 +70,7 @@ async def _jobs_wait_for_spare(context: HealthContext, incident: Incident) -> bo
     """To a spare, which is free for them. Only for a moment: a job may have reasons of its own to wait."""
     if not context.cluster.spares:
         return False
-    moved = (await context.env.store.incident(incident.number)).jobs
+    moved = (await context.env.store.incidents.get(incident.number)).jobs
     return any(job.running_at is None and context.clock() - job.requeued_at < JOBS_START_S for job in moved)
 
 
@@ -204,9 +204,9 @@ async def _request_replacement(context: HealthContext, incident: Incident) -> In
     if machine is not None:
         await context.env.provider.delete(machine)
         await context.env.connections.drop(machine.name)
-    operation = await store.enqueue_operation(name, "replace", "headway", params={"node": incident.node})
+    operation = await store.operations.enqueue(name, "replace", "headway", params={"node": incident.node})
     evidence = {"try": Repair.REPLACE.value, "operation": operation.id}
-    await store.forgive(name, incident.node)
+    await store.incidents.reset_score(name, incident.node)
     return await context.add_step(incident, IncidentState.REPAIRING, _WORDS[Repair.REPLACE], evidence=evidence)
 
 
@@ -214,7 +214,7 @@ async def _wait_for_replacement(context: HealthContext, incident: Incident) -> s
     number = str(incident.found("operation"))
     for _ in range(int(REPLACE_S / POLL_S)):
         try:
-            operation = await context.env.store.operation(number)
+            operation = await context.env.store.operations.get(number)
         except StoreAway:
             await context.sleep(POLL_S)
             continue

@@ -78,7 +78,7 @@ async def requeue_jobs(context: HealthContext, incident: Incident, jobs: Iterabl
         except HeadwayError as error:  # the head: no other would fare better
             fault = error
             break
-    await context.env.store.note_moved(incident.number, done, context.clock())
+    await context.env.store.incidents.record_requeued_jobs(incident.number, done, context.clock())
     return RequeueResult(done, stay, fault)
 
 
@@ -125,7 +125,7 @@ async def requeue_job_of_signal(context: HealthContext, incident: Incident, sign
 
 async def _was_requeued_since(context: HealthContext, incident: Incident, job: int, at: float) -> bool:
     """Whether the run that the error of `at` ended was sent back: lines come in bursts, and the next run is another."""
-    whole = await context.env.store.incident(incident.number)
+    whole = await context.env.store.incidents.get(incident.number)
     return job in jobs_in_evidence(
         replace(whole, steps=tuple(step for step in whole.steps if step.at >= at)), "requeued"
     )
@@ -183,7 +183,7 @@ async def _finish_jobs_of_dead_node(context: HealthContext, incident: Incident) 
     held = incident.found("held")
     for host, jobs in held.items() if isinstance(held, dict) else ():
         await _release_hold(context, host, jobs)
-    await context.env.store.note_moved(incident.number, done, context.clock())
+    await context.env.store.incidents.record_requeued_jobs(incident.number, done, context.clock())
     lost = [job for job in states if job not in done]
     words = f"jobs requeued: {_list(done)}" + (f"; ended: {_list(lost)}" if lost else "")
     return await context.add_step(incident, IncidentState.JOBS_MOVED, words, evidence={"requeued": done, "stay": lost})

@@ -44,7 +44,7 @@ async def _end_remaining_jobs(context: HealthContext, incident: Incident) -> Inc
     states = {job: await context.job_state(job) for job in sorted(jobs)}
     ended = {*ENDED_BADLY, "COMPLETED", "CANCELLED", "COMPLETING", ""}
     moved = [job for job, state in states.items() if state not in ended]
-    await context.env.store.note_moved(incident.number, moved, context.clock())
+    await context.env.store.incidents.record_requeued_jobs(incident.number, moved, context.clock())
     stay = [job for job in states if job not in moved]
     words = "its time is over" + (f"; jobs requeued: {_list(moved)}" if moved else "")
     words += f"; ended: {_list(stay)}" if stay else ""

@@ -181,10 +181,10 @@ async def repeat_return(context: HealthContext, node: str) -> str:
     """Returns a node that is out for an incident which has ended with tests passed; "" where nothing was to be done. None while
     an incident of it is open, and for no reason but that incident's very own: numbers may be those of another server."""
     store, name = context.env.store, context.cluster.name
-    if await store.incidents(name, node=node, unfinished=True):
+    if await store.incidents.search(name, node=node, unfinished=True):
         return ""
     _, reason = await context.node_state(node)
-    for incident in await store.with_steps(await store.incidents(name, node=node)):
+    for incident in await store.incidents.with_steps(await store.incidents.search(name, node=node)):
         if incident.drained and reason in incident.reasons:
             if await commands.return_own(
                 context.env.connections, await context.head(), node, incident.reasons.__contains__

@@ -143,7 +143,7 @@ class Holding:
                 env = await open_env(cluster, self._store, self._state_dir)
                 held = self._open[cluster.name] = Open(env, key)
         if held.env.connections.keyless:  # another server may have made the cluster since
-            held.env.connections.use_key((await self._store.secrets(cluster.name)).get("bootstrap_key", ""))
+            held.env.connections.use_key((await self._store.secrets.of_cluster(cluster.name)).get("bootstrap_key", ""))
         return held
 
     async def _slurm(self, cluster: Cluster) -> Slurm:
@@ -165,7 +165,7 @@ class Holding:
             known = held.slurm
             if known is not None and (known.head, known.version) == (head, cluster.slurm_version):
                 return known
-            secrets = await self._store.secrets(cluster.name)
+            secrets = await self._store.secrets.of_cluster(cluster.name)
             if "jwt_key" not in secrets:
                 raise Unreachable(f"{cluster.name} is not set up yet", hint=f"headway status {cluster.name}")
             if known is not None:

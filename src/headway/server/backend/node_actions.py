@@ -180,7 +180,7 @@ class Acting(Holding):
         if leads:
             async with self._turn(cluster, held):
                 await responder.resume_open()
-        found = await self._store.incident(number) if leads else await self._tested_elsewhere(number)
+        found = await self._store.incidents.get(number) if leads else await self._tested_elsewhere(number)
         if not found.state.closed:
             raise Conflict(
                 f"{found.node} stays out of service: {found.steps[-1].text}", hint=f"headway incident show {number}"
@@ -190,7 +190,7 @@ class Acting(Holding):
     async def _tested_elsewhere(self, number: int) -> Incident:
         """The incident once the server that leads has its tests behind it."""
         while True:
-            found = await self._store.incident(number)
+            found = await self._store.incidents.get(number)
             if found.state is not IncidentState.TESTING:
                 return found
             await asyncio.sleep(_LOOK_S)

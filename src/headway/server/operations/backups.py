@@ -64,7 +64,9 @@ class Keep:
         try:
             await self._restore()
         except HeadwayError:
-            await self._state.store.take_half_away(self._operation.cluster)  # of a server that was ended under it
+            await self._state.store.cluster_records.discard_partial_restore(
+                self._operation.cluster
+            )  # of a server that was ended under it
             raise
 
     async def _restore(self) -> None:
@@ -93,19 +95,19 @@ class Keep:
         if cluster.provider.volumes_on_server:
             await self._datasets(cluster)
         owner = str(kept.about.get("owner") or "")
-        await state.store.save_cluster(
+        await state.store.clusters.save(
             name, document.model_dump(), summary=summary_of(cluster), state="changing", owner=owner
         )
-        await state.store.note_prices(prices_of(cluster, await state.store.prices(name), state.clock()))
+        await state.store.prices.record(prices_of(cluster, await state.store.prices.of_cluster(name), state.clock()))
         state.live.touch(name)
         await state.forget(name)  # what was held open was opened with other keys
         await state.work.restore(cluster, self._say, path, key, self._params["ref"])
-        await state.store.caps_of(name, kept.proof.header.at)
+        await state.store.cap_refills.revert_to(name, kept.proof.header.at)
 
     async def _datasets(self, cluster: Cluster) -> None:
         """Machines mount their folders, also where no backup could bring the files back."""
         store, library = self._state.store, self._state.library(cluster)
-        versions = await store.versions(cluster.name)
+        versions = await store.datasets.versions(cluster.name)
         for name in {one.name for one in versions}:
             await asyncio.to_thread(library.ready, name)
         lost = [one.label for one in versions if not (library.folder(one.name) / str(one.number)).is_dir()]
@@ -118,7 +120,7 @@ class Keep:
         _, cluster = await state.cluster(name)
 
         async def begins() -> None:
-            await state.store.save_cluster(name, state="changing")
+            await state.store.clusters.save(name, state="changing")
 
         try:
             await state.work.rotate(cluster, self._say, self._params["what"], self._params["ref"], begins)
@@ -126,7 +128,7 @@ class Keep:
             await state.forget(name)  # the head may have the new key, whoever else has not
 
     async def _key(self) -> bytes:
-        have = await self._state.store.secrets(self._operation.cluster)
+        have = await self._state.store.secrets.of_cluster(self._operation.cluster)
         value = have.get(self._operation.secret)
         if value is None:
             raise Refused("the key of this operation is no longer there", hint="ask for it again")
@@ -183,7 +185,7 @@ class Backups:
 
     async def _rows(self) -> tuple[ClusterRow, ...]:
         try:
-            return await self._state.store.clusters()
+            return await self._state.store.clusters.all()
         except Exception as error:  # a database that is away comes back
             log.warning("clusters", error=str(error))
             return ()
@@ -196,7 +198,7 @@ class Backups:
             cluster = await state.resolved(row)
             if cluster.backup is None:
                 return
-            busy = await state.store.active_operation(name)  # a roll may wait for days, and steps aside
+            busy = await state.store.operations.active(name)  # a roll may wait for days, and steps aside
             if busy is None or (busy.kind, busy.state) == ("roll", "running"):
                 await self._ask(name, cluster.backup)
             await self._tell(name, cluster.backup, busy)
@@ -209,7 +211,7 @@ class Backups:
 
     async def _ask(self, name: str, rule: BackupRule) -> None:
         state, now = self._state, self._state.clock()
-        last = await state.store.scheduled_backup(name)
+        last = await state.store.operations.latest_scheduled_backup(name)
         if last is not None and not last.finished:
             return
         due = 0.0
@@ -225,7 +227,10 @@ class Backups:
     async def _tell(self, name: str, rule: BackupRule, busy: Operation | None) -> None:
         """Once a turn, that there has been none for too long."""
         state, now = self._state, self._state.clock()
-        last, done = await state.store.scheduled_backup(name), await state.store.scheduled_backup(name, "done")
+        last, done = (
+            await state.store.operations.latest_scheduled_backup(name),
+            await state.store.operations.latest_scheduled_backup(name, "done"),
+        )
         seen = self._seen[name] = min(self._seen.get(name, now), now)
         since = done.created_at if done and done.created_at <= now else seen
         told = self._told.get(name, float("-inf"))

@@ -44,7 +44,7 @@ class Datasets:
         self._shelf = await self._shelf_of()
         if action == "add":
             return (await self._add(),)
-        one = await self._state.store.version(self._cluster, self._name, int(self._operation.params["version"]))
+        one = await self._state.store.datasets.get(self._cluster, self._name, int(self._operation.params["version"]))
         await (self._verify(one) if action == "verify" else self._remove(one))
         return ()
 
@@ -59,8 +59,8 @@ class Datasets:
         _, cluster = await state.cluster(self._cluster)
         require_free_name(cluster, self._name)
         path = str(self._operation.params["source"])
-        number = await store.next_number(self._cluster, self._name)
-        before = await store.versions(self._cluster, self._name)
+        number = await store.datasets.next_number(self._cluster, self._name)
+        before = await store.datasets.versions(self._cluster, self._name)
         manifest = await self._bring(path, number - 1)
         same = next((one for one in before if one.digest == manifest.digest and not one.damage), None)
         if same is not None and await self._shelf.publish(self._name, same.number, manifest):
@@ -73,7 +73,7 @@ class Datasets:
                 self._cluster, self._name, number, manifest.digest, len(manifest.files), manifest.size, path,
                 self._operation.person, state.clock(),
             )  # fmt: skip
-            await store.add_version(made)
+            await store.datasets.add(made)
             await self._say("version", f"{made.label} is kept, sha256 {made.digest[:12]}", done=True)
         await self._shelf.done(self._name)
         await self._place(attached=True)
@@ -99,7 +99,7 @@ class Datasets:
         if not path.startswith(SCHEME):
             source_of(self._state, path)
             return lambda: self._opened(Path(path))
-        value = (await self._state.store.secrets(self._cluster)).get(self._operation.secret)
+        value = (await self._state.store.secrets.of_cluster(self._cluster)).get(self._operation.secret)
         if value is None:
             raise Refused("the keys of this operation are no longer there", hint="ask for it again")
         access = Access(**json.loads(value))
@@ -122,7 +122,7 @@ class Datasets:
             return await self._shelf.verify(one.name, one.number, one.digest, progress)
 
         damage = await self._watched("files", "read again", read)
-        await self._state.store.note_checked(one, told(damage))
+        await self._state.store.datasets.record_verification(one, told(damage))
         if damage:
             raise Refused(
                 f"{one.label} is damaged:\n{told(damage)}",
@@ -135,13 +135,13 @@ class Datasets:
         """What was removed before the server was killed is removed to its end."""
         force = bool(self._operation.params.get("force"))
         if one.removed_at is None:
-            count, _ = await self._state.store.jobs_of_version(one.cluster, one.name, one.number)
+            count, _ = await self._state.store.datasets.jobs_using(one.cluster, one.name, one.number)
             if not force:
                 await require_unused(self._state, one)
-            await self._state.store.note_removed(one, self._operation.person, forced=count > 0)
+            await self._state.store.datasets.record_removal(one, self._operation.person, forced=count > 0)
         freed = await self._shelf.remove(one.name, one.number)
         await self._say("version", f"{one.label} is removed, {size(freed)} are free", done=True)
-        if not await self._state.store.versions(self._cluster, self._name):
+        if not await self._state.store.datasets.versions(self._cluster, self._name):
             await self._place(attached=False)
 
     async def _place(self, *, attached: bool) -> None:

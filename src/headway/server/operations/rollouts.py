@@ -36,16 +36,16 @@ class Rolling:
             return await self._go_on_later()
         if params.get("head"):
             state.waiting.discard(self._operation.id)
-            await state.store.save_cluster(name, state="changing")
+            await state.store.clusters.save(name, state="changing")
             state.live.touch(name)
             await state.work.roll_head(cluster, self._say, back=back)
-            await state.store.save_cluster(name, state="ready")
+            await state.store.clusters.save(name, state="ready")
             await state.forget(name)  # what was held open was open to the machine before
         return ()
 
     async def _waiting(self) -> list[Operation]:
         """The first in line first."""
-        found = await self._state.store.operations(self._operation.cluster)
+        found = await self._state.store.operations.recent(self._operation.cluster)
         return [one for one in reversed(found) if one.state == "queued"]
 
     async def _waits(self) -> bool:
@@ -55,6 +55,6 @@ class Rolling:
         mine = self._operation
         if any(one.kind in _TAKES_OVER for one in await self._waiting()):
             return ()
-        following = await self._state.store.enqueue_operation(mine.cluster, "roll", mine.person, params=mine.params)
+        following = await self._state.store.operations.enqueue(mine.cluster, "roll", mine.person, params=mine.params)
         queued(self._state, following)
         return (following.id,)

@@ -60,12 +60,12 @@ class Waiting:
         instead = [one.id for one in await self._queued() if self._replaces(one)]
         words = "what is asked now takes its place" if instead else "another operation goes first"
         await self._say(mine.kind, f"{words}; nodes that leave stay drained", level="warning", done=True)
-        row = await self._state.store.cluster(mine.cluster)
+        row = await self._state.store.clusters.get(mine.cluster)
         params = {
             "confirmed": True, "look_again": False, "scale": {}, "instead": instead,
             "until": self._deadline.at if self._deadline else None, "nodes": sorted(self._nodes),
         }  # fmt: skip
-        following = await self._state.store.enqueue_operation(
+        following = await self._state.store.operations.enqueue(
             mine.cluster, "scale", mine.person, document=row.document if row else mine.document, params=params
         )
         queued(self._state, following)
@@ -81,16 +81,18 @@ class Waiting:
         return _has_deadline(other) and self._waited_for <= set(meant)
 
     async def _turn(self, word: str) -> None:
-        await self._state.store.save_cluster(self._operation.cluster, state=word)
+        await self._state.store.clusters.save(self._operation.cluster, state=word)
         self._state.live.touch(self._operation.cluster)
 
     async def _queued(self) -> list[Operation]:
-        return [one for one in await self._state.store.operations(self._operation.cluster) if one.state == "queued"]
+        return [
+            one for one in await self._state.store.operations.recent(self._operation.cluster) if one.state == "queued"
+        ]
 
 
 async def replaced(state: AppState, operation: Operation) -> bool:
     """Whether another has taken the place of one that goes on, and was carried out."""
-    others = [await state.store.operation(one) for one in operation.params.get("instead", ())]
+    others = [await state.store.operations.get(one) for one in operation.params.get("instead", ())]
     return any(other.state == "done" for other in others)
 
 

@@ -51,10 +51,10 @@ async def nodes_follow(
     """The roll that takes the nodes along, where the heads have another Slurm now and none is on its way."""
     if not await state.work.wants_roll(cluster):
         return ()
-    rows = await state.store.operations(cluster.name)
+    rows = await state.store.operations.recent(cluster.name)
     if any(one.kind == "roll" and one.state in ("queued", "running") for one in rows):
         return ()
     params = {"back": False, "head": False, "stop": False, "until": deadline.at if deadline else None}
-    following = await state.store.enqueue_operation(cluster.name, "roll", operation.person, params=params)
+    following = await state.store.operations.enqueue(cluster.name, "roll", operation.person, params=params)
     queued(state, following)
     return (following.id,)

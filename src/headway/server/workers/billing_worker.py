@@ -34,7 +34,7 @@ class Collector:
 
     async def step(self) -> None:
         """Every cluster that works, once."""
-        for row in await self._state.store.clusters():
+        for row in await self._state.store.clusters.all():
             if row.state not in {"ready", "failed", "degraded"}:
                 continue
             try:

@@ -42,7 +42,7 @@ class Listener:
         try:
             while True:
                 try:
-                    rows = {row.name: row for row in await self._state.store.clusters() if row.state in _WORKS}
+                    rows = {row.name: row for row in await self._state.store.clusters.all() if row.state in _WORKS}
                 except Exception as error:
                     log.error("store", error=str(error))
                     rows = {}

@@ -68,7 +68,9 @@ class Leading:
                 if not self._ending and await presence.take_lead():
                     await asyncio.sleep(GRACE_S)
                     if await presence.take_lead():  # it is ours still: asking again costs nothing
-                        freed = await self._state.store.free_leases("")  # nobody else carries anything out now
+                        freed = await self._state.store.operations.expire_leases(
+                            ""
+                        )  # nobody else carries anything out now
                         log.info("this server leads", freed_leases=freed)
                         return
             except Exception as error:  # a database that is away comes back
@@ -135,7 +137,7 @@ class Follower:
             await asyncio.sleep(FOLLOW_S)
 
     async def look(self, *, silent: bool = False) -> None:
-        found = await self._state.store.operations(limit=_MANY)
+        found = await self._state.store.operations.recent(limit=_MANY)
         for operation in reversed(found):
             before = self._known.get(operation.id)
             if operation.state not in (before, "queued") and not silent:

@@ -75,12 +75,12 @@ class Reconciler:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            await state.store.hand_back(self._owner)
+            await state.store.operations.release_leases(self._owner)
 
     async def _claim(self) -> Operation | None:
         try:
             held = [task.get_name() for task in self._tasks]
-            return await self._state.store.claim(self._owner, self._state.clock(), self._lease_s, held)
+            return await self._state.store.operations.claim(self._owner, self._state.clock(), self._lease_s, held)
         except Exception as error:  # a database that is away comes back
             log.error("claim", error=str(error))
             return None
@@ -117,7 +117,7 @@ class Reconciler:
             try:
                 until = self._state.clock() + self._lease_s
                 steady = time.monotonic() - began > STEADY_S
-                if not await self._state.store.renew(operation.id, self._owner, until, steady=steady):
+                if not await self._state.store.operations.renew(operation.id, self._owner, until, steady=steady):
                     return
                 held_until = time.monotonic() + self._lease_s
             except Exception as error:
@@ -198,19 +198,19 @@ class Reconciler:
     async def _end(self, operation: Operation, error: ErrorOut | None, kept: tuple[str, ...]) -> None:
         state, name = self._state, operation.cluster
         if error is not None:
-            row = await state.store.cluster(name)
+            row = await state.store.clusters.get(name)
             # What runs beside changes nothing of the cluster, and what was refused before it began touched nothing.
             waits = operation.kind not in BESIDE and operation.id in state.waiting
             if waits or (row is not None and row.state in ("changing", "creating")):
-                await state.store.save_cluster(name, state="failed")
+                await state.store.clusters.save(name, state="failed")
             first = first_line(error)  # whoever follows is told all of it at the end
             await self._say(operation, operation.kind, first, level="error", done=True)
             state.live.note(name, f"{operation.kind} failed: {first}", level="error")
         elif operation.kind != "down":
             if operation.kind not in BESIDE:
-                await state.store.save_cluster(name, state="ready")
+                await state.store.clusters.save(name, state="ready")
             state.live.note(name, f"{operation.kind} by {operation.person} is done")
-        await state.store.finish(
+        await state.store.operations.finish(
             operation.id,
             self._owner,
             "failed" if error else "done",
@@ -227,7 +227,7 @@ class Reconciler:
         if await replaced(state, operation):
             await self._say(operation, operation.kind, "nothing is left to do: another took its place", done=True)
             return ()
-        row = await state.store.cluster(name)
+        row = await state.store.clusters.get(name)
         document = self._document(operation, row)
         cluster = (await state.resolve(document)).cluster
         if operation.params.get("look_again") and operation.attempts == 1 and operation.id not in self._looked:
@@ -243,14 +243,14 @@ class Reconciler:
             raise over
         if row is not None and before is not None:
             await backed_up(state, row, before, cluster, partial(self._say, operation))
-        await state.store.save_cluster(
+        await state.store.clusters.save(
             name,
             document.model_dump(),
             summary=summary_of(cluster),
             state="creating" if row is None or row.state == "creating" else "changing",
             owner=document.owner,
         )
-        await state.store.note_prices(prices_of(cluster, await state.store.prices(name), state.clock()))
+        await state.store.prices.record(prices_of(cluster, await state.store.prices.of_cluster(name), state.clock()))
         state.live.touch(name)
         deadline, say = self._deadline(operation), partial(self._say, operation)
         waiting = Waiting(state, operation, cluster, say, deadline)
@@ -274,9 +274,9 @@ class Reconciler:
     async def _bill_no_more(self, name: str) -> None:
         """Nothing of it is paid for any more, and no job of it runs: an end that accounting says later goes before ours."""
         store, now = self._state.store, self._state.clock()
-        await store.end_lives(name, int(now))
-        await store.end_runs(name, await store.open_runs(name), int(now))
-        await store.note_prices(released(await store.prices(name), (), now))
+        await store.machine_lives.end_all(name, int(now))
+        await store.runs.end(name, await store.runs.still_running(name), int(now))
+        await store.prices.record(released(await store.prices.of_cluster(name), (), now))
 
     @staticmethod
     def _document(operation: Operation, row: ClusterRow | None) -> Document:
@@ -290,19 +290,19 @@ class Reconciler:
     async def _down(self, operation: Operation) -> tuple[str, ...]:
         state, name = self._state, operation.cluster
         delete_data = bool(operation.params.get("delete_data"))
-        row = await state.store.cluster(name)
+        row = await state.store.clusters.get(name)
         if row is None:
             await self._bill_no_more(name)
             await self._say(operation, "cluster", f"{name} is down already", done=True)
             return ()
-        await state.store.save_cluster(name, state="changing")
+        await state.store.clusters.save(name, state="changing")
         state.live.touch(name)
         cluster = await state.resolved(row)
         await self._last_accounts(cluster)
         kept = await state.work.down(cluster, partial(self._say, operation), delete_data)
         await self._bill_no_more(name)
-        await state.store.end_incidents(name)
-        await state.store.forget_cluster(name, delete_data=delete_data)
+        await state.store.incidents.close_all(name)
+        await state.store.clusters.delete(name, delete_data=delete_data)
         await state.forget(name)
         return kept
 
@@ -338,7 +338,7 @@ class Reconciler:
         done: bool = False,
         seconds: float | None = None,
     ) -> None:
-        await self._state.store.add_event(operation.id, step, text, level=level, done=done, seconds=seconds)
+        await self._state.store.operations.add_event(operation.id, step, text, level=level, done=done, seconds=seconds)
         self._state.live.hub.publish(operation_topic(operation.id))
 
 

@@ -55,7 +55,7 @@ class Poller:
             while True:
                 seen = hub.number("watchers")
                 try:
-                    rows = await self._state.store.clusters()
+                    rows = await self._state.store.clusters.all()
                 except Exception as error:
                     log.error("store", error=str(error))
                     rows = ()

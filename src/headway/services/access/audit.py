@@ -23,7 +23,7 @@ ExportFormat = Literal["jsonl", "csv"]
 
 async def load_audit_page(state: AppState, filters: AuditAsk, *, limit: int, cursor: str = "") -> AuditPage:
     """One page of audit lines, the latest first. Raises Refused for a cursor that does not belong to the trail."""
-    rows = await state.store.audit_trail(filters, limit=limit + 1, before=_line_number(cursor))
+    rows = await state.store.audit.search(filters, limit=limit + 1, before=_line_number(cursor))
     more = len(rows) > limit
     return AuditPage(
         lines=[AuditOut.model_validate(row) for row in rows[:limit]], next=str(rows[limit - 1].number) if more else ""
@@ -35,7 +35,7 @@ async def export_lines(state: AppState, filters: AuditAsk, form: ExportFormat) -
     after = 0
     if form == "csv":
         yield _csv_line(COLUMNS)
-    while rows := await state.store.audit_trail(filters, limit=EXPORT_BATCH, after=after):
+    while rows := await state.store.audit.search(filters, limit=EXPORT_BATCH, after=after):
         after = rows[-1].number
         yield "".join(_export_line(row, form) for row in rows)
 

@@ -18,7 +18,7 @@ from headway.validation.syntax_rules import user_name_fault
 
 async def describe_server(state: AppState, who: Principal) -> ServerOut:
     """The server's address and version; its process, folder and database only for admins."""
-    clusters = [row for row in await state.store.clusters() if who.may_see_cluster(row.name)]
+    clusters = [row for row in await state.store.clusters.all() if who.may_see_cluster(row.name)]
     admin = who.may(Right.ADMIN)
     return ServerOut(
         url=state.settings.url,
@@ -34,7 +34,7 @@ async def describe_server(state: AppState, who: Principal) -> ServerOut:
 async def list_people(state: AppState) -> list[PersonOut]:
     """All people, with the teams that each cluster's file lists them in."""
     clusters = await _readable_clusters(state)
-    return [_person_out(person, clusters) for person in await state.store.people()]
+    return [_person_out(person, clusters) for person in await state.store.people.all()]
 
 
 async def load_person(state: AppState, name: str) -> PersonOut:
@@ -52,14 +52,14 @@ async def store_person(state: AppState, who: Principal, name: str, request: Pers
 
     Raises Refused for a name that is no valid user name, for a Linux user that is somebody else's, and for the last admin's
     demotion."""
-    known = await state.store.person(name)
+    known = await state.store.people.get(name)
     if known is None and (fault := user_name_fault(name)):
         raise Refused(f"the name {name!r} {fault}", hint="use the person's Linux user name")
     if request.user and (fault := user_name_fault(request.user)):
         raise Refused(f"the user name {request.user!r} {fault}", hint="use the person's name on the machines")
     user = request.user if known is None or request.user is not None else known.user
     check = require_unused_user(name, name if user is None else user)
-    person = await state.store.change_person(name, role=request.role, user=user, beside=check, made=known is None)
+    person = await state.store.people.change(name, role=request.role, user=user, beside=check, made=known is None)
     state.notebooks.sign_out(name)  # they may open them again, with their new rights
     await write_audit_line(state, who, "person.change" if known else "person.add", name, role=request.role, user=user)
     return person
@@ -69,13 +69,13 @@ async def remove_person(state: AppState, who: Principal, name: str) -> None:
     """Removes a person; their tokens and sessions end at once. Their jobs continue, since a cluster's file says who may work
     there. Raises NotFound."""
     await _existing_person(state, name)
-    await state.store.delete_person(name)
+    await state.store.people.delete(name)
     state.notebooks.sign_out(name)
     await write_audit_line(state, who, "person.remove", name)
 
 
 async def _existing_person(state: AppState, name: str) -> Person:
-    found = await state.store.person(name)
+    found = await state.store.people.get(name)
     if found is None:
         raise NotFound(f"no person {name!r}", hint="headway people")
     return found
@@ -96,7 +96,7 @@ def require_unused_user(person: str, user: str) -> Callable[[Sequence[Person]], 
 async def _readable_clusters(state: AppState) -> list[Cluster]:
     """The clusters whose documents this version can read."""
     found = []
-    for row in await state.store.clusters():
+    for row in await state.store.clusters.all():
         try:
             found.append(await state.resolved(row))
         except HeadwayError:

@@ -27,7 +27,7 @@ async def create_token(state: AppState, who: Principal, request: TokenIn) -> Tok
     if request.cluster:
         await state.row(request.cluster)
     await _ensure_person(state, who, person, request)
-    row, secret = await state.store.create_token(
+    row, secret = await state.store.tokens.create(
         person,
         label=request.label,
         days=request.days,
@@ -41,7 +41,7 @@ async def create_token(state: AppState, who: Principal, request: TokenIn) -> Tok
 
 async def _ensure_person(state: AppState, who: Principal, person: str, request: TokenIn) -> None:
     """Adds the person, or gives them the role that the request names."""
-    known = await state.store.person(person)
+    known = await state.store.people.get(person)
     if known is None or (request.role is not None and request.role != known.role):
         if person == who.person and request.role not in (None, "admin"):
             raise Refused("an admin can't take their own role away", hint="let another admin do it")
@@ -53,7 +53,7 @@ async def revoke_token(state: AppState, who: Principal, token_id: str) -> None:
     token = next((row for row in await _visible_tokens(state, who) if row.id == token_id), None)
     if token is None:
         raise NotFound(f"no token {token_id!r}", hint="headway token ls")
-    await state.store.delete_token(token_id)
+    await state.store.tokens.delete(token_id)
     state.notebooks.sign_out(token.person)
     await write_audit_line(state, who, "token.delete", token.person, id=token_id, label=token.label)
 
@@ -61,14 +61,14 @@ async def revoke_token(state: AppState, who: Principal, token_id: str) -> None:
 async def create_signin_link(state: AppState, who: Principal, base_url: str) -> SignInLinkOut:
     """A link that signs a browser in as this person, once, within five minutes. `base_url`: where the server is reached if its
     settings name no address."""
-    code, expires_at = await state.store.create_signin_code(who.person)
+    code, expires_at = await state.store.sessions.create_signin_code(who.person)
     await write_audit_line(state, who, "signin.link", who.person)
     base = state.settings.url or base_url.rstrip("/")
     return SignInLinkOut(url=f"{base}/signin?code={quote(code)}", expires_at=expires_at)
 
 
 async def _visible_tokens(state: AppState, who: Principal) -> list[Token]:
-    return list(await state.store.tokens(None if who.may(Right.ADMIN) else who.person))
+    return list(await state.store.tokens.all(None if who.may(Right.ADMIN) else who.person))
 
 
 def _token_out(row: Token, secret: str | None = None) -> TokenOut:

@@ -16,7 +16,7 @@ from headway.schemas.billing import BudgetOut
 from headway.services.billing.pricing import usage_cost
 from headway.services.billing.report_scope import BilledCluster
 from headway.services.context import AppState
-from headway.store.billing.sums import Only, Span
+from headway.store.billing.run_sums import Only, Span
 
 MAX_AGE_S = 10.0
 
@@ -42,7 +42,7 @@ async def load_budget_states(
 async def load_cap_usage(state: AppState, cluster: Cluster, now: int) -> dict[str, Fraction]:
     """GPU-hours that count against each team's cap: those since its usage was last reset. Slurm counts them for the team's QOS,
     which only slurmctld knows; the account's usage in `sshare` decays."""
-    billed, since = BilledCluster(cluster.name, cluster, now), await state.store.refills(cluster.name)
+    billed, since = BilledCluster(cluster.name, cluster, now), await state.store.cap_refills.of_cluster(cluster.name)
     return {
         team.name: await _gpu_hours(state, billed, Period("", int(since.get(team.name, now)), now + 1), team.name)
         for team in cluster.teams
@@ -56,7 +56,7 @@ async def _usd(state: AppState, billed: BilledCluster, period: Period, team: str
 
 async def _gpu_hours(state: AppState, billed: BilledCluster, period: Period, team: str) -> Fraction:
     span = Span(period.start, period.end, billed.now)
-    totals = await state.store.usage(billed.name, span, [], Only(teams=(team,)))
+    totals = await state.store.usage.totals(billed.name, span, [], Only(teams=(team,)))
     return Fraction(sum(one.gpu_s for one in totals), 3600)
 
 
@@ -92,7 +92,7 @@ def spent_or_nearly_spent(found: Iterable[BudgetOut]) -> list[BudgetOut]:
 
 
 async def _budgets_out(state: AppState, cluster: Cluster, found: Iterable[Standing]) -> list[BudgetOut]:
-    held_back = await state.store.capped_teams(cluster.name)
+    held_back = await state.store.budgets.capped_teams(cluster.name)
     return [
         BudgetOut(
             team=one.team,

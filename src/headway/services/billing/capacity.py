@@ -14,7 +14,7 @@ from headway.services.billing.daily_rollups import load_coverage, load_held_seco
 from headway.services.billing.fragmentation import gpu_plans_by_group, gpus_by_node, load_fragmentation
 from headway.services.billing.report_scope import HOUR_S, BilledCluster, ReportScope, to_hours
 from headway.services.context import AppState
-from headway.store.billing.sums import Span
+from headway.store.billing.run_sums import Span
 
 _HOUR = ("held", "there", "free", "fragmented")
 
@@ -51,9 +51,9 @@ async def _types(state: AppState, billed: BilledCluster, span: Span, marks: rang
     """What hours were, and how long runs waited: two long questions at a time."""
 
     async def held_and_waits() -> tuple[dict[str, list[float]], Waits]:
-        return await _held(state, billed, span, whole), await state.store.waits(billed.name, span)
+        return await _held(state, billed, span, whole), await state.store.capacity.queue_waits(billed.name, span)
 
-    lives = await state.store.lives(billed.name, span.start, span.end)
+    lives = await state.store.machine_lives.between(billed.name, span.start, span.end)
     whole = await load_coverage(state.store, billed.name, span, marks)
     (held, waits), unused = await asyncio.gather(
         held_and_waits(), load_fragmentation(state, billed, lives, span, whole)

@@ -23,7 +23,7 @@ from headway.services.billing.runs import load_runs_of_job
 from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.store.billing.losses import Saved
-from headway.store.billing.sums import Only
+from headway.store.billing.run_sums import Only
 from headway.store.billing.usage import RunRow
 
 FAILURE_HISTORY_S = 90 * 86_400  # how often a node fails is measured over this period
@@ -88,7 +88,7 @@ async def advise_checkpoints(
     Raises Refused if the interval or the writing time is neither given nor measured."""
     teams = visible_teams(billed, who)
     runs = await load_runs_of_job(state, billed.name, job, teams) if job else []
-    measured = (await state.store.saves(billed.name, [job])).get(job) if runs else None
+    measured = (await state.store.checkpoints.of_jobs(billed.name, [job])).get(job) if runs else None
     if measured is not None and measured.count >= MIN_CHECKPOINTS:
         every_s, write_s = every_s or measured.every_s, write_s or measured.write_s
     if not every_s or not write_s:
@@ -139,7 +139,7 @@ async def _stalls(
 ) -> AsyncIterator[CheckpointStall]:
     rows: list[Saved] = []
     name = look.billed.name
-    async for row in state.store.saved(
+    async for row in state.store.losses.with_checkpoints(
         name, look.span, Only(look.visible_teams), MIN_CHECKPOINTS, await data_began_at(state, name)
     ):
         if rows and rows[-1].job != row.job:
@@ -188,9 +188,9 @@ async def failure_hours(state: AppState, billed: BilledCluster, month: Period) -
     """Mean time between failures of one node: machine hours by incidents that took a node out; None without any. Of a cluster
     that was taken down with its data neither counts."""
     month = replace(month, start=max(month.start, await data_began_at(state, billed.name)))
-    lives = await state.store.lives(billed.name, month.start, month.end)
+    lives = await state.store.machine_lives.between(billed.name, month.start, month.end)
     hours = sum(_seconds(life, month, billed.now) for life in lives) / HOUR_S
-    failures = await state.store.failures(billed.name, month.start, month.end)
+    failures = await state.store.incidents.count_failures(billed.name, month.start, month.end)
     return round(hours / failures, 2) if failures and hours else None
 
 

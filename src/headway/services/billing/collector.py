@@ -59,21 +59,21 @@ class MachineMeter:
         last = self.last_seen_at.get(cluster.name, 0)
         known = [
             Life(one.machine, one.group, one.began, 0, max(one.seen, last))
-            for one in await store.open_lives(cluster.name)
+            for one in await store.machine_lives.running(cluster.name)
         ]
         of = {life.machine: life.group for life in known}  # one whose slot left the file is there until it goes
         of |= {name: group.name for name, group in cluster.group_of.items()}
         groups = {one.name: of[one.name] for one in machines if one.name in of}
         turns = machine_meter.look(known, groups, now)
         self.last_seen_at[cluster.name] = max(now, last)
-        stale = any(now - one.seen >= SEEN_S for one in await store.open_lives(cluster.name))
+        stale = any(now - one.seen >= SEEN_S for one in await store.machine_lives.running(cluster.name))
         if turns.began or turns.ended or (turns.there and stale):
-            await store.meter(cluster.name, turns.began, turns.ended, turns.there, now)
+            await store.machine_lives.record(cluster.name, turns.began, turns.ended, turns.there, now)
         nodes = state.live.snapshot(cluster.name).nodes
         if nodes:
             standing_by = [node.name for node in nodes if node.reservation == SPARES and node.name in groups]
-            states = machine_meter.spares(await store.open_spans(cluster.name), standing_by, now)
-            await store.put_node_spans(cluster.name, [*states.began, *states.ended])
+            states = machine_meter.spares(await store.node_spans.running(cluster.name), standing_by, now)
+            await store.node_spans.save(cluster.name, [*states.began, *states.ended])
 
 
 async def collect(state: AppState, cluster: Cluster) -> None:
@@ -84,7 +84,7 @@ async def collect(state: AppState, cluster: Cluster) -> None:
         await read_accounting(state, cluster, now)
     except HeadwayError as failure:
         error = failure
-        await state.store.set_mark(name, error=failure.message.splitlines()[0][:300])
+        await state.store.ledger_progress.update(name, error=failure.message.splitlines()[0][:300])
     try:
         await _measure(state, cluster, now)
     except HeadwayError as failure:
@@ -103,14 +103,14 @@ async def collect(state: AppState, cluster: Cluster) -> None:
 async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
     """Runs and node states. Raises what accounting raises; what was read before that is kept."""
     name, store = cluster.name, state.store
-    mark = await store.mark(name)
+    mark = await store.ledger_progress.get(name)
     if mark.collected_to:
         since = min(mark.collected_to, now) - OVERLAP_S
         if not 0 <= now - mark.swept_at < DAY_S:  # also where the clock was ahead at the last time
             since = min(since, now - SWEEP_S)
     else:
         row = await state.row(name)
-        first = min((life.began for life in await store.lives(name, 0, now + 1)), default=now)
+        first = min((life.began for life in await store.machine_lives.between(name, 0, now + 1)), default=now)
         since = int(min(first, row.created_at)) - DAY_S
     swept = mark.swept_at if since > now - SWEEP_S and mark.collected_to else now
     # what is no longer told of, as when accounting came out of a backup, ended then
@@ -120,23 +120,23 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
         until = min(at + step, now)
         found = await state.work.accounting(cluster, at, until)
         progress = {"collected_to": max(until, mark.collected_to if mark.collected_to <= now else 0)}
-        await store.put_runs(name, ledger_entries(cluster, found), **progress)
+        await store.runs.save(name, ledger_entries(cluster, found), **progress)
         if until == now:
             here = {(run.job, run.start) for run in found}
-            gone = [one for one in await store.open_runs(name) if one not in here]
-            await store.end_runs(name, gone, last)
+            gone = [one for one in await store.runs.still_running(name) if one not in here]
+            await store.runs.end(name, gone, last)
         at, step = until, DAY_S if len(found) > FEW else min(2 * step, SWEEP_S)
     told = await state.work.node_events(cluster, since)
     known = {(one.node, one.kind, one.began) for one in told}
     lost = [
         replace(one, ended=max(one.began, last))
-        for one in await store.open_spans(name)
+        for one in await store.node_spans.running(name)
         if one.kind is not SpanKind.SPARE and (one.node, one.kind, one.began) not in known
     ]
-    await store.put_node_spans(name, [*told, *lost])
+    await store.node_spans.save(name, [*told, *lost])
     await _losses(state, cluster)
     await _saves(state, cluster, now)
-    await store.set_mark(name, swept_at=swept, error="")
+    await store.ledger_progress.update(name, swept_at=swept, error="")
 
 
 def ledger_entries(cluster: Cluster, runs: Iterable[Run]) -> list[tuple[Run, list[Held], int]]:
@@ -147,11 +147,11 @@ def ledger_entries(cluster: Cluster, runs: Iterable[Run]) -> list[tuple[Run, lis
 async def _losses(state: AppState, cluster: Cluster) -> None:
     """What trainings said of where they went on: only what they did since their last checkpoint is lost."""
     for job, losses in (await state.work.losses(cluster)).items():
-        for run in await state.store.runs_of(cluster.name, job):
+        for run in await state.store.usage.runs_of_job(cluster.name, job):
             saved = [last - lost_s for last, lost_s in losses if run.end and run.start <= last <= run.end + 1]
             if saved and run.saved_at != saved[-1]:  # what went on within the run is not how it ended
                 lost = goodput.lost_s(run.state, run.start, run.end, saved[-1])
-                await state.store.lose(cluster.name, job, run.start, lost, saved[-1])
+                await state.store.runs.record_loss(cluster.name, job, run.start, lost, saved[-1])
 
 
 async def _saves(state: AppState, cluster: Cluster, now: int) -> None:
@@ -161,22 +161,24 @@ async def _saves(state: AppState, cluster: Cluster, now: int) -> None:
     if left := sorted(told.keys() - saves.keys()):
         log.info("checkpoints not kept", cluster=cluster.name, jobs=left[:10])
     if saves:
-        await state.store.put_saves(cluster.name, saves, now)
+        await state.store.checkpoints.record(cluster.name, saves, now)
 
 
 async def _measure(state: AppState, cluster: Cluster, now: int) -> None:
     name = cluster.name
-    mark = await state.store.mark(name)
+    mark = await state.store.ledger_progress.get(name)
     until = (now - 2 * 10) // MEASURE_S * MEASURE_S  # what was scraped lately is there by now
     if mark.measured_to > now + MOST_MEASURED_S:  # the clock was ahead: from here on again, and nothing twice
-        await state.store.set_mark(name, measured_to=until)
+        await state.store.ledger_progress.update(name, measured_to=until)
         return
     since = max(mark.measured_to, until - MOST_MEASURED_S)
     if until <= since:
         return
     rows = await state.work.metrics(cluster, _QUERIES, since + MEASURE_S, until, MEASURE_S)
     for measured_to, some in _pieces(rows, until):  # each with its mark: what is cut off goes on where it was
-        await state.store.measure(name, job_samples(some), measured_to, await _hosts(state, cluster, some))
+        await state.store.runs.add_measurements(
+            name, job_samples(some), measured_to, await _hosts(state, cluster, some)
+        )
 
 
 def _pieces(rows: Iterable[Row], until: int) -> Iterator[tuple[int, list[Row]]]:
@@ -211,7 +213,7 @@ async def _hosts(state: AppState, cluster: Cluster, rows: Sequence[Row]) -> dict
     if not drawn:
         return {}
     moments = [at for _, at, _ in drawn]
-    holds = await state.store.holds(cluster.name, min(moments) - MEASURE_S, max(moments))
+    holds = await state.store.runs.allocations(cluster.name, min(moments) - MEASURE_S, max(moments))
     cpus = {name: group.plan.cpus for name, group in cluster.group_of.items()}
     cpus |= {node.name: node.cpus for node in state.live.snapshot(cluster.name).nodes if node.cpus}
     return await asyncio.to_thread(energy.shared, drawn, MEASURE_S, holds, cpus)
@@ -242,14 +244,14 @@ async def _budgets(state: AppState, cluster: Cluster, now: int) -> None:
     of which nothing is noted (it just began, or accounting came out of a backup) Slurm is told in any case."""
     store, name = state.store, cluster.name
     found = await load_budget_states(state, cluster, now)
-    held_back = await store.capped_teams(name)
+    held_back = await store.budgets.capped_teams(name)
     wanted = budgets.capped(found)
     by_team = {one.team: one for one in found}
     for team in sorted(held_back - by_team.keys()):  # its budget was taken out of the file
         if await _hold(state, cluster, team, on=False):
-            await store.note_budget(name, team, 0, "ok", capped=False)
+            await store.budgets.record(name, team, 0, "ok", capped=False)
     for one in found:
-        level, capped = await store.budget_level(name, one.team, one.start)
+        level, capped = await store.budgets.get(name, one.team, one.start)
         holds, held_now = one.team in wanted, one.team in held_back
         if (level, capped) == (one.level.value, holds) and holds == held_now:
             continue
@@ -257,7 +259,7 @@ async def _budgets(state: AppState, cluster: Cluster, now: int) -> None:
             await notifications.record_budget_notice(state, cluster, one, now)
         if (holds != held_now or not level) and not await _hold(state, cluster, one.team, on=holds):
             continue
-        await store.note_budget(name, one.team, one.start, one.level.value, capped=holds)
+        await store.budgets.record(name, one.team, one.start, one.level.value, capped=holds)
 
 
 async def _hold(state: AppState, cluster: Cluster, team: str, *, on: bool) -> bool:

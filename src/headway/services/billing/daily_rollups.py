@@ -9,7 +9,7 @@ from headway.domain.billing import DAY_S
 from headway.store import Store
 from headway.store.billing.capacity import Touched
 from headway.store.billing.daily_rollups import HOURS, RUNS
-from headway.store.billing.sums import Span
+from headway.store.billing.run_sums import Span
 
 LATE_S = 3600  # after its end a day is summed: until then records of it may come
 MOST = 8  # days at a time
@@ -20,31 +20,31 @@ Kept = dict[int, float]  # seconds of half hours, by their beginnings
 
 async def sum_days(store: Store, name: str, now: int, most: int = MOST) -> int:
     """The latest days first that are over and not summed, so many at most; how many there were."""
-    runs = (await store.unsummed(name, RUNS, now - LATE_S))[:most]
+    runs = (await store.rollups.missing_days(name, RUNS, now - LATE_S))[:most]
     for day in runs:
-        await store.sum_runs(name, day)
-    hours = (await store.unsummed(name, HOURS, now - LATE_S))[:most]
+        await store.run_sums.save_day(name, day)
+    hours = (await store.rollups.missing_days(name, HOURS, now - LATE_S))[:most]
     for day in hours:
         await _sum_hours(store, name, day, now)
     return len(runs) + len(hours)
 
 
 async def _sum_hours(store: Store, name: str, day: int, now: int) -> None:
-    await store.begin_hours(name, day)
+    await store.capacity.begin_day(name, day)
     span, marks = Span(day, day + DAY_S, now), range(day, day + DAY_S + 1, HALF_S)
     held = await load_held_seconds(store, name, span, marks)
     touched: dict[str, list[Touched]] = {}
-    for node, one in await store.touched_by_node(name, span, marks):
+    for node, one in await store.capacity.busy_stretches_by_node(name, span, marks):
         touched.setdefault(node, []).append(one)
     whole = {key: [int(one) for one in seconds] for key, seconds in held.items()}
     nodes = {node: [int(one) for one in _seconds(marks, mine)] for node, mine in touched.items()}
-    await store.keep_hours(name, day, whole, nodes)  # where runs changed meanwhile the next round has it
+    await store.capacity.save_day(name, day, whole, nodes)  # where runs changed meanwhile the next round has it
 
 
 async def load_held_seconds(store: Store, name: str, span: Span, marks: range) -> dict[tuple[str, str], list[float]]:
     """GPU-seconds that runs held between each two marks, by GPU type and group; of each run."""
-    begun = await store.moments(name, span, marks, False)
-    ended = await store.moments(name, span, marks, True)
+    begun = await store.capacity.gpu_changes(name, span, marks, False)
+    ended = await store.capacity.gpu_changes(name, span, marks, True)
     return {
         key: held_between(
             marks, *({at: Ends(*sums) for at, sums in one.get(key, {}).items()} for one in (begun, ended))
@@ -55,7 +55,7 @@ async def load_held_seconds(store: Store, name: str, span: Span, marks: range) -
 
 async def load_coverage(store: Store, name: str, span: Span, marks: range) -> Cover:
     """Which of these stretches are known of days that are summed."""
-    days = frozenset(await store.kept_days(name, span.start - DAY_S, span.end + DAY_S))
+    days = frozenset(await store.capacity.saved_days(name, span.start - DAY_S, span.end + DAY_S))
     return cover(marks, min(span.end, span.now), days)
 
 
@@ -64,7 +64,7 @@ async def load_held_seconds_by_day_sums(
 ) -> dict[tuple[str, str], list[float]]:
     """As `held_of`, from sums of days as far as there are any."""
     kept: dict[tuple[str, str], Kept] = {}
-    for kind, group, day, seconds in await store.kept_held(name, _days(whole)):
+    for kind, group, day, seconds in await store.capacity.saved_gpu_seconds(name, _days(whole)):
         kept.setdefault((kind, group), {}).update(halves(day, seconds))
     parts = [await load_held_seconds(store, name, _within(span, marks), marks) for _, marks in whole.rest]
     keys = {*kept, *(key for part in parts for key in part)}
@@ -77,7 +77,7 @@ async def load_touched_seconds(
     """Seconds between each two marks in which nodes were not wholly free, of each of these sets of nodes."""
     of = {node: key for key, nodes in sets.items() for node in nodes}
     kept: dict[Like, dict[int, list[int]]] = {key: {} for key in sets}
-    async for node, day, seconds in store.kept_touched(name, _days(whole)):
+    async for node, day, seconds in store.capacity.saved_busy_seconds(name, _days(whole)):
         if node in of:
             mine = kept[of[node]]
             mine[day] = (
@@ -86,7 +86,8 @@ async def load_touched_seconds(
     found = {}
     for key, nodes in sets.items():
         parts = [
-            _seconds(marks, await store.touched(name, nodes, _within(span, marks), marks)) for _, marks in whole.rest
+            _seconds(marks, await store.capacity.busy_stretches(name, nodes, _within(span, marks), marks))
+            for _, marks in whole.rest
         ]
         found[key] = whole.seconds({at: s for day, mine in kept[key].items() for at, s in halves(day, mine)}, parts)
     return found

@@ -12,13 +12,13 @@ from headway.schemas.billing import EnergyOut, EnergyRow
 from headway.services.billing.report_scope import ReportScope
 from headway.services.billing.usage import energy_sum
 from headway.services.context import AppState
-from headway.store.billing.sums import Only
+from headway.store.billing.run_sums import Only
 from headway.store.billing.usage import Total
 
 
 async def load_energy(state: AppState, look: ReportScope) -> EnergyOut:
     billed, month = look.billed, look.month
-    totals = await state.store.usage(billed.name, look.span, ["team", "gpu_type"], Only(look.visible_teams))
+    totals = await state.store.usage.totals(billed.name, look.span, ["team", "gpu_type"], Only(look.visible_teams))
     teams: dict[str, list[Total]] = {}
     for one in totals:
         teams.setdefault(one.by[0], []).append(one)

@@ -19,7 +19,7 @@ from headway.domain.cluster import Plan
 from headway.services.billing.daily_rollups import load_touched_seconds
 from headway.services.billing.report_scope import BilledCluster
 from headway.services.context import AppState
-from headway.store.billing.sums import Span
+from headway.store.billing.run_sums import Span
 
 
 async def load_fragmentation(
@@ -48,7 +48,7 @@ async def load_fragmentation(
         for stretch in intervals.without([(span.start, until)], stretches)
     ]
     then: dict[str, list[Stretch]] = {}
-    for run in await store.held_on(billed.name, away, span.now):
+    for run in await store.capacity.held_on(billed.name, away, span.now):
         if run.units:  # what ran on while its node was drained, or longer than its machine was there
             plan = plans[run.node]
             away_held[plan.gpu_type].add(run.start, run.end, run.units * plan.gpus / run.per_node)
@@ -85,7 +85,7 @@ async def _worked(
     for life in lives:
         alive = max(life.began, span.start), min(life.ended or span.now, until)
         there.setdefault(life.machine, []).append(alive)
-    for one in await state.store.node_spans(billed.name, span.start, span.end):
+    for one in await state.store.node_spans.between(billed.name, span.start, span.end):
         other.setdefault(one.node, []).append((one.began, one.ended or span.now))
     return {
         node: intervals.without(intervals.union(alive), intervals.union(other.get(node, ())))

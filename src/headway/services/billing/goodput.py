@@ -19,7 +19,7 @@ from headway.services.billing.report_scope import BilledCluster, ReportScope, to
 from headway.services.billing.runs import load_runs_of_job
 from headway.services.context import AppState
 from headway.services.identity import Principal
-from headway.store.billing.sums import Only
+from headway.store.billing.run_sums import Only
 from headway.store.billing.usage import RunRow, Times
 
 

@@ -31,7 +31,7 @@ async def load_closed_invoices(state: AppState, billed: BilledCluster) -> list[I
     """The closed invoices, the latest first."""
     return [
         _invoice_out(billed, Bill(Chargeback(invoice.unpacked(row.document["invoice"]), (), ()), row))
-        for row in reversed(await state.store.invoices(billed.name))
+        for row in reversed(await state.store.invoices.of_cluster(billed.name))
     ]
 
 

@@ -48,7 +48,7 @@ class Bill:
 
 async def load_bill(state: AppState, billed: BilledCluster, period: Period, sums: SegmentTotals | None = None) -> Bill:
     """As it was closed, else as far as it has come. `sums`: of all teams."""
-    closed = {row.period: row for row in await state.store.invoices(billed.name)}
+    closed = {row.period: row for row in await state.store.invoices.of_cluster(billed.name)}
     row = closed.get(period.name)
     if row is not None:
         kept = invoice.unpacked(row.document["invoice"])
@@ -60,7 +60,7 @@ async def close_month(state: AppState, billed: BilledCluster, period: Period, pe
     """Raises Refused while the period lasts, Conflict when it is closed, or an earlier month with costs is not."""
     if period.end > billed.now:
         raise Refused(f"{period.name} is not over", hint="an invoice is closed once its month is over")
-    mark = await state.store.mark(billed.name)
+    mark = await state.store.ledger_progress.get(billed.name)
     if billed.cluster is not None and mark.error:
         raise Conflict(
             f"accounting of {billed.name} has not been read: {mark.error}", hint="close it once that works again"
@@ -68,7 +68,9 @@ async def close_month(state: AppState, billed: BilledCluster, period: Period, pe
     due = await _due(state, billed)
     if period.start > due.start:
         raise Conflict(f"{due.name} is not closed yet", hint="months are closed in their order")
-    if period.start < due.start and period.name not in {row.period for row in await state.store.invoices(billed.name)}:
+    if period.start < due.start and period.name not in {
+        row.period for row in await state.store.invoices.of_cluster(billed.name)
+    }:
         raise NotFound(f"{billed.name} had no machine in {period.name}", hint=f"its first month is {due.name}")
     found = await _reckoned(state, billed, await _joined(state, billed, period))
     document = {
@@ -77,13 +79,13 @@ async def close_month(state: AppState, billed: BilledCluster, period: Period, pe
         "timezone": billed.costs.timezone,
         "rules": asdict(billed.rules),
     }
-    return await state.store.close_invoice(billed.name, period.name, document, person)
+    return await state.store.invoices.close(billed.name, period.name, document, person)
 
 
 async def _joined(state: AppState, billed: BilledCluster, period: Period) -> Period:
     """The month after the last closed one begins where that ended, whatever became of the time zone: no second is billed
     twice, and none is left out."""
-    rows = await state.store.invoices(billed.name)
+    rows = await state.store.invoices.of_cluster(billed.name)
     if not rows or period.name != _after(rows[-1].period, billed).name:
         return period
     return replace(period, start=invoice.unpacked(rows[-1].document["invoice"]).period.end)
@@ -92,10 +94,10 @@ async def _joined(state: AppState, billed: BilledCluster, period: Period) -> Per
 async def _due(state: AppState, billed: BilledCluster) -> Period:
     """The month that is to be closed next. Raises NotFound where there is nothing to bill."""
     where = zone(billed.costs.timezone)
-    rows = await state.store.invoices(billed.name)
+    rows = await state.store.invoices.of_cluster(billed.name)
     if rows:
         return _after(rows[-1].period, billed)
-    lives = await state.store.lives(billed.name, 0, billed.now + 1)
+    lives = await state.store.machine_lives.between(billed.name, 0, billed.now + 1)
     if not lives:
         raise NotFound(f"{billed.name} had no machine yet", hint="there is nothing to bill")
     return month_of(min(life.began for life in lives), where)
@@ -115,9 +117,9 @@ async def _of_period(
     state: AppState, billed: BilledCluster, period: Period, sums: SegmentTotals
 ) -> tuple[Invoice, chargeback.Costs]:
     store, name, now = state.store, billed.name, billed.now
-    lives = await store.lives(name, period.start, period.end)
-    states = await store.node_spans(name, period.start, period.end)
-    reserved = {row.group for row in await store.prices(name) if row.reserved}
+    lives = await store.machine_lives.between(name, period.start, period.end)
+    states = await store.node_spans.between(name, period.start, period.end)
+    reserved = {row.group for row in await store.prices.of_cluster(name) if row.reserved}
     cut = await cut_by_prices(state, billed, period, {life.group for life in lives} | reserved)
     nodes = invoice.metered(lives, states, cut, now)
     costs, not_there = chargeback.Costs(), []
@@ -132,7 +134,7 @@ async def _of_period(
         held_broken = sum(
             (
                 Fraction(one.units * (one.end - one.start), one.per_node)
-                for one in await store.held_on(name, broken, now)
+                for one in await store.capacity.held_on(name, broken, now)
             ),
             Fraction(0),
         )
@@ -142,7 +144,7 @@ async def _of_period(
 
 async def _corrections(state: AppState, billed: BilledCluster, period: Period) -> list[invoice.Line]:
     """What closed months would be billed beside what they were: on the first invoice that is open."""
-    rows = await state.store.invoices(billed.name)
+    rows = await state.store.invoices.of_cluster(billed.name)
     if not rows or period.name != _after(rows[-1].period, billed).name:
         return []
     closed = [invoice.unpacked(row.document["invoice"]) for row in rows]

@@ -44,10 +44,10 @@ async def rebuild_ledger(state: AppState, who: Principal, billed: BilledCluster)
     """Forgets the stored runs and reads accounting again from its beginning. Raises Refused for a cluster that is down."""
     if billed.cluster is None:
         raise Refused(f"{billed.name} is down: its accounting can't be read", hint="headway apply brings it back")
-    await state.store.forget_runs(billed.name)
+    await state.store.runs.collect_again(billed.name)
     await ensure_ledger_fresh(state, billed.cluster, max_age_s=0)
     await write_audit_line(state, who, "ledger.rebuild", billed.name)
-    return CollectedOut(collected_to=(await state.store.mark(billed.name)).collected_to)
+    return CollectedOut(collected_to=(await state.store.ledger_progress.get(billed.name)).collected_to)
 
 
 async def load_report_scope(state: AppState, name: str, who: Principal, period: str) -> ReportScope:

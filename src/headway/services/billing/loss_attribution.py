@@ -14,7 +14,7 @@ from headway.errors import Refused
 from headway.services.billing.report_scope import ReportScope
 from headway.services.context import AppState
 from headway.store.billing.losses import Blamed, CutShort, Piece
-from headway.store.billing.sums import Only, Span
+from headway.store.billing.run_sums import Only, Span
 from headway.store.billing.usage import Behind
 
 BLAME_S = 120.0  # between a run's end and the incident that ended it
@@ -65,21 +65,21 @@ async def attribute_losses(state: AppState, look: ReportScope, cut: Sequence[Seg
 async def data_began_at(state: AppState, name: str) -> int:
     """Since when the cluster of this name is the one it is, with its data: before, another one may have had the name. What
     trainings said of their checkpoints went with that one's data, its runs did not."""
-    return int(max(await state.store.data_ends(name), default=0))
+    return int(max(await state.store.operations.data_deletion_times(name), default=0))
 
 
 async def runs_behind_cause(state: AppState, name: str, span: Span, only: Only, what: str) -> Behind:
     """The runs that a cause is made of, by its words. Raises Refused for one that nothing was lost to."""
     store = state.store
     if what in (IDLE, NOTEBOOKS):
-        books = tuple(dict.fromkeys(one.run[:2] for one in await store.notebooks_idle(name, span, only)))
+        books = tuple(dict.fromkeys(one.run[:2] for one in await store.losses.idle_notebooks(name, span, only)))
         return Behind(idle=True, runs=books) if what == NOTEBOOKS else Behind(idle=True, but=books)
     if what == CHECKPOINTS:
         return Behind(saved=True, since=await data_began_at(state, name))
-    blamed = await store.blamed(name, span, only, BLAME_S)
+    blamed = await store.losses.lost_to_incidents(name, span, only, BLAME_S)
     if mine := [one for one in blamed if _blame(one) == what]:
         return Behind(lost=True, runs=tuple(one.run[:2] for one in mine))
-    how = next((how for how, _ in await store.lost(name, span, only) if _words(how)[1] == what), None)
+    how = next((how for how, _ in await store.losses.totals(name, span, only) if _words(how)[1] == what), None)
     if how is None:
         raise Refused(f"nothing was lost to {what!r}", hint="headway goodput says what was")
     others = tuple(one.run[:2] for one in blamed if one.how == how)
@@ -93,13 +93,13 @@ async def _lost(state: AppState, look: ReportScope, cut: Sequence[Segment]) -> l
     store, name = state.store, look.billed.name
     tallies: dict[CutShort, _Tally] = {}
     for segment in cut:
-        for how, amount in await store.lost(name, *_of(segment, look)):
+        for how, amount in await store.losses.totals(name, *_of(segment, look)):
             tally = tallies.setdefault(how, _Tally())
             tally.gpu_s += amount.gpu_s
             tally.usd += segment.usd_per_second * Fraction(amount.unit_s, amount.per_node)
     if not tallies:
         return []
-    blamed = await store.blamed(name, look.span, Only(look.visible_teams), BLAME_S)
+    blamed = await store.losses.lost_to_incidents(name, look.span, Only(look.visible_teams), BLAME_S)
     faults: dict[str, _Tally] = {}
     for run in blamed:
         gpu_s, cost = _lost_of(run, look, cut)
@@ -160,7 +160,9 @@ async def _losers(
     wanted, others = [how for how in hows if _words(how) in names], {one.run for one in blamed}
     runs: dict[CutShort, list[tuple[Fraction, int]]] = {}
     for segment in cut:
-        found = await state.store.lost_most(look.billed.name, *_of(segment, look), wanted, _DEAREST + len(others))
+        found = await state.store.losses.largest_losses(
+            look.billed.name, *_of(segment, look), wanted, _DEAREST + len(others)
+        )
         for how, piece in found:
             if piece.run not in others:
                 runs.setdefault(how, []).extend(_costs(segment, [piece]))
@@ -176,13 +178,13 @@ async def _idle(
     """Notebooks, and the dearest runs of everything else."""
     store, name = state.store, look.billed.name
     books, idlest = _Tally(), []
-    found = await store.notebooks_idle(name, look.span, Only(look.visible_teams))
+    found = await store.losses.idle_notebooks(name, look.span, Only(look.visible_teams))
     books.gpu_s = sum(one.gpu_s for one in found)
     others = {one.run for one in found}
     for segment in cut:
         mine = _of(segment, look)
-        books.runs += _costs(segment, await store.notebooks_idle(name, *mine) if found else ())
-        dearest = await store.idled_most(name, *mine, _DEAREST + len(others))
+        books.runs += _costs(segment, await store.losses.idle_notebooks(name, *mine) if found else ())
+        dearest = await store.losses.most_idle(name, *mine, _DEAREST + len(others))
         idlest += _costs(segment, (piece for piece in dearest if piece.run not in others))
     books.usd = sum((cost for cost, _ in books.runs), Fraction(0))
     return books, idlest

@@ -28,23 +28,25 @@ async def record_budget_notice(state: AppState, cluster: Cluster, one: Standing,
     key = f"budget/{one.team}/{one.start}/{one.budget.limit.normalize():f} {one.budget.unit}/{one.level.value}"
     title = f"{cluster.name}: the budget of {one.team} {'is spent' if one.level is Level.OVER else 'is soon spent'}"
     news = News(key, "Budget", "warning", title, spent, now)
-    await state.store.put_news(cluster.name, news)
+    await state.store.notifications.add(cluster.name, news)
 
 
 async def record_weekly_summary(state: AppState, cluster: Cluster, now: int) -> None:
     """A summary of the last whole week, once accounting has told all of it."""
     week = last_week(now, zone(cluster.costs.timezone))
     key, store = f"week/{week.name}", state.store
-    if now < week.end + LATE_S or (await store.mark(cluster.name)).collected_to < week.end:
+    if now < week.end + LATE_S or (await store.ledger_progress.get(cluster.name)).collected_to < week.end:
         return
-    if await store.has_news(cluster.name, key) or not await store.lives(cluster.name, week.start, week.end):
+    if await store.notifications.exists(cluster.name, key) or not await store.machine_lives.between(
+        cluster.name, week.start, week.end
+    ):
         return
     billed = BilledCluster(cluster.name, cluster, now)
     used = await load_usage(state, billed, week, ["team"], ALL)
     good = await load_goodput(state, ReportScope(billed, week, None))
     text = summary(used, good, await load_budgets(state, billed, week.end))
     title = f"{cluster.name}: week {week.name}"
-    await store.put_news(cluster.name, News(key, "WeeklySummary", "info", title, text, now))
+    await store.notifications.add(cluster.name, News(key, "WeeklySummary", "info", title, text, now))
 
 
 def summary(used: UsageOut, good: GoodputOut, budgets: list[BudgetOut]) -> str:
@@ -69,10 +71,10 @@ def summary(used: UsageOut, good: GoodputOut, budgets: list[BudgetOut]) -> str:
 
 async def send_pending(state: AppState, cluster: Cluster, now: int) -> None:
     """Raises Unreachable where nobody takes it: it is handed over again next time."""
-    news = await state.store.untold_news(cluster.name, now - OLD_S)
+    news = await state.store.notifications.pending(cluster.name, now - OLD_S)
     if news:
         await state.work.tell(cluster, news)
-        await state.store.told_news(cluster.name, [one.key for one in news], now)
+        await state.store.notifications.mark_sent(cluster.name, [one.key for one in news], now)
 
 
 def _goodput(share: float | None) -> str:

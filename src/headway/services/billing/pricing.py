@@ -13,7 +13,7 @@ from headway.billing.periods import Period
 from headway.domain.billing import Price
 from headway.services.billing.report_scope import BilledCluster
 from headway.services.context import AppState
-from headway.store.billing.sums import NONE, Only, Span
+from headway.store.billing.run_sums import NONE, Only, Span
 from headway.store.billing.usage import Cell, RunRow, Times
 
 ALL = Only()
@@ -32,7 +32,9 @@ class SegmentTotals:
         if key not in self._known:
             span = Span(segment.start, segment.end, self._place.now)
             only = replace(self._only, group=segment.group or NONE)
-            self._known[key] = await self._state.store.held(self._place.name, span, only=only, timed=self._timed)
+            self._known[key] = await self._state.store.usage.unit_seconds(
+                self._place.name, span, only=only, timed=self._timed
+            )
         return self._known[key]
 
     async def times_by_team(self, cut: Sequence[Segment]) -> dict[str, Times]:
@@ -54,19 +56,21 @@ class SegmentTotals:
 
 async def priced_segments(state: AppState, billed: BilledCluster, period: Period) -> list[Segment]:
     """The period cut by the prices of every group that ever had one."""
-    return await cut_by_prices(state, billed, period, {row.group for row in await state.store.prices(billed.name)})
+    return await cut_by_prices(
+        state, billed, period, {row.group for row in await state.store.prices.of_cluster(billed.name)}
+    )
 
 
 async def unpriced_segments(state: AppState, billed: BilledCluster, period: Period) -> list[Segment]:
     """The period, of every group that never had a price and that runs were on all the same."""
-    known = {row.group for row in await state.store.prices(billed.name)}
-    return invoice.segments([], {*await state.store.groups_of_runs(billed.name)} - known, period)
+    known = {row.group for row in await state.store.prices.of_cluster(billed.name)}
+    return invoice.segments([], {*await state.store.usage.groups(billed.name)} - known, period)
 
 
 async def cut_by_prices(state: AppState, billed: BilledCluster, period: Period, groups: set[str]) -> list[Segment]:
     prices = [
         Price(row.group, int(row.since), Decimal(row.usd_per_hour), row.spot, row.reserved)
-        for row in await state.store.prices(billed.name)
+        for row in await state.store.prices.of_cluster(billed.name)
     ]
     return [one for one in invoice.segments(prices, groups, period) if one.group in groups]
 
@@ -81,7 +85,7 @@ async def usage_cost(
             continue
         narrowed = replace(only, group=segment.group)
         span = Span(segment.start, segment.end, billed.now)
-        for cell in await state.store.held(billed.name, span, by, narrowed):
+        for cell in await state.store.usage.unit_seconds(billed.name, span, by, narrowed):
             cost = Fraction(cell.use.unit_s, cell.use.per_node) * segment.usd_per_second
             found[cell.by] = found.get(cell.by, Fraction(0)) + cost
     return sorted(found.items())

@@ -14,7 +14,7 @@ from headway.services.authorization import may_see_team_usage
 from headway.services.context import AppState
 from headway.services.identity import Principal, Right
 from headway.store import ClusterRow
-from headway.store.billing.sums import Span
+from headway.store.billing.run_sums import Span
 
 HOUR_S = 3600
 
@@ -75,16 +75,16 @@ class ReportScope:
 
 async def load_billed_cluster(state: AppState, name: str) -> BilledCluster:
     """Raises NotFound for a name that no cluster ever had."""
-    row = await state.store.cluster(name)
+    row = await state.store.clusters.get(name)
     cluster = await state.resolved(row) if row else None
-    if cluster is None and name not in await state.store.billed_clusters():
+    if cluster is None and name not in await state.store.machine_lives.clusters():
         await state.row(name)  # says which there are
     return BilledCluster(name, cluster, int(state.clock()), None if cluster else await _last(state, name))
 
 
 async def _last(state: AppState, name: str) -> Cluster | None:
     """As it was when it went down."""
-    ended = await state.store.last_down(name)
+    ended = await state.store.operations.last_down(name)
     if ended is None or not ended.document:
         return None
     try:

@@ -16,15 +16,15 @@ from headway.services.billing.pricing import run_costs
 from headway.services.billing.report_scope import BilledCluster
 from headway.services.context import AppState
 from headway.services.cursors import decode_cursor, encode_cursor
-from headway.store.billing.sums import Only, Span
+from headway.store.billing.run_sums import Only, Span
 from headway.store.billing.usage import Order, RunRow, run_place
 
 
 async def load_runs_of_job(state: AppState, name: str, job: int, seen: tuple[str, ...] | None) -> list[RunRow]:
     """A job's runs, of the newest cluster of that name that had this job, as far as people of the teams `seen` (None: all) may
     see them."""
-    runs = await state.store.runs_of(name, job)
-    ends = await state.store.data_ends(name)
+    runs = await state.store.usage.runs_of_job(name, job)
+    ends = await state.store.operations.data_deletion_times(name)
     newest = bisect(ends, runs[-1].start) if runs else 0
     return [one for one in runs if bisect(ends, one.start) == newest and (seen is None or one.team in seen)]
 
@@ -62,7 +62,7 @@ async def load_runs(
         span = Span(period.start, period.end, billed.now)
         if cause and cause != QUEUE:
             behind = await runs_behind_cause(state, billed.name, span, only, cause)
-        found = await state.store.runs(
+        found = await state.store.usage.runs(
             billed.name, span, only, first=order, behind=behind, after=after, limit=limit + 1
         )
     page = found if selection.job else found[:limit]

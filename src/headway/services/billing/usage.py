@@ -16,7 +16,7 @@ from headway.services.billing.pricing import usage_cost
 from headway.services.billing.report_scope import BilledCluster, to_hours, visible_teams
 from headway.services.context import AppState
 from headway.services.identity import Principal
-from headway.store.billing.sums import NONE, Only, Span
+from headway.store.billing.run_sums import NONE, Only, Span
 from headway.store.billing.usage import BY, Total
 
 MAX_GPUS = 2**31 - 1  # the largest number that a database column holds
@@ -60,7 +60,7 @@ async def load_usage(
     """Sums of the period by the columns in `by`. `stale`: why the ledger could not be refreshed."""
     span = Span(period.start, period.end, billed.now)
     totals, costs = await asyncio.gather(
-        state.store.usage(billed.name, span, [*by, "gpu_type"], only),
+        state.store.usage.totals(billed.name, span, [*by, "gpu_type"], only),
         usage_cost(state, billed, period, only, tuple(by)),
     )
     grouped: dict[tuple[str, ...], list[Total]] = {}

@@ -22,8 +22,10 @@ from headway.services.mappers import operation_out
 async def list_versions(state: AppState, name: str) -> list[DatasetOut]:
     """Every version that the cluster has, by dataset name and number."""
     await state.row(name)
-    jobs = await state.store.job_counts(name)
-    found = [_version_out(one, jobs.get((one.name, one.number), 0)) for one in await state.store.versions(name)]
+    jobs = await state.store.datasets.job_counts(name)
+    found = [
+        _version_out(one, jobs.get((one.name, one.number), 0)) for one in await state.store.datasets.versions(name)
+    ]
     return sorted(found, key=lambda one: (one.name, one.version))
 
 
@@ -61,7 +63,7 @@ async def pin_versions(state: AppState, cluster: Cluster, stage_in: Sequence[str
     """Each as NAME@VERSION; a name without a version becomes its latest. Raises NotFound."""
     if not stage_in:
         return []
-    known = await state.store.versions(cluster.name)
+    known = await state.store.datasets.versions(cluster.name)
     found = []
     for one in stage_in:
         name, _, number = one.partition("@")
@@ -85,7 +87,7 @@ def require_free_name(cluster: Cluster, name: str) -> None:
 
 async def require_unused(state: AppState, version: Version) -> None:
     """Raises Conflict while the lineage of jobs names the version."""
-    count, latest = await state.store.jobs_of_version(version.cluster, version.name, version.number)
+    count, latest = await state.store.datasets.jobs_using(version.cluster, version.name, version.number)
     if count:
         words = ", ".join(map(str, latest)) + (f" and {count - len(latest)} more" if count > len(latest) else "")
         raise Conflict(
@@ -98,7 +100,7 @@ async def require_unused(state: AppState, version: Version) -> None:
 async def _find_version(state: AppState, cluster: str, dataset: str, number: int, *, removed: bool = False) -> Version:
     """Raises NotFound; also for a removed one, unless `removed`."""
     await state.row(cluster)
-    one = await state.store.version(cluster, dataset, number)
+    one = await state.store.datasets.get(cluster, dataset, number)
     if one.removed_at is not None and not removed:
         raise NotFound(f"{one.label} was removed by {one.removed_by}", hint=f"headway dataset list --cluster {cluster}")
     return one
@@ -107,7 +109,7 @@ async def _find_version(state: AppState, cluster: str, dataset: str, number: int
 async def _queue(
     state: AppState, who: Principal, cluster: str, action: str, params: dict[str, Any], secret: str = ""
 ) -> OperationOut:
-    operation = await state.store.enqueue_operation(
+    operation = await state.store.operations.enqueue(
         cluster, "dataset", who.person, params={"action": action, **params}, secret=secret, key=who.idempotency_key
     )
     queued(state, operation)

@@ -35,7 +35,7 @@ def allowed(state: AppState, path: str, hint: str = "keep backups in a folder, b
 
 async def place_faults(state: AppState, resolved: Resolved) -> list[Fault]:
     """What a file says of the server's machine that it may not."""
-    names = await state.store.dataset_names(resolved.cluster.name)
+    names = await state.store.datasets.names(resolved.cluster.name)
     return [
         *dataset_faults(state, resolved),
         *_library_faults(resolved, names),

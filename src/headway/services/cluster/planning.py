@@ -55,19 +55,19 @@ async def apply(state: AppState, who: Principal, name: str, ask: ApplyIn) -> Ope
     cluster = resolved.cluster
     if cluster.name != name:
         raise Refused(f"the file is of cluster {cluster.name!r}, the request of {name!r}")
-    waits = await state.store.active_operation(name) is not None
+    waits = await state.store.operations.active(name) is not None
     if not waits or ask.digest:
         await _agreed(state, document, resolved, ask)
     stored = document.model_dump()
-    if await state.store.cluster(name) is None:
-        await state.store.save_cluster(name, stored, summary=summary_of(cluster), owner=document.owner)
+    if await state.store.clusters.get(name) is None:
+        await state.store.clusters.save(name, stored, summary=summary_of(cluster), owner=document.owner)
     # One that waits behind another can only be looked at when its turn has come.
     params = {
         "confirmed": ask.confirmed,
         "look_again": waits and not ask.confirmed,
         "deadline_s": ask.deadline_s,
     }
-    operation = await state.store.enqueue_operation(
+    operation = await state.store.operations.enqueue(
         name, "apply", who.person, document=stored, params=params, key=who.idempotency_key
     )
     queued(state, operation)
@@ -84,7 +84,7 @@ async def scale(state: AppState, who: Principal, name: str, ask: ScaleIn) -> Ope
     the number it has by then. Raises as `apply`."""
     targets, document = await _scaled(state, name, ask)
     document, resolved = await accept(state, who, document)
-    waits = await state.store.active_operation(name) is not None
+    waits = await state.store.operations.active(name) is not None
     if not waits or ask.digest:
         await _agreed(state, document, resolved, ask)
     params = {
@@ -93,7 +93,7 @@ async def scale(state: AppState, who: Principal, name: str, ask: ScaleIn) -> Ope
         "scale": targets,
         "deadline_s": ask.deadline_s,
     }
-    operation = await state.store.enqueue_operation(
+    operation = await state.store.operations.enqueue(
         name, "scale", who.person, document=document.model_dump(), params=params, key=who.idempotency_key
     )
     queued(state, operation)
@@ -115,7 +115,7 @@ def scaled_document(document: Document, targets: Mapping[str, int]) -> Document:
 
 async def down(state: AppState, who: Principal, name: str, *, delete_data: bool) -> Operation:
     row = await state.row(name)
-    operation = await state.store.enqueue_operation(
+    operation = await state.store.operations.enqueue(
         name, "down", who.person, document=row.document, params={"delete_data": delete_data}, key=who.idempotency_key
     )
     queued(state, operation)
@@ -125,7 +125,7 @@ async def down(state: AppState, who: Principal, name: str, *, delete_data: bool)
 async def accept(state: AppState, who: Principal, document: Document) -> tuple[Document, Resolved]:
     """The document with its owner filled in, and resolved. Raises InvalidSpec with every fault."""
     name = document.spec.get("name")
-    row = await state.store.cluster(name) if isinstance(name, str) else None
+    row = await state.store.clusters.get(name) if isinstance(name, str) else None
     owner = document.owner or (row.owner if row else "") or who.user
     if document.owner not in ("", who.user):
         who.require(Right.ADMIN, f"apply in the name of {owner}")
@@ -208,7 +208,7 @@ async def _changes(state: AppState, cluster: Cluster) -> ChangeSet:
 
 async def _before(state: AppState, name: str) -> Cluster | None:
     """As its file says now."""
-    row = await state.store.cluster(name)
+    row = await state.store.clusters.get(name)
     return await state.resolved(row) if row else None
 
 

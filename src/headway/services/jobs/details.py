@@ -96,16 +96,16 @@ def _run_out(run: JobState, state: AppState, cluster: Cluster, others: tuple[Job
 
 async def _incidents(state: AppState, name: str, job_id: int, runs: list[JobState]) -> list[IncidentOut]:
     """Incidents that requeued the job, and those of its nodes while it ran there; the latest at the end."""
-    numbers = set(await state.store.incidents_that_moved(name, job_id))
+    numbers = set(await state.store.incidents.that_requeued(name, job_id))
     began = min((run.start_time for run in runs if run.start_time), default=0)
-    for one in await state.store.incidents(name, since=began, limit=_MAX_INCIDENTS_READ) if began else ():
+    for one in await state.store.incidents.search(name, since=began, limit=_MAX_INCIDENTS_READ) if began else ():
         at = one.fault_at or one.opened_at
         for run in runs:
             end = run.end_time if run.end_time and run.state not in RUNNING else state.clock()
             if one.node in run.nodes and run.start_time and run.start_time <= at <= end + 1:
                 numbers.add(one.number)
     latest = sorted(numbers)[-_MAX_INCIDENTS_SHOWN:]
-    return [incident_out(await state.store.incident(number)) for number in latest]
+    return [incident_out(await state.store.incidents.get(number)) for number in latest]
 
 
 async def get_array_tasks(state: AppState, who: Principal, name: str, job_id: int) -> ArrayOut:

@@ -83,7 +83,9 @@ async def _datasets(state: AppState, record: JobRecord) -> list[dict[str, str]]:
     rows: list[dict[str, str]] = [dict(row) for row in record.facts.get("datasets", [])]
     if not any("sha256" in row for row in rows):
         return rows
-    known = {(one.name, str(one.number)): one for one in await state.store.versions(record.cluster, removed=True)}
+    known = {
+        (one.name, str(one.number)): one for one in await state.store.datasets.versions(record.cluster, removed=True)
+    }
     for row in rows:
         one = known.get((row["name"], row["version"]))
         if "sha256" in row and one is not None and one.removed_at is not None:

@@ -57,7 +57,7 @@ def only_task(states: Mapping[str, str], cluster: Cluster, job_id: int, task: st
 
 async def find_record(state: AppState, cluster: Cluster, job: JobState) -> JobRecord | None:
     """What Headway recorded when the job, or the array that it is a task of, was submitted; None if it was not by Headway."""
-    return await state.store.job_record(cluster.name, job.array_job_id or job.id, job.user)
+    return await state.store.jobs.get(cluster.name, job.array_job_id or job.id, job.user)
 
 
 async def require_record(state: AppState, cluster: Cluster, who: Principal, job_id: int) -> JobRecord:
@@ -65,7 +65,7 @@ async def require_record(state: AppState, cluster: Cluster, who: Principal, job_
     try:
         record = await find_record(state, cluster, await state.job(cluster, job_id))
     except NotFound:
-        known = state.store.job_record
+        known = state.store.jobs.get
         record = await known(cluster.name, job_id, who.user) or await known(cluster.name, job_id)
     if record is None:
         raise NotFound(

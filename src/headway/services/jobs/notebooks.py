@@ -36,11 +36,13 @@ KEEP_ENDED_S = 300.0  # an ended notebook stays in the list this long, since its
 async def list_notebooks(state: AppState, who: Principal, name: str) -> list[NotebookOut]:
     """The person's own notebooks; for admins all."""
     _, cluster = await state.cluster(name)
-    visible = [row for row in await state.store.notebooks(name) if row.person == who.person or who.may(Right.ADMIN)]
+    visible = [
+        row for row in await state.store.notebooks.of_cluster(name) if row.person == who.person or who.may(Right.ADMIN)
+    ]
     rows = [row for row in visible if row.job_id]
     for row in visible:
         if not row.job_id and state.clock() - row.at > RESEND_WINDOW_S:
-            await state.store.forget_notebook(row.id)
+            await state.store.notebooks.delete(row.id)
     if not rows:
         return []
     snapshot = await state.seen(cluster)
@@ -59,7 +61,7 @@ async def start_notebook(state: AppState, who: Principal, name: str, ask: Notebo
     offer, notebook_id = node_offer(state, cluster), _notebook_id(who)
     prepared, folder = jupyter.prepare(ask, cluster, offer, who.user, notebook_id, secret := random.token_urlsafe(32))
     made = NotebookRow(notebook_id, name, 0, who.person, who.user, folder, secret, ask.idle_minutes * 60, state.clock())
-    row = await state.store.save_notebook(made)
+    row = await state.store.notebooks.save(made)
     if row.secret != secret:  # an earlier try of this request: its job, which the head may know, has that try's secret
         prepared, _ = jupyter.prepare(ask, cluster, offer, who.user, notebook_id, row.secret)
     try:
@@ -73,7 +75,7 @@ async def start_notebook(state: AppState, who: Principal, name: str, ask: Notebo
         raise
     row = replace(row, job_id=done.job_id, at=state.clock())
     try:
-        await state.store.notebook_job(row.id, row.job_id, row.at)
+        await state.store.notebooks.set_job(row.id, row.job_id, row.at)
         await record_submission(state, who, cluster, prepared, who.user, done, "notebook")
     except HeadwayError:
         if not who.idempotency_key:  # else the same request finds it again
@@ -94,7 +96,7 @@ def _notebook_id(who: Principal) -> str:
 async def _forget_row(state: AppState, row: NotebookRow) -> None:
     """Deletes the row of a notebook without a job. If that fails the row stays hidden, and is deleted later."""
     with contextlib.suppress(StoreAway):
-        await state.store.forget_notebook(row.id)
+        await state.store.notebooks.delete(row.id)
 
 
 async def get_notebook(state: AppState, who: Principal, name: str, notebook_id: str) -> NotebookOut:
@@ -130,7 +132,7 @@ async def stop_notebook(state: AppState, who: Principal, name: str, notebook_id:
     except (Conflict, NotFound):
         pass  # it has ended by itself
     await state.notebooks.forget(row.id)
-    await state.store.forget_notebook(row.id)
+    await state.store.notebooks.delete(row.id)
 
 
 # --- used by the proxy that browsers reach notebooks through
@@ -143,7 +145,7 @@ def notebook_origin(state: AppState, notebook_id: str) -> str:
 
 async def owner_may_still_open(state: AppState, row: NotebookRow) -> bool:
     """Whether the notebook's person may still work on its cluster, as the same Linux user."""
-    person = await state.store.person(row.person)
+    person = await state.store.people.get(row.person)
     if person is None:
         return False
     who = principal_for(person)
@@ -202,7 +204,7 @@ async def _current(
     if job is None or job.state not in RUNNING | WAITING:
         await state.notebooks.forget(row.id)
         if job is None or (job.end_time or now) < now - KEEP_ENDED_S:
-            await state.store.forget_notebook(row.id)
+            await state.store.notebooks.delete(row.id)
             return None
         return _out(row, cluster, who, job, now=now)
     ready = job.state == "RUNNING" and await _is_ready(state, row, job)
@@ -283,7 +285,7 @@ def _own_job(row: NotebookRow, job: JobState | None) -> JobState | None:
 
 async def _find_row(state: AppState, who: Principal, name: str, notebook_id: str) -> NotebookRow:
     """Raises NotFound, also for another person's notebook, so that ids can't be guessed."""
-    row = await state.store.notebook(notebook_id)
+    row = await state.store.notebooks.get(notebook_id)
     if row.cluster != name or (row.person != who.person and not who.may(Right.ADMIN)):
         raise NotFound("there is no such notebook", hint=f"headway notebook {name} starts one")
     return row

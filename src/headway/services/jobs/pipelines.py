@@ -39,7 +39,7 @@ async def start_pipeline(state: AppState, who: Principal, name: str, request: Pi
         "git": request.git.model_dump() if request.git else None,
     }
     with command_slot(state, who):
-        row = await state.store.save_pipeline(
+        row = await state.store.pipelines.save(
             name, pipeline.name, person=who.person, user=user, workdir=work, document=stored, key=who.idempotency_key
         )
         await write_audit_line(state, who, "pipeline", name, pipeline=row.id, user=user)
@@ -60,7 +60,7 @@ async def describe_pipelines(state: AppState, name: str, rows: Sequence[Pipeline
 async def get_pipeline(state: AppState, name: str, pipeline: str) -> PipelineOut:
     """By id, or the latest of that name. Raises NotFound."""
     _, cluster = await state.cluster(name)
-    return await _describe(state, cluster, await state.store.pipeline(name, pipeline))
+    return await _describe(state, cluster, await state.store.pipelines.get(name, pipeline))
 
 
 async def retry_pipeline(
@@ -68,13 +68,13 @@ async def retry_pipeline(
 ) -> PipelineOut:
     """Submits the failed steps (or those named) and all that depend on them again, in the same folder."""
     cluster = await cluster_to_work_on(state, name, who)
-    row = await state.store.pipeline(name, pipeline)
+    row = await state.store.pipelines.get(name, pipeline)
     await authorize_as_owner(state, cluster, who, row, f"retry {row.name}")
     plan = _with_env(read_pipeline(row.document["document"]), request.env)
     unknown = [step for step in request.steps if step not in plan.steps]
     if unknown:
         raise NotFound(f"{row.name} has no step {', '.join(unknown)}", hint=f"it has {', '.join(plan.steps)}")
-    records = await state.store.jobs_of_pipeline(row.id)
+    records = await state.store.jobs.of_pipeline(row.id)
     # If the server was killed during this request, some of its steps may be recorded already: leave them out.
     before = [(one.step, one.job_id) for one in records if not who.idempotency_key or one.at < who.first_sent_at]
     now = latest(before)
@@ -173,7 +173,7 @@ def _with_env(pipeline: Pipeline, env: Mapping[str, str]) -> Pipeline:
 async def _describe(
     state: AppState, cluster: Cluster, row: PipelineRow, ended: Mapping[int, JobState] = MappingProxyType({})
 ) -> PipelineOut:
-    records = await state.store.jobs_of_pipeline(row.id)
+    records = await state.store.jobs.of_pipeline(row.id)
     return await _out(state, cluster, row, [(one.step, one.job_id) for one in records], ended)
 
 

@@ -132,7 +132,7 @@ async def record_submission(
         summary = {"job": answer.job_id, "user": user, "script": prepared.request.script_name}
         if not answer.job_id:
             return await write_audit_line(state, who, kind, cluster.name, **summary)
-        return await state.store.note_job(
+        return await state.store.jobs.record(
             cluster.name,
             answer.job_id,
             person=who.person,
@@ -166,7 +166,7 @@ async def record_submission(
 
 async def _is_recorded(state: AppState, cluster: Cluster, job_id: int, who: Principal, user: str, since: float) -> bool:
     """Whether a job of that number was recorded for this person since then. (Slurm's numbers can start again at 1.)"""
-    record = await state.store.job_record(cluster.name, job_id, user)
+    record = await state.store.jobs.get(cluster.name, job_id, user)
     return record is not None and record.person == who.person and record.at >= since
 
 
@@ -174,4 +174,4 @@ async def _dataset_versions(state: AppState, cluster: Cluster, prepared: Prepare
     """The dataset versions that the job names."""
     if not any(one.versioned for one in cluster.storage.datasets):
         return []
-    return lineage.used(prepared, await state.store.versions(cluster.name))
+    return lineage.used(prepared, await state.store.datasets.versions(cluster.name))

@@ -26,11 +26,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.store.billing.daily_rollups import HOURS
+from headway.store.billing.daily_rollups import HOURS, DailyRollups
+from headway.store.billing.ledger_progress import LedgerProgress
+from headway.store.billing.run_sums import RunSums, Span, whole
 from headway.store.billing.runs import OPEN
-from headway.store.billing.sums import Span, whole
-from headway.store.billing.usage import UsageStore
 from headway.store.db import billing_schema as t
+from headway.store.db.transactions import Database, StorePart
 
 _LONGEST_WAIT_S = 3600 * 24 * 365  # longer ones are told as so long
 _PLACES = 10_000  # hours of a month and more
@@ -63,39 +64,48 @@ class Touched:
     ended: int
 
 
-class CapacityStore(UsageStore):
+class CapacityReports(StorePart):
+    def __init__(self, database: Database, rollups: DailyRollups, progress: LedgerProgress, sums: RunSums) -> None:
+        super().__init__(database)
+        self._rollups = rollups
+        self._progress = progress
+        self._sums = sums
+
     async def held_on(self, cluster: str, parts: Sequence[NodePart], now: int) -> list[HeldOn]:
         """What runs held on nodes within stretches of their time, a row for each run and stretch."""
         n = t.run_nodes
-        longest = (await self.mark(cluster)).longest_s
-        still = await self._first_open(cluster)  # whatever runs on began no sooner
+        longest = (await self._progress.get(cluster)).longest_s
+        still = await self._sums._first_running(cluster)  # whatever runs on began no sooner
         found: list[HeldOn] = []
-        async with self._read() as db:
+        async with self._database.read() as db:
             for at in range(0, len(parts), _PARTS):
                 rows = values(column("node", String), column("low", BigInteger), column("high", BigInteger))
                 asked = rows.data(list(parts[at : at + _PARTS])).cte("asked")
-                ended = case((n.c.end == 0, self._most(n.c.start, now)), else_=n.c.end)
-                low, high = self._most(n.c.start, asked.c.low), self._least(ended, asked.c.high)
+                ended = case((n.c.end == 0, self._sums.most(n.c.start, now)), else_=n.c.end)
+                low, high = self._sums.most(n.c.start, asked.c.low), self._sums.least(ended, asked.c.high)
                 query = (
                     select(n.c.node, n.c.units, n.c.per_node, low, high)
                     .select_from(asked.join(n, n.c.node == asked.c.node))
                     .where(n.c.cluster == cluster, n.c.start < asked.c.high, low < high)
-                    .where(n.c.start >= (self._least(asked.c.low - longest, still) if still else asked.c.low - longest))
+                    .where(
+                        n.c.start
+                        >= (self._sums.least(asked.c.low - longest, still) if still else asked.c.low - longest)
+                    )
                 )
                 found += [HeldOn(*row) for row in await db.execute(query)]
         return found
 
-    async def touched(self, cluster: str, nodes: Sequence[str], span: Span, marks: range) -> list[Touched]:
+    async def busy_stretches(self, cluster: str, nodes: Sequence[str], span: Span, marks: range) -> list[Touched]:
         """When nodes were not wholly free: of a node no two of the stretches overlap. Each is what a run adds to those that began
         before it. One pass, in the order of nodes and time."""
         both, _, query = await self._stretches(cluster, span, marks, nodes)
-        async with self._read() as db:
+        async with self._database.read() as db:
             return [_touched_of(*row) for row in await db.execute(query.group_by(both))]
 
-    async def touched_by_node(self, cluster: str, span: Span, marks: range) -> list[tuple[str, Touched]]:
+    async def busy_stretches_by_node(self, cluster: str, span: Span, marks: range) -> list[tuple[str, Touched]]:
         """The same of each node, of a stretch that is short."""
         both, node, query = await self._stretches(cluster, span, marks)
-        async with self._read() as db:
+        async with self._database.read() as db:
             rows = await db.execute(query.add_columns(node).group_by(both, node))
             return [(name, _touched_of(*sums)) for *sums, name in rows]
 
@@ -103,9 +113,9 @@ class CapacityStore(UsageStore):
         self, cluster: str, span: Span, marks: range, nodes: Sequence[str] | None = None
     ) -> tuple[ColumnElement[int], ColumnElement[str], Any]:
         n = t.run_nodes
-        low, first, last = await self._earliest(cluster, span.start), marks[0], marks[-1]
+        low, first, last = await self._sums.earliest_start(cluster, span.start), marks[0], marks[-1]
         until = min(span.end, span.now)
-        ended = case((n.c.end == 0, literal(until)), else_=self._least(n.c.end, until))
+        ended = case((n.c.end == 0, literal(until)), else_=self._sums.least(n.c.end, until))
         before = func.max(ended).over(partition_by=n.c.node, order_by=(n.c.start, n.c.job), rows=(None, -1))
         runs = (
             select(n.c.node, n.c.start, ended.label("ended"), before.label("before"))
@@ -126,21 +136,19 @@ class CapacityStore(UsageStore):
         )
         return both, runs.c.node, query
 
-    # --- hours of days that are over
+    async def begin_day(self, cluster: str, day: int) -> None:
+        """From now on what changes the day's hours is noticed by `save_day`."""
+        async with self._database.write() as db:
+            await self._rollups.mark_day(db, cluster, HOURS, day, -1)
 
-    async def begin_hours(self, cluster: str, day: int) -> None:
-        """From now on what changes the day's hours is noticed by `keep_hours`."""
-        async with self._write() as db:
-            await self._note_summed(db, cluster, HOURS, day, -1)
-
-    async def keep_hours(
+    async def save_day(
         self, cluster: str, day: int, held: Mapping[tuple[str, str], Seconds], touched: Mapping[str, Seconds]
     ) -> bool:
         """Keeps what was reckoned of a day's half hours: GPU-seconds held by GPU type and group, seconds of nodes that were not
         wholly free. False, and nothing is kept, where runs have changed meanwhile."""
         h, n = t.held_days, t.touched_days
-        async with self._write() as db:
-            if not await self._finish(db, cluster, HOURS, day):
+        async with self._database.write() as db:
+            if not await self._rollups.finish_day(db, cluster, HOURS, day):
                 return False
             for table in (h, n):
                 await db.execute(delete(table).where(table.c.cluster == cluster, table.c.day == day))
@@ -155,29 +163,27 @@ class CapacityStore(UsageStore):
                     await db.execute(insert(table), found)
         return True
 
-    async def kept_days(self, cluster: str, start: int, end: int) -> list[int]:
+    async def saved_days(self, cluster: str, start: int, end: int) -> list[int]:
         """Days from `start` to `end` whose hours are kept."""
-        async with self._read() as db:
-            return await self._summed(db, cluster, HOURS, start, end)
+        async with self._database.read() as db:
+            return await self._rollups.kept_days(db, cluster, HOURS, start, end)
 
-    async def kept_held(self, cluster: str, days: Sequence[int]) -> list[tuple[str, str, int, Seconds]]:
+    async def saved_gpu_seconds(self, cluster: str, days: Sequence[int]) -> list[tuple[str, str, int, Seconds]]:
         """(GPU type, group, day, GPU-seconds of its half hours)"""
         h = t.held_days
         query = select(h.c.gpu_type, h.c.group, h.c.day, h.c.seconds).where(h.c.cluster == cluster, h.c.day.in_(days))
-        async with self._read() as db:
+        async with self._database.read() as db:
             return [(kind, group, day, seconds) for kind, group, day, seconds in await db.execute(query)]
 
-    async def kept_touched(self, cluster: str, days: Sequence[int]) -> AsyncIterator[tuple[str, int, Seconds]]:
+    async def saved_busy_seconds(self, cluster: str, days: Sequence[int]) -> AsyncIterator[tuple[str, int, Seconds]]:
         """(node, day, seconds of its half hours)"""
         n = t.touched_days
         query = select(n.c.node, n.c.day, n.c.seconds).where(n.c.cluster == cluster, n.c.day.in_(days))
-        async with self._read() as db:
+        async with self._database.read() as db:
             async for node, day, seconds in await db.stream(query):
                 yield node, day, seconds
 
-    # --- GPUs held, and waits
-
-    async def moments(self, cluster: str, span: Span, marks: range, ends: bool) -> Moments:
+    async def gpu_changes(self, cluster: str, span: Span, marks: range, ends: bool) -> Moments:
         """GPU type and group -> the number of the stretch between two marks (-1: before the first) -> (GPUs, GPUs times moment)
         of the runs that began (or ended) there, of all that held GPUs in the span. What still runs ends now. Types and groups
         are few, and each is gathered by one number: that is what a database does quickest."""
@@ -186,12 +192,12 @@ class CapacityStore(UsageStore):
         if ends:  # what ended before the first mark held nothing after it
             moment, within = r.c.end, and_(r.c.end > first, r.c.end < last)
         else:
-            low = await self._earliest(cluster, span.start)
+            low = await self._sums.earliest_start(cluster, span.start)
             within = and_(r.c.start >= low, r.c.start < last, or_(r.c.end > first, r.c.end == 0))
             moment = r.c.start
         place = case((moment < first, literal(-1)), else_=whole(moment - first, marks.step))
         found: Moments = {}
-        async with self._read() as db:
+        async with self._database.read() as db:
             kinds = await db.execute(
                 select(k.c.gpu_type, k.c.group).distinct().where(k.c.cluster == cluster, k.c.gpu_type != "")
             )
@@ -205,10 +211,10 @@ class CapacityStore(UsageStore):
                 for number, gpus, moments in await db.execute(query):
                     found.setdefault((kind, group), {})[int(number)] = (int(gpus), int(moments))
             if ends:
-                await self._running(db, cluster, span, marks, found)
+                await self._add_running(db, cluster, span, marks, found)
         return found
 
-    async def _running(
+    async def _add_running(
         self,
         db: AsyncConnection,
         cluster: str,
@@ -229,10 +235,10 @@ class CapacityStore(UsageStore):
             was = found.setdefault((kind, group), {}).get(place, (0, 0))
             found[kind, group][place] = (was[0] + int(gpus), was[1] + int(gpus) * span.now)
 
-    async def waits(self, cluster: str, span: Span) -> list[tuple[int, int, int]]:
+    async def queue_waits(self, cluster: str, span: Span) -> list[tuple[int, int, int]]:
         """(GPUs, seconds waited, how many) of the runs that began in the span; long waits are rounded to whole minutes."""
         k, r, other, its = t.run_kinds, t.runs, t.runs.alias(), t.run_kinds.alias()
-        waited = self._least(r.c.start - r.c.eligible, _LONGEST_WAIT_S)
+        waited = self._sums.least(r.c.start - r.c.eligible, _LONGEST_WAIT_S)
         rounded = case((waited < 0, literal(0)), (waited < 600, waited), else_=waited - waited % 60)
         both = cast(r.c.gpus, BigInteger) * (_LONGEST_WAIT_S + 1) + rounded  # gathered by one number
         query = (
@@ -250,7 +256,7 @@ class CapacityStore(UsageStore):
             .where(other.c.start >= span.start, other.c.start < span.end)
             .group_by(r.c.job, r.c.start, both)
         )
-        async with self._read() as db:
+        async with self._database.read() as db:
             found = Counter({int(number): int(count) for number, count in await db.execute(query)})
             for number, gpus in await db.execute(more):
                 found[int(number)] -= 1

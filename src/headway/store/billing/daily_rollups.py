@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.billing import DAY_S
 from headway.store.db import billing_schema as t
-from headway.store.db.transactions import Base, insert_into
+from headway.store.db.transactions import StorePart, insert_into
 
 RUNS = "runs"  # sums of the runs that began in the day and have ended
 HOURS = "hours"  # what was held in each half hour of the day
@@ -40,18 +40,18 @@ def between(days: Sequence[int], start: int, end: int) -> Iterator[tuple[int, in
     return ((low, high) for low, high in list(pairwise(edges))[::2] if low < high)
 
 
-class DayStore(Base):
-    async def unsummed(self, cluster: str, what: str, until: int) -> list[int]:
+class DailyRollups(StorePart):
+    async def missing_days(self, cluster: str, what: str, until: int) -> list[int]:
         """Days that ended by `until` and have no sums, from the first run on, the latest first."""
         r, s = t.runs, t.summed_days
-        async with self._read() as db:
+        async with self._database.read() as db:
             first = (await db.execute(select(func.min(r.c.start)).where(r.c.cluster == cluster))).scalar()
             known = select(s.c.day).where(s.c.cluster == cluster, s.c.what == what, s.c.last_end >= 0)
             there = {day for (day,) in await db.execute(known)}
         days = range(until, until) if first is None else range(first // DAY_S * DAY_S, until - DAY_S + 1, DAY_S)
         return [day for day in reversed(days) if day not in there]
 
-    async def _summed(
+    async def kept_days(
         self, db: AsyncConnection, cluster: str, what: str, start: int, end: int, ended_by: int = _EVER
     ) -> list[int]:
         """Days from `start` to `end` whose sums are kept, of runs that had ended by that moment."""
@@ -60,7 +60,7 @@ class DayStore(Base):
         query = select(s.c.day).where(*mine, s.c.last_end.between(0, ended_by)).order_by(s.c.day)
         return [day for (day,) in await db.execute(query)]
 
-    async def _note_summed(self, db: AsyncConnection, cluster: str, what: str, day: int, last_end: int) -> None:
+    async def mark_day(self, db: AsyncConnection, cluster: str, what: str, day: int, last_end: int) -> None:
         """`last_end`: -1 while the sums are being made."""
         values = {"cluster": cluster, "what": what, "day": day, "last_end": last_end}
         made = insert_into(db, t.summed_days).values(**values)
@@ -68,22 +68,22 @@ class DayStore(Base):
             made.on_conflict_do_update(index_elements=["cluster", "what", "day"], set_={"last_end": last_end})
         )
 
-    async def _finish(self, db: AsyncConnection, cluster: str, what: str, day: int) -> bool:
+    async def finish_day(self, db: AsyncConnection, cluster: str, what: str, day: int) -> bool:
         """Whether the day's sums hold: nothing that they are made of was written since they were begun."""
         s = t.summed_days
         mine = (s.c.cluster == cluster, s.c.what == what, s.c.day == day, s.c.last_end == -1)
         return bool((await db.execute(update(s).where(*mine).values(last_end=0))).rowcount)
 
     @asynccontextmanager
-    async def _changing(
+    async def invalidating(
         self, db: AsyncConnection, cluster: str, jobs: Iterable[int], *, ended: bool = False
     ) -> AsyncIterator[None]:
         """Whatever is written of runs of these jobs is written in here: sums of days that it changes hold no more. `ended`: only
         rows of runs that have ended are looked at, for nothing is changed that sums have of others."""
         numbers = sorted(set(jobs))
-        before = await self._facts(db, cluster, numbers, ended)
+        before = await self._run_facts(db, cluster, numbers, ended)
         yield
-        after = await self._facts(db, cluster, numbers, ended)
+        after = await self._run_facts(db, cluster, numbers, ended)
         began: set[int] = set()
         held: list[tuple[int, int]] = []
         for part in before.keys() | after.keys():
@@ -96,7 +96,7 @@ class DayStore(Base):
                     held.append((start, max(ends)))
                 elif ends[0] != ends[1]:
                     held.append((min(ends), max(ends)))
-        await self._drop(db, cluster, RUNS, began, _EVER)
+        await self._drop_days(db, cluster, RUNS, began, _EVER)
         days = {
             day
             for start, end in held
@@ -104,9 +104,9 @@ class DayStore(Base):
             for day in range(start // DAY_S * DAY_S, max(end, start + 1), DAY_S)
         }
         still = min((start for start, end in held if end >= _EVER), default=_EVER)
-        await self._drop(db, cluster, HOURS, days, still)
+        await self._drop_days(db, cluster, HOURS, days, still)
 
-    async def _drop(self, db: AsyncConnection, cluster: str, what: str, days: Iterable[int], since: int) -> None:
+    async def _drop_days(self, db: AsyncConnection, cluster: str, what: str, days: Iterable[int], since: int) -> None:
         """These days, and every one that was not over by that moment."""
         s, wanted = t.summed_days, sorted(days)
         if not wanted and since >= _EVER:
@@ -116,7 +116,7 @@ class DayStore(Base):
         for at in range(_BATCH, len(wanted), _BATCH):
             await db.execute(delete(s).where(mine, s.c.day.in_(wanted[at : at + _BATCH])))
 
-    async def _facts(self, db: AsyncConnection, cluster: str, jobs: Sequence[int], ended: bool) -> Facts:
+    async def _run_facts(self, db: AsyncConnection, cluster: str, jobs: Sequence[int], ended: bool) -> Facts:
         r, found = t.runs, Facts()
         columns = [r.c[name] for name in ("job", "start", "group", "end", *_HOLDS, *_ADDS)]
         query, held = select(*columns).where(r.c.cluster == cluster), 4 + len(_HOLDS)

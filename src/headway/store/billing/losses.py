@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Float, Select, and_, case, cast, func, literal, literal_column, select
 
-from headway.store.billing.capacity import CapacityStore
-from headway.store.billing.sums import Only, Span, fits
+from headway.store.billing.run_sums import Only, RunSums, Span, fits
 from headway.store.db import billing_schema as t
 from headway.store.db import schema as others
+from headway.store.db.transactions import Database, StorePart
 
 LOST = t.runs.c.lost_s > literal_column("0")  # in words that the index of lost runs has, too
 NOTEBOOK = others.jobs.c.kind == literal_column("'notebook'")  # the same
@@ -93,17 +93,21 @@ class Saved:
     up_s: float
 
 
-class LossStore(CapacityStore):
-    async def lost(self, cluster: str, span: Span, only: Only) -> list[tuple[CutShort, Amount]]:
+class LossReports(StorePart):
+    def __init__(self, database: Database, sums: RunSums) -> None:
+        super().__init__(database)
+        self._sums = sums
+
+    async def totals(self, cluster: str, span: Span, only: Only) -> list[tuple[CutShort, Amount]]:
         """What was lost, by how the runs ended."""
         k, r = t.run_kinds, t.runs
-        _, lost, _ = self._clipped(span)
+        _, lost, _ = self._sums.clipped(span)
         state, _ = _how()
-        within = await self._within(cluster, span)
+        within = await self._sums.within(cluster, span)
         # Names of nodes are only asked of those that are told by them: the others are gathered quicker without.
         ways = (((state,), r.c.state != NODE_FAIL), ((r.c.state, r.c.nodes), r.c.state == NODE_FAIL))
         found = []
-        async with self._read() as db:
+        async with self._database.read() as db:
             for how, which in ways:
                 query = (
                     select(k.c.group, k.c.per_node, func.sum(r.c.gpus * lost), func.sum(r.c.units * lost), *how)
@@ -115,38 +119,38 @@ class LossStore(CapacityStore):
                     found.append((CutShort(*words), Amount(group, per_node, int(gpu_s), int(unit_s))))
         return found
 
-    async def lost_most(
+    async def largest_losses(
         self, cluster: str, span: Span, only: Only, hows: Collection[CutShort], limit: int
     ) -> list[tuple[CutShort, Piece]]:
         """The runs of one group that lost most in each of those ways: so many of each."""
         r = t.runs
-        _, lost, _ = self._clipped(span)
+        _, lost, _ = self._sums.clipped(span)
         ended, _ = _how()
         found = []
         for how in hows:
             if not how.nodes:
                 mine = [LOST, ended == how.state]
-                found += [(how, one) for one in await self._most_of(cluster, span, only, lost, limit, mine)]
+                found += [(how, one) for one in await self._largest(cluster, span, only, lost, limit, mine)]
         if nodes := [how.nodes for how in hows if how.nodes]:
             failed = [LOST, r.c.state == NODE_FAIL, r.c.nodes.in_(nodes)]
-            query = self._pieces(cluster, only, lost).where(*failed, await self._within(cluster, span))
-            place = func.row_number().over(partition_by=r.c.nodes, order_by=self._dearest(lost))
+            query = self._pieces(cluster, only, lost).where(*failed, await self._sums.within(cluster, span))
+            place = func.row_number().over(partition_by=r.c.nodes, order_by=self._costliest(lost))
             ranked = query.add_columns(r.c.nodes, place.label("place")).subquery()
-            async with self._read() as db:
+            async with self._database.read() as db:
                 for *piece, names, _ in await db.execute(select(ranked).where(ranked.c.place <= limit)):
                     found.append((CutShort(NODE_FAIL, names), Piece(*piece)))
         return found
 
-    async def idled_most(self, cluster: str, span: Span, only: Only, limit: int) -> list[Piece]:
+    async def most_idle(self, cluster: str, span: Span, only: Only, limit: int) -> list[Piece]:
         """The runs of one group that idled most, notebooks among them."""
         r = t.runs
-        _, _, idle = self._clipped(span)
-        _, _, all_of_it = self._whole()
+        _, _, idle = self._sums.clipped(span)
+        _, _, all_of_it = self._sums.whole_run()
         inside = and_(r.c.start >= span.start, r.c.end > 0, r.c.end <= min(span.end, span.now))
         # Of those that lie in the span as a whole, nearly all, it is quicker to reckon.
-        return await self._most_of(cluster, span, only, case((inside, all_of_it), else_=idle), limit, [r.c.idle_s > 0])
+        return await self._largest(cluster, span, only, case((inside, all_of_it), else_=idle), limit, [r.c.idle_s > 0])
 
-    async def _most_of(
+    async def _largest(
         self,
         cluster: str,
         span: Span,
@@ -155,9 +159,9 @@ class LossStore(CapacityStore):
         limit: int,
         which: Sequence[ColumnElement[bool]],
     ) -> list[Piece]:
-        query = self._pieces(cluster, only, seconds).where(*which, await self._within(cluster, span))
-        async with self._read() as db:
-            rows = await db.execute(query.order_by(self._dearest(seconds)).limit(limit))
+        query = self._pieces(cluster, only, seconds).where(*which, await self._sums.within(cluster, span))
+        async with self._database.read() as db:
+            rows = await db.execute(query.order_by(self._costliest(seconds)).limit(limit))
             return [Piece(*row) for row in rows]
 
     def _pieces(self, cluster: str, only: Only, seconds: ColumnElement[int]) -> Select[Any]:
@@ -167,26 +171,26 @@ class LossStore(CapacityStore):
         columns = (r.c.job, r.c.start, k.c.group, k.c.per_node, *sums)
         return select(*columns).select_from(k.join(r, r.c.kind == k.c.id)).where(fits(cluster, only))
 
-    def _dearest(self, seconds: ColumnElement[int]) -> ColumnElement[Any]:
+    def _costliest(self, seconds: ColumnElement[int]) -> ColumnElement[Any]:
         return (cast(t.runs.c.units * seconds, Float) / t.run_kinds.c.per_node).desc()
 
-    async def notebooks_idle(self, cluster: str, span: Span, only: Only) -> list[Piece]:
+    async def idle_notebooks(self, cluster: str, span: Span, only: Only) -> list[Piece]:
         """Runs of notebooks that idled. A notebook is what was submitted as one, however long ago."""
         j, r = others.jobs, t.runs
-        _, _, idle = self._clipped(span)
-        async with self._read() as db:
+        _, _, idle = self._sums.clipped(span)
+        async with self._database.read() as db:
             query = select(j.c.job_id, func.min(j.c.at)).where(j.c.cluster == cluster, NOTEBOOK, j.c.at < span.end)
             since = {int(job): float(at) for job, at in await db.execute(query.group_by(j.c.job_id))}
-        query = self._pieces(cluster, only, idle).add_columns(r.c.submit).where(await self._within(cluster, span))
+        query = self._pieces(cluster, only, idle).add_columns(r.c.submit).where(await self._sums.within(cluster, span))
         rows = await self._of_jobs(query.where(r.c.idle_s > 0), cluster, list(since))
         return [Piece(*row[:-1]) for row in rows if since[row.job] <= row.submit + EARLY_S]
 
-    async def blamed(self, cluster: str, span: Span, only: Only, apart_s: float) -> list[Blamed]:
+    async def lost_to_incidents(self, cluster: str, span: Span, only: Only, apart_s: float) -> list[Blamed]:
         """Runs of the stretch that lost work and whose job an incident sent back to the queue within `apart_s` of their end: of
         several incidents the nearest."""
         k, r, i, m = t.run_kinds, t.runs, others.incidents, others.incident_jobs
         said: dict[int, list[tuple[float, str, str]]] = {}
-        async with self._read() as db:
+        async with self._database.read() as db:
             query = select(m.c.job, m.c.requeued_at, i.c.what, i.c.node).join(m, m.c.incident == i.c.number)
             mine = (i.c.cluster == cluster, m.c.requeued_at >= span.start - apart_s)
             for job, at, what, node in await db.execute(query.where(*mine)):
@@ -197,7 +201,7 @@ class LossStore(CapacityStore):
             select(*columns, state, nodes).select_from(r.join(k, r.c.kind == k.c.id)).where(fits(cluster, only), LOST)
         )
         found = []
-        for row in await self._of_jobs(runs.where(await self._within(cluster, span)), cluster, list(said)):
+        for row in await self._of_jobs(runs.where(await self._sums.within(cluster, span)), cluster, list(said)):
             apart, what, node = min((abs(at - row.end), what, node) for at, what, node in said[row.job])
             if apart <= apart_s:
                 found.append(Blamed(*(*row[:8], CutShort(*row[8:]), what, node)))
@@ -205,13 +209,15 @@ class LossStore(CapacityStore):
 
     async def _of_jobs(self, query: Select[Any], cluster: str, jobs: Sequence[int]) -> list[Any]:
         r, found = t.runs, []
-        async with self._read() as db:
+        async with self._database.read() as db:
             for at in range(0, len(jobs), _MANY):
                 mine = (r.c.cluster == cluster, r.c.job.in_(jobs[at : at + _MANY]))
                 found += (await db.execute(query.where(*mine))).all()
         return found
 
-    async def saved(self, cluster: str, span: Span, only: Only, fewest: int, since: int = 0) -> AsyncIterator[Saved]:
+    async def with_checkpoints(
+        self, cluster: str, span: Span, only: Only, fewest: int, since: int = 0
+    ) -> AsyncIterator[Saved]:
         """The runs of jobs that told of `fewest` checkpoints or more, a job's one after the other. `since`: as of `Behind`."""
         k, r, s = t.run_kinds, t.runs, t.job_saves
         columns = (r.c.job, r.c.start, r.c.end, k.c.group, r.c.units, k.c.per_node, r.c.gpus, r.c.node_count)
@@ -221,10 +227,10 @@ class LossStore(CapacityStore):
             .where(
                 s.c.cluster == cluster, r.c.cluster == cluster, s.c.at >= span.start, s.c.saves >= fewest, s.c.up_s > 0
             )
-            .where(fits(cluster, only), await self._within(cluster, span, looked_up=True), r.c.start >= since)
+            .where(fits(cluster, only), await self._sums.within(cluster, span, looked_up=True), r.c.start >= since)
             .order_by(s.c.job, r.c.start)
         )
-        async with self._read() as db:
+        async with self._database.read() as db:
             async for row in await db.stream(query):
                 yield Saved(*row)
 

@@ -8,14 +8,14 @@ from sqlalchemy import insert, select
 
 from headway.store.db import billing_schema as t
 from headway.store.db.rows import PriceRow
-from headway.store.db.transactions import Base
+from headway.store.db.transactions import StorePart
 
 
-class PriceStore(Base):
-    async def note_prices(self, rows: Iterable[PriceRow]) -> None:
+class Prices(StorePart):
+    async def record(self, rows: Iterable[PriceRow]) -> None:
         """Kept where a group's price, or the kind of it, is another than the newest one that is known."""
         p = t.prices
-        async with self._write() as db:
+        async with self._database.write() as db:
             for row in rows:
                 where = (p.c.cluster == row.cluster, p.c.group == row.group)
                 newest = (await db.execute(select(p).where(*where).order_by(p.c.since.desc()).limit(1))).first()
@@ -23,9 +23,9 @@ class PriceStore(Base):
                 if newest is None or {**newest._mapping, "since": row.since} != values:
                     await db.execute(insert(p).values(values))
 
-    async def prices(self, cluster: str) -> tuple[PriceRow, ...]:
+    async def of_cluster(self, cluster: str) -> tuple[PriceRow, ...]:
         """The oldest first. Those of a cluster that is down stay: its hours are still to be paid."""
         p = t.prices
-        async with self._read() as db:
+        async with self._database.read() as db:
             rows = await db.execute(select(p).where(p.c.cluster == cluster).order_by(p.c.since, p.c.group))
             return tuple(PriceRow(**row._mapping) for row in rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -26,9 +25,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.billing import Held, Hold, Run
 from headway.domain.slurm.hostlist import compress, expand
-from headway.store.billing.daily_rollups import DayStore, Part
+from headway.store.billing.daily_rollups import DailyRollups, Part
+from headway.store.billing.ledger_progress import LedgerProgress
 from headway.store.db import billing_schema as t
-from headway.store.db.transactions import insert_into
+from headway.store.db.transactions import Database, StorePart, insert_into
 
 Kind = tuple[str, str, str, str, str, int]  # the values of KIND
 Sample = tuple[int, int, int, int, int | None]  # job, at, seconds, idle seconds, joules (None: power was not said)
@@ -41,37 +41,21 @@ _KEY = ("cluster", "job", "start", "group")
 _BATCH = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """How far the ledger has come, in unix seconds."""
+class Runs(StorePart):
+    def __init__(self, database: Database, rollups: DailyRollups, progress: LedgerProgress) -> None:
+        super().__init__(database)
+        self._rollups = rollups
+        self._progress = progress
 
-    collected_to: int = 0
-    measured_to: int = 0
-    swept_at: int = 0
-    longest_s: int = 0
-    error: str = ""
-
-
-class RunStore(DayStore):
-    async def mark(self, cluster: str) -> Mark:
-        m = t.ledger_marks
-        async with self._read() as db:
-            row = (await db.execute(select(m).where(m.c.cluster == cluster))).first()
-        return Mark(row.collected_to, row.measured_to, row.swept_at, row.longest_s, row.error) if row else Mark()
-
-    async def set_mark(self, cluster: str, **values: Any) -> None:
-        async with self._write() as db:
-            await self._mark(db, cluster, values)
-
-    async def put_runs(self, cluster: str, runs: Iterable[tuple[Run, Sequence[Held], int]], **mark: int) -> None:
+    async def save(self, cluster: str, runs: Iterable[tuple[Run, Sequence[Held], int]], **mark: int) -> None:
         """(run, what it holds by the file of now, seconds lost at its end as far as its state says) each: all of them and the
         new mark, or nothing. A run that is known (its job and start) takes what accounting says now; what Headway measured
         stays, and so do its groups while its nodes are the same: another file changes nothing of what was held. A run whose
         start was moved, as Slurm does when the nodes that it waited for are up, is still the one run that it was."""
         told = {(one[0].job, one[0].start): one for one in runs}.values()  # halves of an answer may both have a run
         rows, nodes, kinds, longest, others = [], [], [], 0, []
-        async with self._write() as db:
-            were = await self._parts(db, cluster, {run.job for run, _, _ in told})
+        async with self._database.write() as db:
+            were = await self._known_parts(db, cluster, {run.job for run, _, _ in told})
             for run, held, lost_s in told:
                 longest = max(longest, (run.end or run.start) - run.start)
                 before = were.get((run.job, run.start), [])
@@ -82,14 +66,14 @@ class RunStore(DayStore):
                     rows.append(_row(cluster, run, part, lost_s, first=number == 0))
                     kinds.append((run.team, run.user, run.partition, part.gpu_type, part.group, part.per_node))
                     nodes += [_node(cluster, run, part, node) for node in part.nodes]
-            ids = await self._kinds(db, cluster, kinds)
+            ids = await self._kind_ids(db, cluster, kinds)
             for row, kind in zip(rows, kinds, strict=True):
                 row["kind"] = ids[kind]
             others += [
                 (run, start, set[str]())
-                for run, start in await self._moved(db, cluster, [run for run, _, _ in told], were)
+                for run, start in await self._moved_starts(db, cluster, [run for run, _, _ in told], were)
             ]
-            async with self._changing(db, cluster, {run.job for run, _, _ in told}):
+            async with self._rollups.invalidating(db, cluster, {run.job for run, _, _ in told}):
                 drawn = [
                     (run, await self._take_out(db, cluster, run.job, start, groups)) for run, start, groups in others
                 ]
@@ -101,15 +85,13 @@ class RunStore(DayStore):
                         await db.execute(upsert(db, table, key), found[at : at + _BATCH])
                 for run, measured in drawn:
                     await self._put_in(db, cluster, run, measured)
-            await self._mark(db, cluster, {**mark, "longest_s": await self._longest(db, cluster, longest)})
+            await self._progress.update_in(
+                db, cluster, {**mark, "longest_s": await self._progress.longest_s(db, cluster, longest)}
+            )
 
-    async def _longest(self, db: AsyncConnection, cluster: str, seconds: int) -> int:
-        """Of a run of so many seconds, and all that are known."""
-        m = t.ledger_marks
-        known = (await db.execute(select(m.c.longest_s).where(m.c.cluster == cluster))).scalar()
-        return max(seconds, known or 0)
-
-    async def _parts(self, db: AsyncConnection, cluster: str, jobs: Iterable[int]) -> dict[tuple[int, int], list[Held]]:
+    async def _known_parts(
+        self, db: AsyncConnection, cluster: str, jobs: Iterable[int]
+    ) -> dict[tuple[int, int], list[Held]]:
         """What each known run of these jobs holds, as it was put down; the part that is counted once first."""
         k, r, numbers = t.run_kinds, t.runs, sorted(jobs)
         columns = (r.c.job, r.c.start, r.c.group, r.c.nodes, k.c.gpu_type, r.c.gpus, r.c.cpus, r.c.units, k.c.per_node)
@@ -121,7 +103,7 @@ class RunStore(DayStore):
                 found.setdefault((job, start), []).append(Held(group, tuple(expand(nodes)), *rest))
         return found
 
-    async def _moved(
+    async def _moved_starts(
         self, db: AsyncConnection, cluster: str, told: Iterable[Run], were: Mapping[tuple[int, int], Sequence[Held]]
     ) -> list[tuple[Run, int]]:
         """Those of these runs that are known to run on the same nodes from an earlier start, and that start. Accounting has one
@@ -172,7 +154,7 @@ class RunStore(DayStore):
         }
         await db.execute(update(r).where(*mine, r.c.first == 1).values(**drawn))
 
-    async def _kinds(self, db: AsyncConnection, cluster: str, wanted: Iterable[Kind]) -> dict[Kind, int]:
+    async def _kind_ids(self, db: AsyncConnection, cluster: str, wanted: Iterable[Kind]) -> dict[Kind, int]:
         """The number of each; new ones are made."""
         k = t.run_kinds
         names = [k.c[name] for name in KIND]
@@ -189,12 +171,12 @@ class RunStore(DayStore):
         await db.execute(insert_into(db, k).on_conflict_do_nothing(), rows)
         return await known()
 
-    async def forget_runs(self, cluster: str) -> None:
+    async def collect_again(self, cluster: str) -> None:
         """What accounting said is forgotten and read again from its beginning; what was measured, and money, stay. Rows are
         left where they are: accounting's own words come over them, and what it no longer has is kept."""
-        await self.set_mark(cluster, collected_to=0, swept_at=0)
+        await self._progress.update(cluster, collected_to=0, swept_at=0)
 
-    async def measure(
+    async def add_measurements(
         self,
         cluster: str,
         found: Iterable[Sample],
@@ -223,14 +205,14 @@ class RunStore(DayStore):
             {"its_job": job, "its_start": start, "its_group": group, "joules": joules, "cpu": cpu_s}
             for (job, start, group), (joules, cpu_s) in hosts.items()
         ]
-        async with self._write() as db:
-            sums = await self._of_runs(db, cluster, by_job)
-            async with self._changing(db, cluster, [*by_job, *(job for job, _, _ in hosts)], ended=True):
+        async with self._database.write() as db:
+            sums = await self._share_samples(db, cluster, by_job)
+            async with self._rollups.invalidating(db, cluster, [*by_job, *(job for job, _, _ in hosts)], ended=True):
                 await in_batches(db, update(r).where(*of_part).values(**gpus), sums)
                 await in_batches(db, update(r).where(*of_part).values(**nodes), parts)
-            await self._mark(db, cluster, {"measured_to": measured_to})
+            await self._progress.update_in(db, cluster, {"measured_to": measured_to})
 
-    async def _of_runs(
+    async def _share_samples(
         self, db: AsyncConnection, cluster: str, by_job: Mapping[int, Sequence[Sample]]
     ) -> list[dict[str, int | str]]:
         """What each run of these jobs has of their samples, by group; those that have nothing of them are left out."""
@@ -259,21 +241,15 @@ class RunStore(DayStore):
                 sums += [{**run, "its_group": group, "joules": share} for group, share in drawn.items()]
         return sums
 
-    async def lose(self, cluster: str, job: int, start: int, lost_s: int, saved_at: float | None = None) -> None:
+    async def record_loss(self, cluster: str, job: int, start: int, lost_s: int, saved_at: float | None = None) -> None:
         r = t.runs
         values: dict[str, Any] = {"lost_s": lost_s} | ({} if saved_at is None else {"saved_at": saved_at})
-        async with self._write() as db, self._changing(db, cluster, [job], ended=True):
+        async with self._database.write() as db, self._rollups.invalidating(db, cluster, [job], ended=True):
             await db.execute(
                 update(r).where(r.c.cluster == cluster, r.c.job == job, r.c.start == start).values(**values)
             )
 
-    async def _mark(self, db: AsyncConnection, cluster: str, values: Mapping[str, Any]) -> None:
-        m = t.ledger_marks
-        if not (await db.execute(update(m).where(m.c.cluster == cluster).values(**values))).rowcount:
-            blank = {"collected_to": 0, "measured_to": 0, "swept_at": 0, "longest_s": 0, "error": ""}
-            await db.execute(insert_into(db, m).values(**{**blank, **values, "cluster": cluster}))
-
-    async def end_runs(self, cluster: str, runs: Iterable[tuple[int, int]], at: int) -> None:
+    async def end(self, cluster: str, runs: Iterable[tuple[int, int]], at: int) -> None:
         """(job, start) each, of which accounting knows no more: they were seen running at that moment last. Some at a time,
         for nobody else writes meanwhile; those that are left when it is cut off still run, and are asked about again."""
         r, n, wanted = t.runs, t.run_nodes, sorted(runs)
@@ -282,23 +258,25 @@ class RunStore(DayStore):
         for i in range(0, len(wanted), _BATCH):
             some = wanted[i : i + _BATCH]
             ends = [{"its_job": job, "its_start": start, "its_end": max(at, start)} for job, start in some]
-            async with self._write() as db:
-                parts = await self._parts(db, cluster, {job for job, _ in some})
+            async with self._database.write() as db:
+                parts = await self._known_parts(db, cluster, {job for job, _ in some})
                 on = [  # by name: only so does the database find them without a look at all that ever ran
                     {**one, "its_node": node}
                     for one in ends
                     for part in parts.get((one["its_job"], one["its_start"]), ())
                     for node in part.nodes
                 ]
-                async with self._changing(db, cluster, [job for job, _ in some]):
+                async with self._rollups.invalidating(db, cluster, [job for job, _ in some]):
                     await in_batches(db, update(r).where(*of_run).values(end=_added("its_end"), state="UNKNOWN"), ends)
                 there = (*of_node, n.c.node == bindparam("its_node"))
                 await in_batches(db, update(n).where(*there).values(end=_added("its_end")), on)
                 longest = max(one["its_end"] - one["its_start"] for one in ends)
                 if longest:
-                    await self._mark(db, cluster, {"longest_s": await self._longest(db, cluster, longest)})
+                    await self._progress.update_in(
+                        db, cluster, {"longest_s": await self._progress.longest_s(db, cluster, longest)}
+                    )
 
-    async def holds(self, cluster: str, since: int, until: int) -> list[Hold]:
+    async def allocations(self, cluster: str, since: int, until: int) -> list[Hold]:
         """What runs held of nodes at some time from `since` until `until`, which is not long ago."""
         k, r = t.run_kinds, t.runs
         columns = (r.c.job, r.c.start, r.c.end, r.c.group, r.c.nodes, r.c.cpus)
@@ -308,18 +286,18 @@ class RunStore(DayStore):
             .select_from(k.join(r, r.c.kind == k.c.id))
             .where(k.c.cluster == cluster, r.c.end > since, r.c.start < until)
         )
-        async with self._read() as db:
+        async with self._database.read() as db:
             return [
                 Hold(row.job, row.start, row.end, row.group, tuple(expand(row.nodes)), row.cpus)
                 for query in (running, ended)
                 for row in await db.execute(query)
             ]
 
-    async def open_runs(self, cluster: str) -> list[tuple[int, int]]:
+    async def still_running(self, cluster: str) -> list[tuple[int, int]]:
         """(job, start) of those that have no end yet."""
         r = t.runs
         query = select(r.c.job, r.c.start).where(r.c.cluster == cluster, OPEN, r.c.first == 1)
-        async with self._read() as db:
+        async with self._database.read() as db:
             return [(int(job), int(start)) for job, start in await db.execute(query)]
 
 

@@ -20,10 +20,11 @@ from sqlalchemy import (
 )
 
 from headway.domain.billing import Use
+from headway.store.billing.run_sums import Only, RunSums, Span, fits
 from headway.store.billing.runs import KIND
-from headway.store.billing.sums import Only, Span, SumStore, fits
 from headway.store.db import billing_schema as t
 from headway.store.db.billing_schema import UNITS, USED
+from headway.store.db.transactions import Database, StorePart
 
 Order = Literal["latest", "lossy", "waited"]
 RunPlace = tuple[int | str, ...]  # of a run in a list: what the list goes by
@@ -159,30 +160,35 @@ def _later(order: list[tuple[Any, bool]], place: RunPlace) -> ColumnElement[bool
     return found
 
 
-class UsageStore(SumStore):
-    # --- reports
+class UsageReports(StorePart):
+    def __init__(self, database: Database, sums: RunSums) -> None:
+        super().__init__(database)
+        self._sums = sums
 
-    async def usage(self, cluster: str, span: Span, by: Sequence[str], only: Only = _ALL) -> list[Total]:
+    async def totals(self, cluster: str, span: Span, by: Sequence[str], only: Only = _ALL) -> list[Total]:
         """Sums for each value of `by` (names of BY), the most GPU-seconds first."""
         found: dict[tuple[str, ...], list[int]] = {}
-        for kind, sums in await self._by_kind(cluster, span, only, self._sums(span), USED):
+        for kind, sums in await self._sums.by_kind(cluster, span, only, self._sums.sums(span), USED):
             mine = found.setdefault(tuple(kind[name] for name in by), [0] * len(sums))
             for i, value in enumerate(sums):
                 mine[i] += value
         totals = [Total(name, *sums) for name, sums in found.items()]
         return sorted(totals, key=lambda one: (-one.gpu_s, -one.cpu_s, one.by))
 
-    async def held(
+    async def unit_seconds(
         self, cluster: str, span: Span, by: Sequence[str] = (), only: Only = _ALL, *, timed: bool = False
     ) -> list[Cell]:
         """What was held of each group, by team and whatever `by` names besides. `timed`: with the times too, of the same reading
         of the runs."""
         r = t.runs
         times = _TIMES if timed else ()
-        timed_sums = dict(zip(USED, self._sums(span), strict=True))
-        cut = [*(func.sum(r.c.units * part) for part in self._clipped(span)), *(timed_sums[name] for name in times)]
+        timed_sums = dict(zip(USED, self._sums.sums(span), strict=True))
+        cut = [
+            *(func.sum(r.c.units * part) for part in self._sums.clipped(span)),
+            *(timed_sums[name] for name in times),
+        ]
         found: dict[tuple[tuple[str, ...], str, str, int], list[int]] = {}
-        for kind, sums in await self._by_kind(cluster, span, only, cut, [*UNITS, *times]):
+        for kind, sums in await self._sums.by_kind(cluster, span, only, cut, [*UNITS, *times]):
             key = (tuple(kind[name] for name in by), kind["group"], kind["team"], kind["per_node"])
             mine = found.setdefault(key, [0] * len(sums))
             for i, value in enumerate(sums):
@@ -192,10 +198,10 @@ class UsageStore(SumStore):
             for (names, group, team, per_node), sums in found.items()
         ]
 
-    async def groups_of_runs(self, cluster: str) -> list[str]:
+    async def groups(self, cluster: str) -> list[str]:
         """Those that runs held nodes of; "" of nodes that no file knew."""
         k = t.run_kinds
-        async with self._read() as db:
+        async with self._database.read() as db:
             found = await db.execute(select(k.c.group).distinct().where(k.c.cluster == cluster).order_by(k.c.group))
             return [str(group) for (group,) in found]
 
@@ -216,20 +222,20 @@ class UsageStore(SumStore):
         r = t.runs
         order = _order(r.c, first, behind)
         only = listed(only, first, span.start) if behind is None else only
-        query = _rows().where(fits(cluster, only), r.c.cluster == cluster, await self._within(cluster, span))
+        query = _rows().where(fits(cluster, only), r.c.cluster == cluster, await self._sums.within(cluster, span))
         if behind is not None:
             query = _narrowed(query, cluster, behind)
         if after is not None:
             query = query.where(_later(order, after))
         query = query.order_by(*(value.desc() if falls else value for value, falls in order))
-        async with self._read() as db:
+        async with self._database.read() as db:
             return [RunRow(*row) for row in await db.execute(query.limit(limit))]
 
-    async def runs_of(self, cluster: str, job: int) -> list[RunRow]:
+    async def runs_of_job(self, cluster: str, job: int) -> list[RunRow]:
         """Every run of a job, the first first."""
         r = t.runs
         query = _rows().where(r.c.cluster == cluster, r.c.job == job).order_by(r.c.start, r.c.group)
-        async with self._read() as db:
+        async with self._database.read() as db:
             return [RunRow(*row) for row in await db.execute(query)]
 
 

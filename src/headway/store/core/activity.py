@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.store.db import schema as t
 from headway.store.db.rows import HappeningPlace, HappeningRow
-from headway.store.db.transactions import Base
+from headway.store.db.transactions import StorePart
 
 KINDS = ("operation", "incident", "deed")
 # Of an incident's many states those that people ask about afterwards; its own page has all.
@@ -17,13 +17,13 @@ _STATES = ("seen", "jobs moved", "returned", "out of service", "false alarm")
 _DEEDS = ("node.drain", "node.return", "node.reboot", "node.test", "fault")
 
 
-class HappeningStore(Base):
-    async def happenings(
+class ActivityLog(StorePart):
+    async def recent(
         self, cluster: str, *, kind: str = "", after: HappeningPlace | None = None, limit: int = 100
     ) -> tuple[HappeningRow, ...]:
         """The latest first, those behind the place `after`."""
         found: list[HappeningRow] = []
-        async with self._read() as db:
+        async with self._database.read() as db:
             for read in (_operations, _incidents, _deeds) if not kind else (_OF[kind],):
                 found += await read(db, cluster, after, limit)
         return tuple(sorted(found, key=lambda row: row.place, reverse=True)[:limit])

@@ -11,7 +11,7 @@ from sqlalchemy import Insert, insert, select
 
 from headway.store.db import schema as t
 from headway.store.db.rows import AuditRow
-from headway.store.db.transactions import Base
+from headway.store.db.transactions import StorePart
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ def _text(text: str, most: int) -> str:
     return text.replace("\0", "")[:most]
 
 
-class AuditStore(Base):
-    async def note(
+class AuditTrail(StorePart):
+    async def record(
         self,
         person: str,
         action: str,
@@ -64,11 +64,11 @@ class AuditStore(Base):
         result: str = "ok",
     ) -> None:
         """One line. `result`: ok | refused | failed. Never pass a secret."""
-        line = audit_line(self._now(), person, action, target, detail or {}, address=address, result=result)
-        async with self._write() as db:
+        line = audit_line(self._database.now(), person, action, target, detail or {}, address=address, result=result)
+        async with self._database.write() as db:
             await db.execute(line)
 
-    async def audit_trail(
+    async def search(
         self, ask: AuditAsk | None = None, *, limit: int = 100, before: int = 0, after: int = -1
     ) -> tuple[AuditRow, ...]:
         """The latest first, those with a number below `before`; or with `after`, the oldest first, those above it."""
@@ -89,6 +89,6 @@ class AuditStore(Base):
         if after >= 0:
             query = query.where(a.number > after)
         order = a.number.desc() if after < 0 else a.number
-        async with self._read() as db:
+        async with self._database.read() as db:
             rows = await db.execute(query.order_by(order))
             return tuple(AuditRow(**row._mapping) for row in rows)

@@ -15,27 +15,31 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.incident import NUMBERS_BEFORE
 from headway.store.billing.daily_rollups import SUMS, forget_sums
+from headway.store.core.secrets import Secrets
 from headway.store.db import billing_schema as ledger
 from headway.store.db import schema as t
-from headway.store.db.transactions import Base, insert_into
+from headway.store.db.transactions import Database, StorePart, insert_into
 
 # The cluster's own row and its secrets are kept apart; operations and notebooks are of a moment; tokens and node images are the
 # server's; sums of days are made of what is kept. Of datasets the files are in no backup, and may be there still: their numbers
 # are not to be given twice.
 _NOT = {"clusters", "secrets", "operations", "notebooks", "tokens", "audit", "node_images"} | {one.name for one in SUMS}
-
 Row = tuple[str, dict[str, Any]]  # (table, its values)
 AT_ONCE = 5000  # rows, a fraction of a second
 _NAMED = re.compile(r"(\bincident (?:return |show )?)(\d+)")  # an incident, in the words of a step
 BRINGING = "restore.records"  # among secrets: the tables that rows are being brought back to
 
 
-class KeepStore(Base):
-    async def records(self, cluster: str) -> AsyncIterator[Row]:
+class ClusterRecords(StorePart):
+    def __init__(self, database: Database, secrets: Secrets) -> None:
+        super().__init__(database)
+        self._secrets = secrets
+
+    async def export(self, cluster: str) -> AsyncIterator[Row]:
         """All rows of a cluster as they are at one moment, parents before what hangs on them, and its people's uids. Whoever
         takes them may take their time: this waits for a disk."""
-        async with self._read() as db:
-            if self.presence.shared:  # of SQLite every transaction sees one moment, and none is given up
+        async with self._database.read() as db:
+            if self._database.presence.shared:  # of SQLite every transaction sees one moment, and none is given up
                 await db.execution_options(isolation_level="REPEATABLE READ")
                 await db.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
             for table in tables():
@@ -48,7 +52,7 @@ class KeepStore(Base):
 
     async def uid_conflicts(self, uids: Mapping[str, int]) -> tuple[str, ...]:
         """Why these names can't have these uids here: one sentence each."""
-        async with self._read() as db:
+        async with self._database.read() as db:
             known = {row.name: row.uid for row in await db.execute(select(t.uids))}
         holder = {uid: name for name, uid in known.items()}
         other = [
@@ -61,33 +65,33 @@ class KeepStore(Base):
         ]
         return tuple(sorted([*other, *taken]))
 
-    async def take_records(self, cluster: str, rows: AsyncIterable[Row]) -> int:
+    async def restore(self, cluster: str, rows: AsyncIterable[Row]) -> int:
         """Brings rows back; how many. What the server remembers of the cluster is newer than any backup: a table that has rows
         of it stays as it is. Of a million rows it takes a minute, so they come in pieces, between which others may write:
         leases are renewed. All or none come nevertheless: what a try brought that did not end goes again, at the latest
         before the next one."""
-        await self.take_half_away(cluster)
-        empty = await self._empty(cluster)
-        await self.set_secret(cluster, BRINGING, " ".join(sorted(empty)))
+        await self.discard_partial_restore(cluster)
+        empty = await self._empty_tables(cluster)
+        await self._secrets.set(cluster, BRINGING, " ".join(sorted(empty)))
         count, numbers = 0, dict[tuple[str, int], int]()
         try:
             async for piece in _pieces(rows):
-                async with self._write() as db:
+                async with self._database.write() as db:
                     await forget_sums(db, cluster)
                     for name, some in groupby(piece, key=lambda row: row[0]):
                         count += await _bring(db, name, [values for _, values in some], empty, numbers)
-            await self._end_what_ran(cluster, empty)
+            await self._end_open_spans(cluster, empty)
         except Exception:
-            await self.take_half_away(cluster)
+            await self.discard_partial_restore(cluster)
             raise
-        await self.drop_secret(cluster, BRINGING)
+        await self._secrets.delete(cluster, BRINGING)
         return count
 
-    async def _end_what_ran(self, cluster: str, brought: set[str]) -> None:
+    async def _end_open_spans(self, cluster: str, brought: set[str]) -> None:
         """Machines that are known from elsewhere ended as they were seen last: nobody can say what was between then and now, and
         it would be billed. Those that are there begin anew."""
         v, n = ledger.lives, ledger.node_spans
-        async with self._write() as db:
+        async with self._database.write() as db:
             last = (await db.execute(select(func.max(v.c.seen)).where(v.c.cluster == cluster))).scalar() or 0
             for table, seen in ((v, v.c.seen), (n, literal(last))):
                 if table.name in brought:
@@ -95,42 +99,32 @@ class KeepStore(Base):
                     open_ = (table.c.cluster == cluster, table.c.ended == 0)
                     await db.execute(update(table).where(*open_).values(ended=ended))
 
-    async def _empty(self, cluster: str) -> set[str]:
+    async def _empty_tables(self, cluster: str) -> set[str]:
         """The tables that have nothing of the cluster."""
-        async with self._read() as db:
+        async with self._database.read() as db:
             named = [table for table in tables() if "cluster" in table.c]
             full = {table.name for table in named if await _has(db, table, cluster)}
         hanging = {table.name for table in tables() if (above := _parent(table, tables())) and above[1].name in full}
         return {table.name for table in tables()} - full - hanging
 
-    async def take_half_away(self, cluster: str) -> None:
+    async def discard_partial_restore(self, cluster: str) -> None:
         """What a try brought that did not end. For who gives up as well: later those rows would be taken for old ones."""
-        brought = (await self._bringing(cluster)).split()
+        brought = (await self._tables_being_restored(cluster)).split()
         if not brought:
             return
-        async with self._write() as db:
+        async with self._database.write() as db:
             await forget_sums(db, cluster)
         for table in reversed(tables()):
             if table.name in brought:
-                async with self._write() as db:
+                async with self._database.write() as db:
                     keys = _rows_of(table, cluster).with_only_columns(*table.primary_key.columns).order_by(None)
                     await db.execute(delete(table).where(tuple_(*table.primary_key.columns).in_(keys)))
-        await self.drop_secret(cluster, BRINGING)
+        await self._secrets.delete(cluster, BRINGING)
 
-    async def _bringing(self, cluster: str) -> str:
+    async def _tables_being_restored(self, cluster: str) -> str:
         mine = (t.secrets.c.cluster == cluster, t.secrets.c.name == BRINGING)
-        async with self._read() as db:
+        async with self._database.read() as db:
             return str((await db.execute(select(t.secrets.c.value).where(*mine))).scalar() or "")
-
-    async def set_secret(self, cluster: str, name: str, value: str) -> None:
-        """Keeps a secret in the place of whatever was kept under its name."""
-        async with self._write() as db:
-            await db.execute(delete(t.secrets).where(t.secrets.c.cluster == cluster, t.secrets.c.name == name))
-            await db.execute(insert(t.secrets).values(cluster=cluster, name=name, value=value))
-
-    async def drop_secret(self, cluster: str, name: str) -> None:
-        async with self._write() as db:
-            await db.execute(delete(t.secrets).where(t.secrets.c.cluster == cluster, t.secrets.c.name == name))
 
 
 def tables() -> tuple[Table, ...]:

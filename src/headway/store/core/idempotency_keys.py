@@ -8,7 +8,7 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headway.store.db import schema as t
-from headway.store.db.transactions import Base
+from headway.store.db.transactions import StorePart
 
 KEPT_S = 86400.0
 
@@ -23,42 +23,49 @@ class Answer(NamedTuple):
     server: int
 
 
-class AnswerStore(Base):
-    async def begin_answer(self, name: str, request: str) -> Answer | None:
+class IdempotencyKeys(StorePart):
+    async def begin(self, name: str, request: str) -> Answer | None:
         """None when this is the first of that name, which is now under way; else what there is of the one before."""
-        a, now = t.answers, self._now()
-        begun = {"id": name, "request": request, "at": now, "status": 0, "answer": "", "server": self.presence.number}
+        a, now = t.answers, self._database.now()
+        begun = {
+            "id": name,
+            "request": request,
+            "at": now,
+            "status": 0,
+            "answer": "",
+            "server": self._database.presence.number,
+        }
         try:
-            async with self._write() as db:
+            async with self._database.write() as db:
                 await db.execute(delete(a).where(a.c.at <= now - KEPT_S))
                 await db.execute(insert(a).values(begun))
         except IntegrityError:
-            return await self.answer(name)
+            return await self.get(name)
         return None
 
-    async def answer(self, name: str) -> Answer | None:
+    async def get(self, name: str) -> Answer | None:
         a = t.answers
         query = select(a.c.request, a.c.status, a.c.answer, a.c.at, a.c.server).where(a.c.id == name)
-        async with self._read() as db:
+        async with self._database.read() as db:
             row = (await db.execute(query)).first()
         return Answer(*row) if row else None
 
-    async def inherit_answer(self, name: str, server: int) -> bool:
+    async def take_over(self, name: str, server: int) -> bool:
         """Whether the request that was cut off with that server is now this one's to answer."""
         a = t.answers
-        async with self._write() as db:
+        async with self._database.write() as db:
             taken = await db.execute(
                 update(a)
                 .where(a.c.id == name, a.c.server == server, a.c.status == 0)
-                .values(server=self.presence.number)
+                .values(server=self._database.presence.number)
             )
         return bool(taken.rowcount)
 
-    async def end_answer(self, name: str, status: int, answer: str) -> None:
-        async with self._write() as db:
+    async def finish(self, name: str, status: int, answer: str) -> None:
+        async with self._database.write() as db:
             await db.execute(update(t.answers).where(t.answers.c.id == name).values(status=status, answer=answer))
 
-    async def drop_answer(self, name: str) -> None:
+    async def delete(self, name: str) -> None:
         """It was not done, and may be asked for again."""
-        async with self._write() as db:
+        async with self._database.write() as db:
             await db.execute(delete(t.answers).where(t.answers.c.id == name))

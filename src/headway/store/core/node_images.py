@@ -6,18 +6,18 @@ from sqlalchemy import delete, insert, select
 
 from headway.store.db import schema as t
 from headway.store.db.rows import NodeImage
-from headway.store.db.transactions import Base
+from headway.store.db.transactions import StorePart
 
 
-class ImageStore(Base):
-    async def node_image(self, cluster: str) -> NodeImage:
+class NodeImages(StorePart):
+    async def get(self, cluster: str) -> NodeImage:
         i = t.node_images
-        async with self._read() as db:
+        async with self._database.read() as db:
             row = (await db.execute(select(i.c.pinned, i.c.before).where(i.c.cluster == cluster))).first()
         return NodeImage(**row._mapping) if row else NodeImage()
 
-    async def set_node_image(self, cluster: str, image: NodeImage) -> None:
+    async def set(self, cluster: str, image: NodeImage) -> None:
         i = t.node_images
-        async with self._write() as db:
+        async with self._database.write() as db:
             await db.execute(delete(i).where(i.c.cluster == cluster))
             await db.execute(insert(i).values(cluster=cluster, pinned=image.pinned, before=image.before))

@@ -7,42 +7,42 @@ from sqlalchemy import delete, insert, select, update
 from headway.errors import NotFound
 from headway.store.db import schema as t
 from headway.store.db.rows import NotebookRow
-from headway.store.db.transactions import Base
+from headway.store.db.transactions import StorePart
 
 
-class NotebookStore(Base):
-    async def save_notebook(self, row: NotebookRow) -> NotebookRow:
+class Notebooks(StorePart):
+    async def save(self, row: NotebookRow) -> NotebookRow:
         """Before it is submitted; the one that is there already under its id."""
         n = t.notebooks
-        async with self._write() as db:
+        async with self._database.write() as db:
             known = (await db.execute(select(n).where(n.c.id == row.id))).first()
             if known is not None:
                 return NotebookRow(**known._mapping)
             await db.execute(insert(n).values({name: getattr(row, name) for name in row.__dataclass_fields__}))
         return row
 
-    async def notebook_job(self, notebook_id: str, job_id: int, at: float) -> None:
+    async def set_job(self, notebook_id: str, job_id: int, at: float) -> None:
         """Which job it has become, and when."""
         n = t.notebooks
-        async with self._write() as db:
+        async with self._database.write() as db:
             await db.execute(update(n).where(n.c.id == notebook_id).values(job_id=job_id, at=at))
 
-    async def notebook(self, notebook_id: str) -> NotebookRow:
+    async def get(self, notebook_id: str) -> NotebookRow:
         """NotFound when there is none."""
         n = t.notebooks
-        async with self._read() as db:
+        async with self._database.read() as db:
             row = (await db.execute(select(n).where(n.c.id == notebook_id))).first()
         if row is None:
             raise NotFound("there is no such notebook", hint="headway notebook starts one")
         return NotebookRow(**row._mapping)
 
-    async def notebooks(self, cluster: str) -> tuple[NotebookRow, ...]:
+    async def of_cluster(self, cluster: str) -> tuple[NotebookRow, ...]:
         """The latest first."""
         n = t.notebooks
-        async with self._read() as db:
+        async with self._database.read() as db:
             rows = await db.execute(select(n).where(n.c.cluster == cluster).order_by(n.c.at.desc()))
             return tuple(NotebookRow(**row._mapping) for row in rows)
 
-    async def forget_notebook(self, notebook_id: str) -> None:
-        async with self._write() as db:
+    async def delete(self, notebook_id: str) -> None:
+        async with self._database.write() as db:
             await db.execute(delete(t.notebooks).where(t.notebooks.c.id == notebook_id))

@@ -21,7 +21,7 @@ from headway.errors import Conflict, NotFound
 from headway.store.core.idempotency_keys import KEPT_S
 from headway.store.db import schema as t
 from headway.store.db.rows import OWN_SECRETS, Event, Operation, own_secret
-from headway.store.db.transactions import Base
+from headway.store.db.transactions import StorePart
 
 MAX_ATTEMPTS = 5  # an operation that brought its server down this often is not tried again
 UNFINISHED = ("queued", "running")
@@ -37,8 +37,8 @@ class OperationAsk:
     people: Collection[str] = ()
 
 
-class OperationStore(Base):
-    async def enqueue_operation(
+class Operations(StorePart):
+    async def enqueue(
         self,
         cluster: str,
         kind: str,
@@ -51,8 +51,8 @@ class OperationStore(Base):
     ) -> Operation:
         """Puts an operation behind those of the same cluster that have not finished. `secret`: kept for it alone until it has
         ended, under its name from own_secret(). `key`: who asks for the same again with it within a day gets this one
-        (`operation_of`). Raises Conflict when there is one of either name that is another."""
-        operation_id, now = f"op-{random.token_hex(6)}", self._now()
+        (`by_key`). Raises Conflict when there is one of either name that is another."""
+        operation_id, now = f"op-{random.token_hex(6)}", self._database.now()
         row = {
             "id": operation_id,
             "cluster": cluster,
@@ -67,7 +67,7 @@ class OperationStore(Base):
         }
         name = own_secret(kind, params or {})
         try:
-            async with self._write() as db:
+            async with self._database.write() as db:
                 if key:
                     a_day_old = and_(t.operations.c.key == key, t.operations.c.created_at <= now - KEPT_S)
                     await db.execute(update(t.operations).where(a_day_old).values(key=None))
@@ -75,35 +75,35 @@ class OperationStore(Base):
                     await db.execute(insert(t.secrets).values(cluster=cluster, name=name, value=secret))
                 await db.execute(insert(t.operations).values(row))
         except IntegrityError as error:
-            found = await self.operation_of(key) if key else None
+            found = await self.by_key(key) if key else None
             if found is None or not _same(found, cluster, kind, document or {}, params or {}):
                 raise Conflict(f"this {kind} of {cluster} is asked for already", hint="headway status") from error
             return found
-        return await self.operation(operation_id)
+        return await self.get(operation_id)
 
-    async def operation(self, operation_id: str) -> Operation:
+    async def get(self, operation_id: str) -> Operation:
         """NotFound when there is none."""
-        async with self._read() as db:
+        async with self._database.read() as db:
             row = (await db.execute(select(t.operations).where(t.operations.c.id == operation_id))).first()
         if row is None:
             raise NotFound(f"no operation {operation_id!r}")
         return _operation(row)
 
-    async def operation_of(self, key: str) -> Operation | None:
+    async def by_key(self, key: str) -> Operation | None:
         """The operation that a request of this key has queued."""
-        async with self._read() as db:
+        async with self._database.read() as db:
             row = (await db.execute(select(t.operations).where(t.operations.c.key == key))).first()
         return _operation(row) if row else None
 
-    async def operations(self, cluster: str = "", *, limit: int = 50) -> tuple[Operation, ...]:
+    async def recent(self, cluster: str = "", *, limit: int = 50) -> tuple[Operation, ...]:
         """The latest first."""
         query = select(t.operations).order_by(t.operations.c.number.desc()).limit(limit)
         if cluster:
             query = query.where(t.operations.c.cluster == cluster)
-        async with self._read() as db:
+        async with self._database.read() as db:
             return tuple(_operation(row) for row in await db.execute(query))
 
-    async def operations_listed(
+    async def search(
         self, ask: OperationAsk, *, after: tuple[Any, ...] | None = None, limit: int
     ) -> tuple[Operation, ...]:
         """Those that fit, the latest first, without their documents and params. `after`: (created_at, id) of the one before."""
@@ -116,7 +116,7 @@ class OperationStore(Base):
                 query = query.where(column.in_(sorted(wanted)))
         if after is not None:
             query = query.where(tuple_(o.created_at, o.id) < tuple_(*after))
-        async with self._read() as db:
+        async with self._database.read() as db:
             rows = await db.execute(query.order_by(o.created_at.desc(), o.id.desc()).limit(limit))
             return tuple(_operation(row) for row in rows)
 
@@ -124,30 +124,30 @@ class OperationStore(Base):
         """The one that took the cluster of that name down last; its document is what the cluster was."""
         o = t.operations
         query = select(o).where(o.c.cluster == cluster, o.c.kind == "down", o.c.state == "done")
-        async with self._read() as db:
+        async with self._database.read() as db:
             row = (await db.execute(query.order_by(o.c.number.desc()).limit(1))).first()
         return _operation(row) if row else None
 
-    async def data_ends(self, cluster: str) -> tuple[float, ...]:
+    async def data_deletion_times(self, cluster: str) -> tuple[float, ...]:
         """When clusters of that name were taken down with their data, the first first: the next one counts its jobs from 1."""
         o = t.operations
         query = select(o.c.finished_at, o.c.params).where(
             o.c.cluster == cluster, o.c.kind == "down", o.c.state == "done"
         )
-        async with self._read() as db:
+        async with self._database.read() as db:
             rows = await db.execute(query)
             return tuple(sorted(at for at, params in rows if params.get("delete_data")))
 
-    async def scheduled_backup(self, cluster: str, state: str = "") -> Operation | None:
+    async def latest_scheduled_backup(self, cluster: str, state: str = "") -> Operation | None:
         """The latest backup that the cluster's file has asked for, not a person. `state`: the latest of these."""
         o = t.operations
         query = select(o).where(o.c.cluster == cluster, o.c.kind == "backup", o.c.params["keep"].as_integer() > 0)
         query = query.where(o.c.state == state) if state else query
-        async with self._read() as db:
+        async with self._database.read() as db:
             row = (await db.execute(query.order_by(o.c.number.desc()).limit(1))).first()
         return _operation(row) if row else None
 
-    async def active_operation(self, cluster: str) -> Operation | None:
+    async def active(self, cluster: str) -> Operation | None:
         """The oldest operation of the cluster that has not finished."""
         query = (
             select(t.operations)
@@ -155,11 +155,9 @@ class OperationStore(Base):
             .order_by(t.operations.c.number)
             .limit(1)
         )
-        async with self._read() as db:
+        async with self._database.read() as db:
             row = (await db.execute(query)).first()
         return _operation(row) if row else None
-
-    # --- leases
 
     async def claim(
         self, owner: str, now: float, lease_s: float, held: Collection[str] = frozenset()
@@ -177,11 +175,11 @@ class OperationStore(Base):
         passed = and_(o.c.state == "running", o.c.lease_until < now, o.c.id.not_in(held))
         free = or_(o.c.state == "queued", passed)
         candidate = select(o.c.number).where(free, first_in_line, alone).order_by(o.c.number).limit(1)
-        async with self._read() as db:  # the usual answer is "nothing to do": don't take the write lock for it
+        async with self._database.read() as db:  # the usual answer is "nothing to do": don't take the write lock for it
             if (await db.execute(select(o.c.number).where(free).limit(1))).first() is None:
                 return None
         try:
-            async with self._write() as db:
+            async with self._database.write() as db:
                 number = (await db.execute(candidate)).scalar()
                 if number is None:
                     return None
@@ -194,7 +192,7 @@ class OperationStore(Base):
                         lease_until=now + lease_s,
                         attempts=o.c.attempts + 1,
                         started_at=func.coalesce(
-                            o.c.started_at, self._now()
+                            o.c.started_at, self._database.now()
                         ),  # `now` may lie before the end of the one before
                     )
                 )
@@ -210,7 +208,7 @@ class OperationStore(Base):
         is not what brings servers down."""
         o = t.operations
         values = {"lease_until": until, **({"attempts": 1} if steady else {})}
-        async with self._write() as db:
+        async with self._database.write() as db:
             done = await db.execute(
                 update(o)
                 .where(o.c.id == operation_id, o.c.lease_owner == owner, o.c.state == "running")
@@ -230,13 +228,13 @@ class OperationStore(Base):
         """Ends the operation as "done" or "failed", and forgets its own secret. False when the lease was lost: then nothing is
         written, for another server goes on with it."""
         o = t.operations
-        async with self._write() as db:
+        async with self._database.write() as db:
             ended = await db.execute(
                 update(o)
                 .where(o.c.id == operation_id, o.c.lease_owner == owner, o.c.state == "running")
                 .values(
                     state=state,
-                    finished_at=self._now(),
+                    finished_at=self._database.now(),
                     error=None if error is None else dict(error),
                     kept=list(kept),
                     lease_until=0.0,
@@ -247,22 +245,22 @@ class OperationStore(Base):
                 await _forget(db, row.cluster, _operation(row).secret)
         return bool(ended.rowcount)
 
-    async def drop_lone_secrets(self) -> int:
+    async def delete_orphaned_secrets(self) -> int:
         """Forgets the secrets of operations that have ended, or were never queued; how many."""
         s = t.secrets
         theirs = or_(*(s.c.name.startswith(prefix, autoescape=True) for prefix in set(OWN_SECRETS.values())))
         unfinished = select(t.operations).where(t.operations.c.state.in_(UNFINISHED))
-        async with self._write() as db:  # secrets first: each that is seen came with its operation
+        async with self._database.write() as db:  # secrets first: each that is seen came with its operation
             there = {(row.cluster, row.name) for row in await db.execute(select(s.c.cluster, s.c.name).where(theirs))}
             needed = {(one.cluster, one.secret) for one in map(_operation, await db.execute(unfinished))}
             for cluster, name in there - needed:
                 await _forget(db, cluster, name)
         return len(there - needed)
 
-    async def free_leases(self, owner_prefix: str) -> int:
+    async def expire_leases(self, owner_prefix: str) -> int:
         """Ends the leases of owners that are known to be dead (their state folder's lock is ours); how many."""
         o = t.operations
-        async with self._write() as db:
+        async with self._database.write() as db:
             freed = await db.execute(
                 update(o)
                 .where(o.c.state == "running", o.c.lease_owner.startswith(owner_prefix, autoescape=True))
@@ -270,19 +268,17 @@ class OperationStore(Base):
             )
         return int(freed.rowcount)
 
-    async def hand_back(self, owner: str) -> int:
+    async def release_leases(self, owner: str) -> int:
         """Ends the leases of an owner that stops as it should; how many. It does not count as one that an operation brought
         down, but who goes on knows that somebody has begun."""
         o = t.operations
-        async with self._write() as db:
+        async with self._database.write() as db:
             freed = await db.execute(
                 update(o)
                 .where(o.c.state == "running", o.c.lease_owner == owner)
                 .values(lease_until=0.0, attempts=case((o.c.attempts > 1, o.c.attempts - 1), else_=1))
             )
         return int(freed.rowcount)
-
-    # --- events
 
     async def add_event(
         self,
@@ -295,8 +291,8 @@ class OperationStore(Base):
         seconds: float | None = None,
     ) -> Event:
         e = t.events
-        at, text = self._now(), text.replace("\0", "")  # of what a program said; PostgreSQL's texts have none
-        async with self._write() as db:
+        at, text = self._database.now(), text.replace("\0", "")  # of what a program said; PostgreSQL's texts have none
+        async with self._database.write() as db:
             last = (await db.execute(select(func.max(e.c.seq)).where(e.c.operation == operation_id))).scalar()
             event = Event((last or 0) + 1, at, step[:200], text, level, done, seconds)
             await db.execute(
@@ -317,7 +313,7 @@ class OperationStore(Base):
         """Events with a greater number, in order."""
         e = t.events
         query = select(e).where(e.c.operation == operation_id, e.c.seq > seq).order_by(e.c.seq).limit(limit)
-        async with self._read() as db:
+        async with self._database.read() as db:
             return tuple(
                 Event(r.seq, r.at, r.step, r.text, r.level, r.done, r.seconds) for r in await db.execute(query)
             )

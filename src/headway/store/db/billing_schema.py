@@ -114,7 +114,7 @@ summed_days = Table(
     Column("last_end", BigInteger, nullable=False),  # of the runs in it (0: no matter); -1 while they are summed
 )
 
-# The runs of a kind that began in a day and have ended: the same sums as reports make of single runs (store.billing.sums).
+# The runs of a kind that began in a day and have ended: the same sums as reports make of single runs (store.billing.run_sums).
 run_days = Table(
     "run_days",
     metadata,

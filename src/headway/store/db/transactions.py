@@ -1,4 +1,4 @@
-"""What the store's parts share: an engine, a clock and two kinds of transaction."""
+"""What the parts of the store share: the database with its transactions, and the errors of a database that is away."""
 
 from __future__ import annotations
 
@@ -37,30 +37,50 @@ class Late(StoreAway, Unanswered):
     """The database was asked and did not answer in time: it may have written all the same."""
 
 
-class Base:
+class Database:
+    """An engine, a clock, the advisory locks of this server, and two kinds of transaction."""
+
     def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.time) -> None:
-        self._engine = engine
-        self._now = clock
+        self.engine = engine
+        self.now = clock
         self.presence = Presence(engine)
 
+    @property
+    def dialect(self) -> str:
+        """`sqlite` or `postgresql`."""
+        return self.engine.dialect.name
+
     @asynccontextmanager
-    async def _read(self) -> AsyncIterator[AsyncConnection]:
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """A connection for queries. Raises StoreAway when the database does not answer."""
         with said_where_away():
-            async with self._engine.connect() as db:
+            async with self.engine.connect() as db:
                 yield db
 
     @asynccontextmanager
-    async def _write(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that may write; committed at the end, rolled back on an exception. No network inside. One at a time, of
-        all servers on the database: SQLite's lock says so, and PostgreSQL is asked for one, so that what is read here holds
-        until it is written."""
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that may write; committed at the end, rolled back on an exception. No network inside.
+
+        Only one runs at a time among all servers on the database (SQLite's write lock; an advisory lock on PostgreSQL), so what
+        is read inside still holds when it is written."""
         with said_where_away():
-            async with self._engine.connect() as raw:
+            async with self.engine.connect() as raw:
                 db = await raw.execution_options(**{WRITE: True})
                 async with db.begin():
                     if self.presence.shared:
                         await db.execute(text(f"SELECT pg_advisory_xact_lock({WRITER})"))
                     yield db
+
+    async def close(self) -> None:
+        await self.presence.close()
+        await self.engine.dispose()
+
+
+class StorePart:
+    """Base of the store's parts: it holds the database and nothing else."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
 
 @contextmanager

@@ -161,7 +161,7 @@ async def test_who_was_removed_from_a_cluster_reads_and_cancels_nothing_there(se
         "tail_log": [b"loss 1.0\n"],
     }
     bob = await server.client("bob", "member")
-    await server.store.note_users("lab", ["alice", "bob"])  # once there; the cluster has only alice now
+    await server.store.linux_users.add_to_cluster("lab", ["alice", "bob"])  # once there; the cluster has only alice now
     assert kind(await bob.get("/api/v1/clusters/lab/jobs/7/log")) == (403, "not_allowed")
     assert kind(await bob.delete("/api/v1/clusters/lab/jobs/7")) == (403, "not_allowed")
     assert (await (await server.client()).get("/api/v1/clusters/lab/jobs/7/log")).status_code == 200
@@ -263,10 +263,10 @@ async def test_writes_leave_an_audit_line_with_the_real_person(server: Server) -
     client = await server.client("ann")
     ask = {"argv": ["mysql", "--password=hunter2"], "user": "bob"}
     await client.post("/api/v1/clusters/lab/exec", json=ask)
-    latest = (await server.store.audit_trail())[0]
+    latest = (await server.store.audit.search())[0]
     assert (latest.person, latest.action, latest.target, latest.detail["user"]) == ("ann", "exec", "lab", "bob")
     assert "hunter2" not in str(latest.detail)
-    assert {"apply", "exec"} <= {row.action for row in await server.store.audit_trail()}
+    assert {"apply", "exec"} <= {row.action for row in await server.store.audit.search()}
 
 
 async def test_requests_are_strict_and_faults_named(server: Server) -> None:
@@ -404,7 +404,7 @@ async def test_a_lead_ends_a_member_s_job_by_the_operator_account_but_runs_nothi
     lee = await server.client("lee", "lead")
     assert (await lee.delete("/api/v1/clusters/lab/jobs/7")).status_code == 204
     assert [call[1:] for call in server.work.named("cancel")] == [("7", "lee", True)]
-    line = (await server.store.audit_trail())[0]
+    line = (await server.store.audit.search())[0]
     assert (line.person, line.action, line.detail) == ("lee", "cancel", {"job": 7, "of": "tim"})
     assert (await lee.get("/api/v1/clusters/lab/jobs/7/log")).status_code == 200
     assert kind(await lee.delete("/api/v1/clusters/lab/jobs/8")) == (403, "not_allowed")

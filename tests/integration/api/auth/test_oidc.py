@@ -114,7 +114,7 @@ async def test_a_person_comes_by_the_provider_and_looks_on_until_an_admin_says_w
     assert (await browser.get("/api/v1/me")).json()["role"] == "member"
     again, _ = await sign_in(server, provider, "u-1")  # the same person, with what the admin said
     assert (await again.get("/api/v1/me")).json()["role"] == "member"
-    assert len([one for one in await server.store.people() if one.subject]) == 1
+    assert len([one for one in await server.store.people.all() if one.subject]) == 1
 
 
 async def test_a_name_that_is_somebody_s_here_is_not_taken_over(server: Server, provider: Provider) -> None:
@@ -141,7 +141,7 @@ async def test_role_and_linux_user_by_claims(server: Server, provider: Provider)
     provider.people("u-3", preferred_username="olga", groups=["staff"])
     _, back = await sign_in(server, provider, "u-3")
     assert back.status_code == 403
-    refused = (await server.store.audit_trail(AuditAsk(action="signin")))[0]
+    refused = (await server.store.audit.search(AuditAsk(action="signin")))[0]
     assert (refused.result, refused.detail["how"]) == ("refused", "provider")
 
 

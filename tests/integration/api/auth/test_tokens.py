@@ -63,7 +63,7 @@ async def test_a_token_for_one_cluster_knows_no_other(server: Server) -> None:
     client = await held(server, "ann", "admin", cluster="lab")
     assert [one["name"] for one in (await client.get(f"{API}/clusters")).json()] == ["lab"]
     assert {one["cluster"] for one in (await client.get(f"{API}/operations")).json()} == {"lab"}
-    others = [one.id for one in await server.store.operations("prod")]
+    others = [one.id for one in await server.store.operations.recent("prod")]
     for path in ("/clusters/prod", "/clusters/prod/jobs", f"/operations/{others[0]}", "/tokens", "/people", "/audit"):
         assert (await client.get(API + path)).status_code == 403, path
     assert (await client.get("/clusters/prod")).status_code == 403  # its page
@@ -93,7 +93,7 @@ async def test_people_are_made_changed_and_removed_by_admins(server: Server) -> 
     assert (await bob.post(f"{API}/clusters/lab/jobs", json={})).status_code == 403
     assert (await ann.put(f"{API}/people/bob", json={"role": "member", "user": "bob"})).json()["user"] == "bob"
     assert (await bob.get(f"{API}/me")).json()["role"] == "member"
-    await server.store.delete_person("setup")
+    await server.store.people.delete("setup")
     assert (await ann.put(f"{API}/people/ann", json={"role": "member"})).status_code == 409
     assert (await ann.delete(f"{API}/people/ann")).status_code == 409
     assert (await ann.delete(f"{API}/people/bob")).status_code == 204
@@ -108,7 +108,7 @@ async def test_a_role_that_comes_with_a_token_is_a_change_of_the_person(server: 
     for person, role in (("bob", "operator"), ("new", "lead"), ("bob", "operator")):
         assert (await ann.post(f"{API}/tokens", json={"person": person, "role": role})).status_code == 201
     assert (await bob.get(f"{API}/me")).json()["role"] == "operator"
-    lines = [(one.action, one.target, one.detail["role"]) for one in await server.store.audit_trail()]
+    lines = [(one.action, one.target, one.detail["role"]) for one in await server.store.audit.search()]
     assert [line for line in lines[::-1] if line[0].startswith("person")] == [
         ("person.change", "bob", "operator"),
         ("person.add", "new", "lead"),
@@ -116,7 +116,7 @@ async def test_a_role_that_comes_with_a_token_is_a_change_of_the_person(server: 
     assert out == ["bob", "new"]
     taken = await ann.post(f"{API}/tokens", json={"person": "x", "role": "member"})
     assert taken.status_code == 201
-    await server.store.change_person("x", role="member", user="y")
+    await server.store.people.change("x", role="member", user="y")
     assert (await ann.post(f"{API}/tokens", json={"person": "y"})).status_code == 400
 
 
@@ -127,7 +127,7 @@ async def test_the_last_admin_stays_one_also_by_way_of_a_token(server: Server) -
         *(who.post(f"{API}/tokens", json={"person": other, "role": "member"}) for who, other in asks)
     )
     assert {403, 409} & {answer.status_code for answer in answers}
-    assert "admin" in [one.role for one in await server.store.people()]
+    assert "admin" in [one.role for one in await server.store.people.all()]
 
 
 async def test_two_at_once_never_get_one_linux_user(server: Server) -> None:
@@ -146,7 +146,7 @@ async def test_attempts_to_sign_in_are_limited_but_a_good_token_always_works(ser
     assert (await ann.get(f"{API}/me")).status_code == 200
     server.state.clock.now += 301  # type: ignore[attr-defined]
     assert (await guess.get(f"{API}/me")).status_code == 401
-    noted = await server.store.audit_trail(AuditAsk(action="token.unknown"))
+    noted = await server.store.audit.search(AuditAsk(action="token.unknown"))
     assert len(noted) == 2  # the first of each window: a guesser must not fill the trail
 
 
@@ -175,7 +175,7 @@ async def test_signing_in_by_name_and_token(server: Server) -> None:
     assert (await elsewhere.post("/signin", data={"person": "ann", "token": token})).status_code == 403
     assert (await browser.post("/signin", data={"person": "ann", "token": token})).status_code == 303
     assert (await browser.get(f"{API}/me")).json()["person"] == "ann"
-    refused = await server.store.audit_trail(AuditAsk(action="signin", result="refused"))
+    refused = await server.store.audit.search(AuditAsk(action="signin", result="refused"))
     assert [line.person for line in refused] == ["ann", "ann", "bob"]
     assert token not in str(refused)
 
@@ -187,7 +187,7 @@ async def test_what_was_refused_or_failed_is_in_the_trail_with_its_address(serve
     assert (await eve.get(f"{API}/clusters/lab/jobs/7/log")).status_code == 403
     assert (await bob.delete(f"{API}/clusters/lab/jobs/7")).status_code == 409
     assert (await eve.get("/people")).status_code == 403
-    page, failed, refused = (await server.store.audit_trail())[:3]
+    page, failed, refused = (await server.store.audit.search())[:3]
     assert (refused.person, refused.action, refused.target, refused.result) == ("eve", "log", "lab/7", "refused")
     assert (failed.person, failed.action, failed.target, failed.result) == ("bob", "cancel", "lab/7", "failed")
     assert (page.person, page.result, page.detail["path"]) == ("eve", "refused", "/people")
@@ -197,13 +197,13 @@ async def test_what_was_refused_or_failed_is_in_the_trail_with_its_address(serve
 async def test_the_trail_is_paged_narrowed_and_exported(server: Server) -> None:
     ann = await server.client("ann")
     for number in range(7):
-        await server.store.note("eve" if number % 2 else "=cmd()", "cancel", "lab", {"job": number})
+        await server.store.audit.record("eve" if number % 2 else "=cmd()", "cancel", "lab", {"job": number})
     seen: list[int] = []
     cursor = ""
     while True:
         page = (await ann.get(f"{API}/audit?action=can&limit=3&cursor={cursor}")).json()
         seen += [line["detail"]["job"] for line in page["lines"]]
-        await server.store.note("eve", "cancel", "lab", {"job": 99})  # comes in between: no line is seen twice
+        await server.store.audit.record("eve", "cancel", "lab", {"job": 99})  # comes in between: no line is seen twice
         cursor = page["next"]
         if not cursor:
             break
@@ -218,10 +218,10 @@ async def test_the_trail_is_paged_narrowed_and_exported(server: Server) -> None:
 
 async def test_nobody_changes_a_line_of_the_trail(tmp_path: Path) -> None:
     store: Store = await builders.store(tmp_path)
-    await store.note("ann", "apply", "lab")
+    await store.audit.record("ann", "apply", "lab")
     for statement in ("UPDATE audit SET person = 'bob'", "DELETE FROM audit"):
         with pytest.raises(DBAPIError, match="append-only"):
-            async with store._write() as db:
+            async with store.database.write() as db:
                 await db.execute(text(statement))
-    assert [line.person for line in await store.audit_trail()] == ["ann"]
+    assert [line.person for line in await store.audit.search()] == ["ann"]
     await store.close()

@@ -108,22 +108,26 @@ async def test_who_is_not_known_is_told_so(server: Server) -> None:
 
 async def cut_off(server: Server, client: Any, path: str, **body: Any) -> None:
     """What a server leaves that was killed in the middle of this request."""
-    begin, end = server.store.begin_answer, server.store.end_answer
+    begin, end = server.store.idempotency_keys.begin, server.store.idempotency_keys.finish
 
     async def elsewhere(name: str, request: str) -> Any:
         found = await begin(name, request)
-        async with server.store._write() as db:
+        async with server.store.database.write() as db:
             await db.execute(text("UPDATE answers SET server = 1 WHERE status = 0"))
         return found
 
     async def never(*_: Any) -> None:
         raise asyncio.CancelledError
 
-    server.store.begin_answer, server.store.end_answer = elsewhere, never  # type: ignore[method-assign]
-    server.store.drop_answer, drop = never, server.store.drop_answer  # type: ignore[method-assign,assignment]
+    server.store.idempotency_keys.begin, server.store.idempotency_keys.finish = elsewhere, never  # type: ignore[method-assign]
+    server.store.idempotency_keys.delete, drop = never, server.store.idempotency_keys.delete  # type: ignore[method-assign,assignment]
     with pytest.raises(asyncio.CancelledError):
         await client.post(path, json=body, headers=KEY)
-    server.store.begin_answer, server.store.end_answer, server.store.drop_answer = begin, end, drop  # type: ignore[method-assign]
+    server.store.idempotency_keys.begin, server.store.idempotency_keys.finish, server.store.idempotency_keys.delete = (
+        begin,
+        end,
+        drop,
+    )  # type: ignore[method-assign]
 
 
 async def test_an_operation_that_a_killed_server_queued_is_the_answer(server: Server) -> None:
@@ -132,26 +136,26 @@ async def test_an_operation_that_a_killed_server_queued_is_the_answer(server: Se
     await cut_off(server, ann, path)
     again = await ann.post(path, json={}, headers=KEY)
     third = await ann.post(path, json={}, headers=KEY)
-    queued = [one.id for one in await server.store.operations("lab") if one.kind == "down"]
+    queued = [one.id for one in await server.store.operations.recent("lab") if one.kind == "down"]
     assert (again.status_code, again.json()["id"], third.json()["id"]) == (202, *queued, *queued)
     assert "key" not in again.json()
-    noted = [line.detail for line in await server.store.audit_trail() if line.action == "down"]
+    noted = [line.detail for line in await server.store.audit.search() if line.action == "down"]
     assert [line["operation"] for line in noted] == queued
 
 
 async def test_one_that_was_cut_off_before_its_line_in_the_audit_trail_gets_it(server: Server) -> None:
     await server.apply()
-    ann, path, note = await server.client(), "/api/v1/clusters/lab/down", server.store.note
+    ann, path, note = await server.client(), "/api/v1/clusters/lab/down", server.store.audit.record
 
     async def never(*_: Any, **__: Any) -> None:
         raise asyncio.CancelledError
 
-    server.store.note = never  # type: ignore[method-assign]
+    server.store.audit.record = never  # type: ignore[method-assign]
     await cut_off(server, ann, path)
-    server.store.note = note  # type: ignore[method-assign]
+    server.store.audit.record = note  # type: ignore[method-assign]
     for _ in range(2):
         assert (await ann.post(path, json={}, headers=KEY)).status_code == 202
-    assert len([line for line in await server.store.audit_trail() if line.action == "down"]) == 1
+    assert len([line for line in await server.store.audit.search() if line.action == "down"]) == 1
 
 
 async def test_a_submission_that_was_cut_off_is_sent_with_the_same_tag_and_kept_once(server: Server) -> None:
@@ -161,7 +165,7 @@ async def test_a_submission_that_was_cut_off_is_sent_with_the_same_tag_and_kept_
     assert (again.status_code, again.json()["job_id"], submitted(server)) == (201, 5, 2)
     assert len(server.work.tags) == 2
     assert len(set(server.work.tags)) == 1
-    noted = [line for line in await server.store.audit_trail() if line.action == "submit"]
+    noted = [line for line in await server.store.audit.search() if line.action == "submit"]
     assert len(noted) == 1
 
 

@@ -21,7 +21,7 @@ async def full(server: Server) -> httpx.AsyncClient:
         server.state.clock.now += 1  # type: ignore[attr-defined]
     server.work.answers |= {"read": reading(), "machines": (), "shares": ()}
     for name in ("bea", "cid", "dan", "eve"):
-        await server.store.put_person(name, "member" if name != "dan" else "viewer")
+        await server.store.people.set_role(name, "member" if name != "dan" else "viewer")
     return await server.client()
 
 
@@ -56,8 +56,8 @@ async def test_following_the_links_gives_everything_once_and_filters_stay(server
 async def test_what_comes_and_goes_between_two_pages_moves_nothing(server: Server) -> None:
     client = await full(server)
     first = await client.get(f"{API_PREFIX}/people?limit=3")
-    await server.store.put_person("aaa", "viewer")
-    await server.store.delete_person("cid")
+    await server.store.people.set_role("aaa", "viewer")
+    await server.store.people.delete("cid")
     further = (await client.get(first.links["next"]["url"])).json()
     assert [row["name"] for row in further] == ["dan", "eve", "setup"]
 

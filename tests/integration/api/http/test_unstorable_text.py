@@ -52,6 +52,6 @@ async def test_a_body_with_what_is_no_text_is_not_valid(server: Server, path: st
 
 
 async def test_a_line_of_the_trail_has_no_nul_byte(server: Server) -> None:
-    await server.store.note("a\0nn", "x", "lab\0", {"why": "no\0", "number": 1})
-    (line,) = await server.store.audit_trail()
+    await server.store.audit.record("a\0nn", "x", "lab\0", {"why": "no\0", "number": 1})
+    (line,) = await server.store.audit.search()
     assert (line.person, line.target, dict(line.detail)) == ("ann", "lab", {"why": "no", "number": 1})

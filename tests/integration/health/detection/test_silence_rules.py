@@ -80,7 +80,7 @@ async def test_it_is_fenced_first_then_down_then_rebooted_and_tested(lab: Ward) 
     found = await lab.settle()
     assert [step.state.value for step in found.steps][-3:] == ["repairing", "testing", "returned"]
     assert lab.world.order[-2:] == ["start", "resume"]
-    assert len(await lab.store.incidents("lab")) == 1
+    assert len(await lab.store.incidents.search("lab")) == 1
 
 
 async def test_a_repair_waits_until_its_jobs_run_on_the_spare(lab: Ward) -> None:
@@ -90,7 +90,7 @@ async def test_a_repair_waits_until_its_jobs_run_on_the_spare(lab: Ward) -> None
     await lab.responder.resume_open()
     found = await lab.newest()
     assert found.state is IncidentState.JOBS_MOVED
-    await lab.store.note_recovered(found.jobs[0], running_at=1003.0)
+    await lab.store.incidents.record_job_recovery(found.jobs[0], running_at=1003.0)
     await lab.responder.resume_open()
     assert (await lab.newest()).state is IncidentState.REPAIRING
 
@@ -156,7 +156,7 @@ async def test_one_that_was_cancelled_as_its_node_died_does_not_come_back(lab: W
 
 async def test_who_was_killed_after_noting_disturbs_no_machine_that_an_apply_made_since(lab: Ward) -> None:
     assert lab.world.machine
-    await lab.store.open_incident(
+    await lab.store.incidents.open(
         "lab", NODE, "its machine is gone", XidClass.REBOOT, 1.0, {"dead": True, "fence": "its machine is gone"}
     )
     lab.world.machine = replace(lab.world.machine, started_at=lab.clock.now + 1.0)
@@ -246,7 +246,7 @@ async def test_others_that_fell_silent_while_it_was_asked_make_it_the_network(la
 async def test_what_a_person_switched_off_is_theirs(lab: Ward) -> None:
     lab.world.state, lab.world.reason = "IDLE+DRAIN", "replacing the NIC"
     assert await lab.responder.handle_heartbeats(SILENT, 1000.0) == []
-    assert await lab.store.incidents("lab") == ()
+    assert await lab.store.incidents.search("lab") == ()
     lab.world.state, lab.world.jobs = "MIXED+DRAIN", {7: "RUNNING"}
     await lab.responder.handle_heartbeats(SILENT, 1100.0)
     assert lab.world.reason == "replacing the NIC"
@@ -264,7 +264,7 @@ async def test_where_nobody_can_fence_the_lease_has_ended_the_jobs_first(lab: Wa
 
 
 async def test_who_was_killed_between_noting_and_fencing_fences_when_back(lab: Ward) -> None:
-    await lab.store.open_incident("lab", NODE, "no heartbeat", XidClass.REBOOT, 1.0, {"dead": True})
+    await lab.store.incidents.open("lab", NODE, "no heartbeat", XidClass.REBOOT, 1.0, {"dead": True})
     await lab.responder.resume_open()
     assert lab.world.order[:2] == ["fence", "down"]
 
@@ -298,7 +298,7 @@ async def test_who_was_killed_before_setting_down_lets_the_next_life_of_the_mach
     lab: Ward, noted: dict[str, object]
 ) -> None:
     """An apply has made it anew since, and returned the node: a job runs there."""
-    await lab.store.open_incident("lab", NODE, "its machine is gone", XidClass.REBOOT, 1.0, {"dead": True, **noted})
+    await lab.store.incidents.open("lab", NODE, "its machine is gone", XidClass.REBOOT, 1.0, {"dead": True, **noted})
     lab.world.jobs = {8: "RUNNING"}
     assert (await lab.settle()).state is IncidentState.RETURNED
     assert lab.world.order == ["drain", "resume"]
@@ -307,7 +307,7 @@ async def test_who_was_killed_before_setting_down_lets_the_next_life_of_the_mach
 
 async def test_a_machine_that_somebody_has_just_started_has_its_time_to_boot_before_it_is_tested(lab: Ward) -> None:
     """Tested before that it would fail, and be given back for another."""
-    await lab.store.open_incident("lab", NODE, "its machine is stopped", XidClass.REBOOT, 1.0, {"dead": True})
+    await lab.store.incidents.open("lab", NODE, "its machine is stopped", XidClass.REBOOT, 1.0, {"dead": True})
     assert lab.world.machine
     lab.world.machine = replace(lab.world.machine, started_at=lab.clock.now + 1.0)
     lab.clock.now += 2.0
@@ -340,9 +340,9 @@ async def test_a_machine_that_runs_again_already_is_tested_and_not_started_again
 async def test_a_machine_that_is_gone_can_only_be_replaced(lab: Ward) -> None:
     lab.world.machine = None
     lab.world.traits = LOCAL
-    await lab.store.save_cluster("lab", {"spec": ""}, summary={}, owner="ann")
+    await lab.store.clusters.save("lab", {"spec": ""}, summary={}, owner="ann")
     await lab.responder.handle_dead_node(NODE, "its machine is gone", fence="its machine is gone")
-    while not await lab.store.operations("lab"):
+    while not await lab.store.operations.recent("lab"):
         await lab.responder.sleep(0)
         await lab.responder.resume_open()
     assert lab.world.order == ["down"]

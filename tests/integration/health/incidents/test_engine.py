@@ -51,7 +51,7 @@ async def test_a_node_that_is_made_anew_is_its_rolls_to_test_and_one_with_jobs_i
     lab.world.state, lab.world.reason = "IDLE+DRAIN", "headway: rolls"
     said = await lab.responder.handle_signal(signal(at=900.0), [])
     assert said == [(NODE, "XID 79: GPU has fallen off the bus; the tests of its roll decide; noted")]
-    assert await lab.store.incidents("lab") == ()
+    assert await lab.store.incidents.search("lab") == ()
     lab.world.jobs = {7: "RUNNING"}
     await lab.responder.handle_signal(signal(), [])
     assert lab.world.requeued == [7]
@@ -78,7 +78,7 @@ async def test_a_signal_counts_once_and_a_repeat_is_the_same_incident(lab: Ward)
     await lab.responder.handle_signal(signal(at=991.0), [])
     await lab.responder.handle_signal(signal(45, at=992.0), [])
     assert lab.world.requeued == [7]
-    (found,) = await lab.store.incidents("lab")
+    (found,) = await lab.store.incidents.search("lab")
     assert found.last_signal_at == 992.0
 
 
@@ -147,12 +147,12 @@ async def test_an_app_error_drains_nothing_but_the_third_of_a_day_and_none_count
     said = await lab.responder.handle_signal(signal(31, job=7), [])
     assert said == [(NODE, "XID 31: GPU memory page fault; the job's own fault: nothing is drained")]
     assert (lab.world.state, lab.world.requeued, lab.world.released) == ("IDLE", [], 1)
-    assert await lab.store.incidents("lab") == ()
+    assert await lab.store.incidents.search("lab") == ()
     await lab.responder.handle_signal(signal(31, job=8, at=995.0), [])
     await lab.responder.handle_signal(signal(31, job=9, at=996.0), [])
     assert "3 different jobs" in (await lab.settle()).what
     await lab.responder.handle_signal(signal(31, job=10, at=2000.0), [])
-    assert len(await lab.store.incidents("lab")) == 1, "those of before are dealt with"
+    assert len(await lab.store.incidents.search("lab")) == 1, "those of before are dealt with"
 
 
 async def test_app_errors_right_after_a_repair_count(lab: Ward) -> None:
@@ -236,7 +236,7 @@ async def test_nobody_can_return_a_node_untested(careful: Ward) -> None:
                 careful.responder.context, found, NodeTestReport(NODE, results), IncidentState.RETURNED, "headway"
             )
     with pytest.raises(ValueError, match="untested"):
-        await careful.store.move_incident(found, IncidentState.RETURNED, "it will do")
+        await careful.store.incidents.add_step(found, IncidentState.RETURNED, "it will do")
     assert careful.world.state == "IDLE+DRAIN"
 
 
@@ -247,7 +247,7 @@ async def test_a_node_that_somebody_resumed_past_us_is_drained_again(careful: Wa
     await careful.responder.handle_signal(signal(at=5000.0), [])
     assert careful.world.state == "IDLE+DRAIN"
     assert careful.world.requeued == [7, 7, 9]
-    assert len(await careful.store.incidents("lab")) == 1
+    assert len(await careful.store.incidents.search("lab")) == 1
 
 
 async def test_what_the_relay_did_is_not_done_again(careful: Ward) -> None:
@@ -306,10 +306,10 @@ async def test_what_is_heard_of_a_fault_after_its_end_is_no_new_fault(lab: Ward)
     late = Signal("late", 999.0, NODE, 0, 3, "gpu_count: 7 of 8", kind="gpu_count", action=XidClass.REBOOT)
     assert found.steps[-1].at >= late.at
     await lab.responder.handle_signal(late, [])
-    assert len(await lab.store.incidents("lab")) == 1
+    assert len(await lab.store.incidents.search("lab")) == 1
     assert lab.world.order == ["drain", "reset 3", "resume"]
     await lab.responder.handle_signal(replace(late, id="later", at=lab.clock.now + 60), [])
-    assert len(await lab.store.incidents("lab")) == 2
+    assert len(await lab.store.incidents.search("lab")) == 2
 
 
 async def test_an_error_since_the_tests_began_is_a_new_fault_however_late_it_is_heard(lab: Ward) -> None:
@@ -322,9 +322,9 @@ async def test_an_error_since_the_tests_began_is_a_new_fault_however_late_it_is_
     ended = (await lab.settle()).steps[-1].at
     assert began < ended
     await lab.responder.handle_signal(signal(48, at=began - 1.0), [])
-    assert len(await lab.store.incidents("lab")) == 1, "an echo"
+    assert len(await lab.store.incidents.search("lab")) == 1, "an echo"
     await lab.responder.handle_signal(signal(48, at=ended - 10.0), [])
-    assert len(await lab.store.incidents("lab")) == 2
+    assert len(await lab.store.incidents.search("lab")) == 2
     assert lab.world.state == "IDLE+DRAIN"
 
 
@@ -348,7 +348,7 @@ async def test_a_job_whose_daemon_died_is_requeued_and_one_that_ended_meanwhile_
     lab.clock.now += 1000
     await lab.responder.handle_signal(orphan(8, lab.clock.now), [])
     assert lab.world.requeued == [7]
-    assert len(await lab.store.incidents("lab")) == 1
+    assert len(await lab.store.incidents.search("lab")) == 1
     assert lab.world.state == "IDLE", "the node stays in service"
 
 
@@ -364,7 +364,7 @@ async def test_a_second_job_and_a_second_run_are_requeued_also_right_after_the_f
     lab.world.jobs = {7: "RUNNING"}
     await lab.responder.handle_signal(signal(94, at=1005.0, job=7), [])
     assert lab.world.requeued == [7, 8, 7], "it had run again"
-    assert len(await lab.store.incidents("lab")) == 1
+    assert len(await lab.store.incidents.search("lab")) == 1
 
 
 async def test_a_job_that_a_lease_ended_is_requeued_unless_it_runs_again_already(lab: Ward) -> None:
@@ -398,14 +398,14 @@ async def test_an_incident_whose_step_fails_keeps_no_other_waiting_and_is_said_o
         said += await lab.responder.resume_open()
     assert fences == 4, "it is tried with every look"
     assert [text for where, text in said if where == "lab-1-1"] == []
-    assert (await lab.store.incident(first)).state is not IncidentState.DRAINING
+    assert (await lab.store.incidents.get(first)).state is not IncidentState.DRAINING
 
 
 async def test_a_bug_in_the_step_of_one_incident_is_said_once_and_stops_no_other(
     lab: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(2):
-        await lab.store.open_incident("lab", f"lab-1-{number + 1}", "XID 79", XidClass.REBOOT, 1.0, {})
+        await lab.store.incidents.open("lab", f"lab-1-{number + 1}", "XID 79", XidClass.REBOOT, 1.0, {})
     tried: list[int] = []
 
     async def advance(incident: Incident) -> list[tuple[str, str]]:
@@ -425,7 +425,7 @@ async def test_where_the_head_does_not_answer_few_are_tried_in_a_look_each_in_it
     lab: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(6):
-        await lab.store.open_incident("lab", f"lab-1-{number + 1}", "XID 79", XidClass.REBOOT, 1.0, {})
+        await lab.store.incidents.open("lab", f"lab-1-{number + 1}", "XID 79", XidClass.REBOOT, 1.0, {})
     tried: list[int] = []
 
     async def advance(incident: Incident) -> None:

@@ -84,7 +84,7 @@ async def test_a_node_that_dies_while_jobs_are_still_to_leave_it(lab: Ward, warn
     await lab.responder.handle_heartbeats(silent(lab), lab.clock.now)
     assert lab.world.order[-4:] == ["ask", "ask", "fence", "down"]
     found = await lab.settle()
-    assert (found.number, found.state, len(await lab.store.incidents("lab"))) == (1, IncidentState.RETURNED, 1)
+    assert (found.number, found.state, len(await lab.store.incidents.search("lab"))) == (1, IncidentState.RETURNED, 1)
     assert lab.world.tested == ["all"], "a double-bit error is looked for as it was"
     assert "reset 3" not in lab.world.order, "a machine that was off has had its GPUs reset"
     assert [moved.job for moved in found.jobs] == ([7] if warned else [])
@@ -132,9 +132,11 @@ def test_of_a_node_of_an_incident_the_watch_says_that_it_is_dead_while_jobs_are_
 
 
 async def unmade(lab: Ward) -> Incident:
-    found = await lab.store.open_incident("lab", NODE, WHAT, XidClass.MAKE, 900.0, {"group": "gpu"})
+    found = await lab.store.incidents.open("lab", NODE, WHAT, XidClass.MAKE, 900.0, {"group": "gpu"})
     until = {"until": 2000.0}
-    incident: Incident = await lab.store.move_incident(found, IncidentState.REPAIRING, "no capacity", evidence=until)
+    incident: Incident = await lab.store.incidents.add_step(
+        found, IncidentState.REPAIRING, "no capacity", evidence=until
+    )
     return incident
 
 

@@ -135,12 +135,12 @@ async def test_the_last_try_is_another_machine_where_the_provider_makes_them(
         assert lab.responder.tasks
         await lab.responder.sleep(0)
         await lab.responder.resume_open()
-    (operation,) = await lab.store.operations("lab")
+    (operation,) = await lab.store.operations.recent("lab")
     assert (operation.kind, operation.person, operation.params) == ("replace", "headway", {"node": NODE})
     await lab.responder.resume_open()
     assert (await lab.newest()).state is IncidentState.REPAIRING, "until that has ended"
     assert (await lab.newest()).score == 0, "it is another machine"
-    asked, real = 0, lab.store.operation
+    asked, real = 0, lab.store.operations.get
 
     async def away(number: str) -> Any:
         nonlocal asked
@@ -149,7 +149,7 @@ async def test_the_last_try_is_another_machine_where_the_provider_makes_them(
             raise StoreAway("the server's database did not answer in time")
         return await real(number)
 
-    monkeypatch.setattr(lab.store, "operation", away)
+    monkeypatch.setattr(lab.store.operations, "get", away)
     while asked < 5:
         assert lab.responder.tasks, "the repair has ended because the database was away"
         await lab.responder.sleep(0)

@@ -128,7 +128,7 @@ async def test_a_key_that_another_server_gave_the_cluster_is_taken_up(server: fa
     holding = Acting(server.store, Path())
     await holding._env(LAB)
     assert connections.keyless
-    await server.store.put_secret(LAB.name, "bootstrap_key", new_key())
+    await server.store.secrets.put_if_absent(LAB.name, "bootstrap_key", new_key())
     assert await holding._env(LAB) is opened
     assert not connections.keyless
 

@@ -35,11 +35,11 @@ async def looked(server: Server, rule: BackupRule | None, backups: Backups | Non
     """One look of the loop; how many backups have been asked for since the beginning."""
     cluster = replace(builders.cluster(4, name="lab"), backup=rule)
     server.work.whole["lab"] = cluster
-    row = await server.store.cluster("lab")
+    row = await server.store.clusters.get("lab")
     assert row is not None
     document = {**row.document, "spec": {**row.document["spec"], "backup": {"rule": str(rule)}}}
-    await server.store.save_cluster("lab", document)
-    row = await server.store.cluster("lab")
+    await server.store.clusters.save("lab", document)
+    row = await server.store.clusters.get("lab")
     assert row is not None
     await (backups or Backups(server.state))._look(row)
     if backups is None:
@@ -94,10 +94,10 @@ async def test_one_that_cannot_be_removed_makes_no_other_backup_due(
     clock.now += AGAIN_S + 1
     assert await looked(server, rule) == 1
     assert [path.exists() for path in old] == [True, False, True]
-    last = await server.store.scheduled_backup("lab")
+    last = await server.store.operations.latest_scheduled_backup("lab")
     assert last is not None
     assert last.state == "done"
-    (said,) = [event for event in await server.store.events_after(last.id) if event.level == "warning"]
+    (said,) = [event for event in await server.store.operations.events_after(last.id) if event.level == "warning"]
     assert said.text == f"older ones could not be removed: {old[0].name}: Operation not permitted"
 
 
@@ -109,7 +109,7 @@ def test_the_way_back_to_an_earlier_slurm_is_kept_beside_the_others(tmp_path: Pa
 
 
 async def test_an_apply_that_failed_ends_no_backups(server: Server, rule: BackupRule) -> None:
-    await server.store.save_cluster("lab", state="failed")
+    await server.store.clusters.save("lab", state="failed")
     assert await looked(server, rule) == 1
     assert (await (await server.client()).get("/api/v1/clusters/lab")).json()["state"] == "failed"
 
@@ -117,9 +117,9 @@ async def test_an_apply_that_failed_ends_no_backups(server: Server, rule: Backup
 async def test_many_other_operations_make_no_backup_due(server: Server, rule: BackupRule) -> None:
     assert await looked(server, rule) == 1
     for number in range(60):
-        operation = await server.store.enqueue_operation("lab", "dataset", "ann", params={"n": number})
-        assert await server.store.claim("test:0", server.state.clock(), 30.0) is not None
-        await server.store.finish(operation.id, "test:0", "done")
+        operation = await server.store.operations.enqueue("lab", "dataset", "ann", params={"n": number})
+        assert await server.store.operations.claim("test:0", server.state.clock(), 30.0) is not None
+        await server.store.operations.finish(operation.id, "test:0", "done")
     assert await looked(server, rule) == 1
 
 
@@ -141,8 +141,8 @@ async def test_a_backup_that_stays_away_is_told_once_a_turn(server: Server, rule
     clock: Any = server.state.clock
     backups = Backups(server.state)
     assert await looked(server, rule) == 1
-    await server.store.enqueue_operation("lab", "apply", "ann", params={})  # jobs are waited for, perhaps for days
-    assert await server.store.claim("test:0", server.state.clock(), 1e9) is not None
+    await server.store.operations.enqueue("lab", "apply", "ann", params={})  # jobs are waited for, perhaps for days
+    assert await server.store.operations.claim("test:0", server.state.clock(), 1e9) is not None
     clock.now += 3600 + LATE_S
     assert await looked(server, rule, backups) == 1
     assert told() == []
@@ -185,8 +185,8 @@ async def test_a_clock_that_was_ahead_once_silences_nobody(server: Server, rule:
     clock.now += year_s
     assert await looked(server, rule) == 1
     clock.now -= year_s
-    await server.store.enqueue_operation("lab", "apply", "ann", params={})
-    assert await server.store.claim("test:0", server.state.clock(), 1e9) is not None
+    await server.store.operations.enqueue("lab", "apply", "ann", params={})
+    assert await server.store.operations.claim("test:0", server.state.clock(), 1e9) is not None
     for wait_s in (0, 3600 + LATE_S + 2):
         clock.now += wait_s
         await looked(server, rule, backups)
@@ -202,8 +202,8 @@ async def test_a_roll_that_waits_keeps_no_backup_from_being_made(server: Server,
     server.work.answers |= {"back_up": None, "roll": True}
     file = tmp_path / "key"
     file.write_text("correct horse battery\n")
-    await server.store.enqueue_operation("lab", "roll", "ann", params={})
-    assert await server.store.claim("test:0", server.state.clock(), -1.0) is not None
+    await server.store.operations.enqueue("lab", "roll", "ann", params={})
+    assert await server.store.operations.claim("test:0", server.state.clock(), -1.0) is not None
     assert await looked(server, BackupRule(str(tmp_path), 3600, 2, str(file))) == 1
 
 

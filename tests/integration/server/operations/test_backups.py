@@ -45,7 +45,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 async def keys(server: Server) -> list[str]:
-    return [name for name in await server.store.secrets("lab") if name.startswith(OWN_SECRETS["backup"])]
+    return [name for name in await server.store.secrets.of_cluster("lab") if name.startswith(OWN_SECRETS["backup"])]
 
 
 async def test_a_backup_is_an_operation_that_leaves_no_key(server: Server, tmp_path: Path) -> None:
@@ -54,13 +54,13 @@ async def test_a_backup_is_an_operation_that_leaves_no_key(server: Server, tmp_p
     answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
     assert answer.status_code == 202
     assert len(await keys(server)) == 1
-    assert PHRASE not in str(await server.store.operation(answer.json()["id"]))
+    assert PHRASE not in str(await server.store.operations.get(answer.json()["id"]))
     await server.work_off()
     ((cluster, about, _, path, header, key),) = server.work.named("back_up")
     assert (cluster.name, path.parent) == ("lab", tmp_path / "b")
     assert about["document"]["spec"]["name"] == "lab"
     assert key == key_of(PHRASE, header.salt)
-    assert (await server.store.operation(answer.json()["id"])).kept == (str(path),)
+    assert (await server.store.operations.get(answer.json()["id"])).kept == (str(path),)
     assert await keys(server) == []
 
 
@@ -69,7 +69,7 @@ async def test_a_backup_that_fails_leaves_the_cluster_as_it_is(server: Server, t
     client = await server.client()
     answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
     await server.work_off()
-    assert (await server.store.operation(answer.json()["id"])).state == "failed"
+    assert (await server.store.operations.get(answer.json()["id"])).state == "failed"
     assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
     assert await keys(server) == []
 
@@ -92,10 +92,10 @@ async def test_what_fails_because_its_server_stops_has_not_failed(server: Server
     await asyncio.wait_for(begun.wait(), 60)
     run.cancel()
     await asyncio.gather(run, return_exceptions=True)
-    assert (await server.store.operation(answer.json()["id"])).state == "running"
+    assert (await server.store.operations.get(answer.json()["id"])).state == "running"
     server.work.answers["back_up"] = None
     await server.work_off()
-    assert (await server.store.operation(answer.json()["id"])).state == "done"
+    assert (await server.store.operations.get(answer.json()["id"])).state == "done"
 
 
 @asynccontextmanager
@@ -121,7 +121,7 @@ async def test_a_server_that_slept_carries_nothing_out_beside_itself(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the clock its lease has passed when it wakes; what it holds it goes on with."""
-    looks, real = asyncio.Semaphore(0), server.store.claim
+    looks, real = asyncio.Semaphore(0), server.store.operations.claim
 
     async def claim(*args: Any, **more: Any) -> Any:
         try:
@@ -129,7 +129,7 @@ async def test_a_server_that_slept_carries_nothing_out_beside_itself(
         finally:
             looks.release()
 
-    monkeypatch.setattr(server.store, "claim", claim)
+    monkeypatch.setattr(server.store.operations, "claim", claim)
     client = await server.client()
     clock: Any = server.state.clock
     ask = {"to": str(tmp_path / "b"), "passphrase": PHRASE}
@@ -141,7 +141,7 @@ async def test_a_server_that_slept_carries_nothing_out_beside_itself(
         for _ in range(3):
             server.state.wake.set()
             await asyncio.wait_for(looks.acquire(), 60)
-        assert (await server.store.operation(asked)).attempts == 1
+        assert (await server.store.operations.get(asked)).attempts == 1
 
 
 async def test_an_operation_outlives_any_number_of_stops(server: Server, tmp_path: Path) -> None:
@@ -152,10 +152,10 @@ async def test_an_operation_outlives_any_number_of_stops(server: Server, tmp_pat
     for _ in range(MAX_ATTEMPTS + 2):
         async with held(server, "back_up"):
             pass
-    assert (await server.store.operation(asked)).attempts == 1
+    assert (await server.store.operations.get(asked)).attempts == 1
     server.work.answers["back_up"] = None
     await server.work_off()
-    done = await server.store.operation(asked)
+    done = await server.store.operations.get(asked)
     assert (done.state, done.attempts) == ("done", 2)  # it does not pass for a new one
 
 
@@ -163,9 +163,9 @@ async def test_a_backup_that_is_given_up_leaves_no_key(server: Server, tmp_path:
     client = await server.client()
     answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
     for _ in range(MAX_ATTEMPTS):
-        assert await server.store.claim("test:0", server.state.clock(), -1.0) is not None
+        assert await server.store.operations.claim("test:0", server.state.clock(), -1.0) is not None
     await server.work_off()
-    assert (await server.store.operation(answer.json()["id"])).state == "failed"
+    assert (await server.store.operations.get(answer.json()["id"])).state == "failed"
     assert await keys(server) == []
 
 
@@ -178,7 +178,7 @@ async def test_a_scheduled_backup_that_could_not_be_queued_is_queued_later(
         raise Unreachable("the database is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(server.store, "enqueue_operation", away)
+        patch.setattr(server.store.operations, "enqueue", away)
         with pytest.raises(Unreachable):
             await queue_backup(server.state, "lab", "headway", tmp_path, PHRASE, ref="scheduled-5")
     assert await keys(server) == []
@@ -205,7 +205,7 @@ async def test_backups_are_looked_for_where_clusters_have_them_written(
     row = await server.state.row("lab")
     for folder, there in ((tmp_path, [str(kept)]), (tmp_path / "not-yet", [])):
         spec = {**row.document["spec"], "backup": {"to": str(folder)}}
-        await server.store.save_cluster("lab", {**row.document, "spec": spec})
+        await server.store.clusters.save("lab", {**row.document, "spec": spec})
         answer = await client.get("/api/v1/backups")
         assert [one["path"] for one in answer.json()] == there
 
@@ -227,26 +227,26 @@ async def test_a_restore_brings_records_and_then_the_machines(
     assert "backup of the cluster lab" in foreign.json()["detail"]
     assert server.work.named("restore") == []
     server.work.answers["restore"] = None
-    await server.store.note_refill("lab", "a", 900.0)
-    await server.store.note_budget("lab", "a", 0, "over", capped=True)
+    await server.store.cap_refills.record("lab", "a", 900.0)
+    await server.store.budgets.record("lab", "a", 0, "over", capped=True)
     then = server.state.clock() + 5
-    await server.store.note_prices(
+    await server.store.prices.record(
         [PriceRow("lab", "main", then, "99", False), PriceRow("lab", "gone", then, "9", False, reserved=3)]
     )
     server.state.clock.now += 10  # type: ignore[attr-defined]
     answer = await client.post("/api/v1/clusters/lab/restore", json={**ask, "confirmed": True})
     await server.work_off()
-    assert await server.store.refills("lab") == {"a": 1.0}, "usage is that of the backup's moment"
-    assert await server.store.capped_teams("lab") == frozenset(), "nor are limits those that were known"
-    done = await server.store.operation(answer.json()["id"])
+    assert await server.store.cap_refills.of_cluster("lab") == {"a": 1.0}, "usage is that of the backup's moment"
+    assert await server.store.budgets.capped_teams("lab") == frozenset(), "nor are limits those that were known"
+    done = await server.store.operations.get(answer.json()["id"])
     assert done.state == "done", done.error
     ((cluster, _, path, given, ref),) = server.work.named("restore")
     assert (cluster.name, path, given) == ("lab", monkey, key)
     assert ref == done.params["ref"]
-    assert await server.store.uids(["ann"], give=False) == {"ann": 20_003}
-    assert (await server.store.secrets("lab"))["munge_key"] == "eA=="
+    assert await server.store.linux_users.assign_uids(["ann"], give=False) == {"ann": 20_003}
+    assert (await server.store.secrets.of_cluster("lab"))["munge_key"] == "eA=="
     assert await keys(server) == []
-    newest = {row.group: (row.usd_per_hour, row.reserved) for row in await server.store.prices("lab")}
+    newest = {row.group: (row.usd_per_hour, row.reserved) for row in await server.store.prices.of_cluster("lab")}
     prices = {group.name: (f"{group.price_usd_per_node_hour.normalize():f}", 0) for group in cluster.groups}
     assert newest == {**prices, "gone": ("9", 0)}, "what its file says is paid from then on"
 
@@ -270,9 +270,9 @@ async def test_versions_of_datasets_are_known_again_and_those_whose_files_are_lo
     assert folder.stat().st_mode & 0o777 == 0o755
     (cluster, *_) = server.work.named("restore")[0]
     assert [(one.mount, one.source) for one in cluster.storage.datasets] == [("/datasets/tiny", str(folder))]
-    (said,) = [event for event in await server.store.events_after(asked) if event.step == "datasets"]
+    (said,) = [event for event in await server.store.operations.events_after(asked) if event.step == "datasets"]
     assert said.text == "no files are here of tiny@1: headway dataset add of the same ones brings them back"
-    assert await server.store.next_number("lab", "tiny") == 3
+    assert await server.store.datasets.next_number("lab", "tiny") == 3
 
 
 async def test_an_archive_is_read_beside_the_loop(
@@ -298,14 +298,14 @@ async def test_an_archive_is_read_beside_the_loop(
 async def test_a_restore_that_would_give_somebody_anothers_uid_touches_nothing(
     server: Server, tmp_path: Path, parts: dict[str, bytes]
 ) -> None:
-    await server.store.uids(["eve", "fay", "gil", "hal"])  # 20,003 is hal's
+    await server.store.linux_users.assign_uids(["eve", "fay", "gil", "hal"])  # 20,003 is hal's
     header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
     path = archive_with(tmp_path, header, key_of(PHRASE, header.salt), parts)
     client = await server.client()
     ask = {"path": str(path), "passphrase": PHRASE, "confirmed": True}
     answer = await client.post("/api/v1/clusters/lab/restore", json=ask)
     await server.work_off()
-    done = await server.store.operation(answer.json()["id"])
+    done = await server.store.operations.get(answer.json()["id"])
     assert done.error is not None
     assert "uid 20003 of ann is hal's" in done.error["message"]
     assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
@@ -339,20 +339,20 @@ async def test_what_was_refused_before_it_began_leaves_the_cluster_as_it_was(
 ) -> None:
     server.work.answers["rotate"] = Refused("other changes to lab wait that disturb what runs")
     server.work.answers["plan"] = server_fakes.changes(Disturbs.JOBS)
-    await server.store.save_cluster("lab", state=before)
+    await server.store.clusters.save("lab", state=before)
     row = await server.state.row("lab")
     params = {"what": "munge", "ref": "r", "look_again": True}
-    asked = await server.store.enqueue_operation("lab", kind, "ann", document=row.document, params=params)
+    asked = await server.store.operations.enqueue("lab", kind, "ann", document=row.document, params=params)
     server.work.calls.clear()
     await server.work_off()
-    assert (await server.store.operation(asked.id)).state == "failed"
+    assert (await server.store.operations.get(asked.id)).state == "failed"
     assert server.work.named("apply") == []
     assert (await server.state.row("lab")).state == before
 
 
 async def test_a_rotation_that_fails_leaves_no_key_behind(server: Server) -> None:
     async def fails(cluster: Any, _say: Any, _what: str, ref: str) -> None:
-        await server.store.put_secret(cluster.name, f"rotating/{ref}", "the new key")
+        await server.store.secrets.put_if_absent(cluster.name, f"rotating/{ref}", "the new key")
         raise Unreachable("lab-1-1 does not answer")
 
     server.work.answers["rotate"] = fails
@@ -363,14 +363,14 @@ async def test_a_rotation_that_fails_leaves_no_key_behind(server: Server) -> Non
     assert server.work.calls.count(("forget", ("lab",))) > before, (
         "the head may have the new one: see what is held anew"
     )
-    assert (await server.store.operation(asked.json()["id"])).state == "failed"
+    assert (await server.store.operations.get(asked.json()["id"])).state == "failed"
     assert (await server.state.row("lab")).state == "failed"
-    assert [name for name in await server.store.secrets("lab") if name.startswith("rotating/")] == []
+    assert [name for name in await server.store.secrets.of_cluster("lab") if name.startswith("rotating/")] == []
 
 
 @pytest.mark.parametrize("kind", ["backup", "restore", "rotate", "dataset"])
 async def test_the_page_and_the_list_of_events_know_the_kind(server: Server, kind: str) -> None:
-    operation = await server.store.enqueue_operation("lab", kind, "ann", params=PARAMS)
+    operation = await server.store.operations.enqueue("lab", kind, "ann", params=PARAMS)
     await server.work_off()
     client = await server.client()
     page = await client.get(f"/operations/{operation.id}")
@@ -382,7 +382,7 @@ async def test_the_page_and_the_list_of_events_know_the_kind(server: Server, kin
     assert words[kind] in (await client.get("/api/v1/clusters/lab/happenings")).text
 
 
-@pytest.mark.parametrize("away", ["clusters", "active_operation"])
+@pytest.mark.parametrize("away", ["clusters.all", "operations.active"])
 async def test_a_database_that_is_away_ends_no_loop(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: str
 ) -> None:
@@ -392,10 +392,12 @@ async def test_a_database_that_is_away_ends_no_loop(
     (tmp_path / "key").write_text("correct horse battery\n")
     rule = BackupRule(str(tmp_path / "b"), 3600, 2, str(tmp_path / "key"))
     server.work.whole["lab"] = replace(builders.cluster(4, name="lab"), backup=rule)
-    row = await server.store.cluster("lab")
+    row = await server.store.clusters.get("lab")
     assert row is not None
-    await server.store.save_cluster("lab", {**row.document, "spec": {**row.document["spec"], "backup": {"to": "b"}}})
-    real, asked, looks = getattr(server.store, away), 0, asyncio.Event()
+    await server.store.clusters.save("lab", {**row.document, "spec": {**row.document["spec"], "backup": {"to": "b"}}})
+    part, method = away.split(".")
+    owner = getattr(server.store, part)
+    real, asked, looks = getattr(owner, method), 0, asyncio.Event()
 
     async def answers_later(*args: Any) -> Any:
         nonlocal asked
@@ -409,7 +411,7 @@ async def test_a_database_that_is_away_ends_no_loop(
             looks.set()
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(server.store, away, answers_later)
+    monkeypatch.setattr(owner, method, answers_later)
     loop = asyncio.create_task(Backups(server.state, pause).run())
     try:
         await asyncio.wait_for(looks.wait(), 60)

@@ -103,13 +103,13 @@ async def test_a_version_that_lineage_names_stays_unless_forced_and_the_lineage_
 
 
 async def test_no_job_of_the_same_number_takes_a_version_from_another_s_lineage(server: Server) -> None:
-    """Whose sbatch says any number: see job_record."""
+    """Whose sbatch says any number: see JobRecords.get."""
     for user, version in (("ann", 1), ("mallory", 2), ("ann", 1)):
-        await server.store.note_job(
+        await server.store.jobs.record(
             "lab", 41, person=user, user=user, kind="run", request={}, facts={}, audit={}, datasets=[("tiny", version)]
         )
-    assert await server.store.jobs_of_version("lab", "tiny", 1) == (1, [41])
-    assert await server.store.job_counts("lab") == {("tiny", 1): 1, ("tiny", 2): 1}
+    assert await server.store.datasets.jobs_using("lab", "tiny", 1) == (1, [41])
+    assert await server.store.datasets.job_counts("lab") == {("tiny", 1): 1, ("tiny", 2): 1}
 
 
 def _nothing() -> Any:
@@ -126,7 +126,7 @@ async def test_a_removal_that_a_job_came_before_is_refused_when_its_turn_comes(
     answer = await client.post(f"{API}/tiny/1/remove", json={})
     await job(server, 41, "#!/bin/sh\ncat /datasets/tiny/1/a.txt\n")
     await done(server, answer, "failed")
-    assert len(await server.store.versions("lab")) == 1
+    assert len(await server.store.datasets.versions("lab")) == 1
 
 
 async def test_what_is_deleted_with_a_cluster_is_known_no_more_and_kept_data_is_found_again(
@@ -151,15 +151,15 @@ async def test_a_number_is_not_given_twice_where_the_records_of_it_are_lost(
 ) -> None:
     """As after a restore of a backup that was made before the version: its files lie on what the machines share."""
     await add(server, source)
-    async with server.store._write() as db:
+    async with server.store.database.write() as db:
         await db.execute(delete(t.datasets))
     (source / "a.txt").write_text("another")
     assert (await add(server, source)).kept == ("/datasets/tiny/2",)
     folder = server.state.library(builders.cluster()).folder("tiny")
     assert [(folder / number / "a.txt").read_text() for number in "12"] == ["alpha", "another"]
-    async with server.store._write() as db:
+    async with server.store.database.write() as db:
         await db.execute(insert(t.job_datasets).values(cluster="lab", name="wide", number=4, job_id=7))
-    assert await server.store.next_number("lab", "wide") == 5
+    assert await server.store.datasets.next_number("lab", "wide") == 5
 
 
 V1, V2, OTHER = (
@@ -239,8 +239,8 @@ async def test_what_is_staged_is_pinned_copied_and_in_the_lineage(server: Server
     answer = await client.post(jobs, json={"script": "#!/bin/sh\ntrue\n", "stage_in": ["tiny"]})
     assert answer.status_code == 201, answer.text
     assert "cp -RT /datasets/tiny/2 /tmp/tiny" in server.work.named("submit")[-1][1].script
-    assert await server.store.jobs_of_version("lab", "tiny", 2) == (1, [41])
-    assert await server.store.jobs_of_version("lab", "tiny", 1) == (0, [])
+    assert await server.store.datasets.jobs_using("lab", "tiny", 2) == (1, [41])
+    assert await server.store.datasets.jobs_using("lab", "tiny", 1) == (0, [])
     answer = await client.post(
         "/api/v1/clusters/lab/run", json={"argv": ["x"], "stage_in": ["tiny@1"], "dry_run": True}
     )

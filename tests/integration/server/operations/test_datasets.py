@@ -77,7 +77,7 @@ async def test_another_version_changes_nothing_on_machines_and_the_same_content_
     (source / "b.txt").write_text("beta")
     assert (await add(server, source)).kept == ("/datasets/tiny/2",)
     assert len(server.work.named("apply")) == applied
-    assert [one.label for one in await server.store.versions("lab")] == ["tiny@1", "tiny@2"]
+    assert [one.label for one in await server.store.datasets.versions("lab")] == ["tiny@1", "tiny@2"]
 
 
 async def test_a_mount_that_would_come_with_what_disturbs_waits_for_an_apply(
@@ -86,7 +86,7 @@ async def test_a_mount_that_would_come_with_what_disturbs_waits_for_an_apply(
     mounts.other = (Change("unit.restart", "lab-head", "slurmctld.service", "", Disturbs.JOBS),)
     operation = await add(server, source)
     assert mounts.there == set()
-    events = await server.store.events_after(operation.id)
+    events = await server.store.operations.events_after(operation.id)
     assert any("headway apply mounts it" in event.text and event.level == "warning" for event in events)
 
 
@@ -98,7 +98,7 @@ async def test_machines_that_cannot_mount_it_fail_the_operation_and_keep_the_ver
     asked = await client.post(API, json={"name": "tiny", "source": str(source)})
     operation = await done(server, asked, "failed")
     assert "could not be mounted everywhere: lab-1-1 does not answer" in str(operation.error)
-    assert len(await server.store.versions("lab")) == 1
+    assert len(await server.store.datasets.versions("lab")) == 1
     assert (await client.get("/api/v1/clusters/lab")).json()["state"] == "ready"
 
 
@@ -123,7 +123,7 @@ async def test_an_addition_goes_on_when_its_server_is_stopped(
     run.cancel()
     await asyncio.gather(run, return_exceptions=True)
     assert stopped == ["tiny"]
-    assert await server.store.versions("lab") == ()
+    assert await server.store.datasets.versions("lab") == ()
     monkeypatch.setattr(library.Library, "bring", real)
     assert (await done(server, answer)).kept == ("/datasets/tiny/1",)
 
@@ -211,17 +211,17 @@ async def test_a_bucket_is_brought_in_and_its_keys_are_forgotten(server: Server,
     client = await server.client()
     s3 = {"endpoint_url": buckets, "key_id": "AKIA", "secret": "hush"}
     answer = await client.post(API, json={"name": "tiny", "source": "s3://sets/tiny/", "s3": s3})
-    assert "hush" in str(await server.store.secrets("lab"))
+    assert "hush" in str(await server.store.secrets.of_cluster("lab"))
     operation = await done(server, answer)
     assert operation.kept == ("/datasets/tiny/1",)
-    (one,) = await server.store.versions("lab")
+    (one,) = await server.store.datasets.versions("lab")
     assert (one.source, one.files) == ("s3://sets/tiny", 1)
     assert (server.state.library(builders.cluster()).folder("tiny") / "1" / "a.txt").read_text() == "alpha"
-    trail = await server.store.audit_trail()
-    assert "hush" not in str([operation, await server.store.secrets("lab"), trail])
+    trail = await server.store.audit.search()
+    assert "hush" not in str([operation, await server.store.secrets.of_cluster("lab"), trail])
     wrong = await client.post(API, json={"name": "tiny", "source": "s3://none/tiny", "s3": s3})
     assert "no such bucket" in str((await done(server, wrong, "failed")).error)
-    assert "hush" not in str(await server.store.secrets("lab"))
+    assert "hush" not in str(await server.store.secrets.of_cluster("lab"))
 
 
 S3_ASK = {
@@ -234,11 +234,11 @@ S3_ASK = {
 async def test_an_addition_that_is_given_up_leaves_no_keys(server: Server, mounts: Mounts) -> None:
     client = await server.client()
     answer = await client.post(API, json=S3_ASK)
-    assert "hush" in str(await server.store.secrets("lab"))
+    assert "hush" in str(await server.store.secrets.of_cluster("lab"))
     for _ in range(MAX_ATTEMPTS):
-        assert await server.store.claim("test:0", server.state.clock(), -1.0) is not None
+        assert await server.store.operations.claim("test:0", server.state.clock(), -1.0) is not None
     assert "brought the server down" in str((await done(server, answer, "failed")).error)
-    assert "hush" not in str(await server.store.secrets("lab"))
+    assert "hush" not in str(await server.store.secrets.of_cluster("lab"))
 
 
 async def test_an_addition_that_could_not_be_queued_leaves_no_keys(
@@ -247,11 +247,11 @@ async def test_an_addition_that_could_not_be_queued_leaves_no_keys(
     async def away(*_: Any, **__: Any) -> Any:
         raise Unreachable("the database is away")
 
-    monkeypatch.setattr(server.store, "enqueue_operation", away)
+    monkeypatch.setattr(server.store.operations, "enqueue", away)
     client = await server.client()
     answer = await client.post(API, json=S3_ASK)
     assert answer.status_code >= 500
-    assert "hush" not in str(await server.store.secrets("lab"))
+    assert "hush" not in str(await server.store.secrets.of_cluster("lab"))
 
 
 @pytest.mark.parametrize(

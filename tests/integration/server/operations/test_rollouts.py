@@ -26,7 +26,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 async def state_of(server: Server) -> str:
-    row = await server.store.cluster("lab")
+    row = await server.store.clusters.get("lab")
     assert row is not None
     return row.state
 
@@ -57,9 +57,9 @@ async def test_another_machine_is_that_machine_alone_and_the_cluster_stays_what_
 ) -> None:
     """Whatever else an apply would change waits for somebody's word, as after an upgrade."""
     server.work.answers["replace"] = None
-    await server.store.save_cluster("lab", state=state)
+    await server.store.clusters.save("lab", state=state)
     server.work.calls.clear()
-    asked = await server.store.enqueue_operation("lab", "replace", "headway", params={"node": "lab-1-1"})
+    asked = await server.store.operations.enqueue("lab", "replace", "headway", params={"node": "lab-1-1"})
     await server.work_off()
     ((cluster, _, node, since),) = server.work.named("replace")
     assert (cluster.name, node, since) == ("lab", "lab-1-1", asked.created_at)
@@ -84,7 +84,7 @@ async def test_a_server_that_was_ended_at_the_head_goes_on_there(server: Server)
     """The head may be gone by then, and without its controller nobody can look at nodes."""
     server.work.answers["roll_head"] = None
     await (await server.client()).post(AT, json={"head": True})
-    await server.store.save_cluster("lab", state="changing")  # as it was left
+    await server.store.clusters.save("lab", state="changing")  # as it was left
     await server.work_off()
     assert [name for name, _ in server.work.calls if name in ("roll", "roll_head")] == ["roll_head"]
     assert await state_of(server) == "ready"
@@ -94,7 +94,7 @@ async def test_a_node_that_fails_fails_the_roll_and_not_the_cluster(server: Serv
     server.work.answers["roll"] = Refused("lab-1-1: nvidia-smi lists 0 GPUs", hint="--back")
     answer = await (await server.client()).post(AT, json={})
     await server.work_off()
-    operation = await server.store.operation(answer.json()["id"])
+    operation = await server.store.operations.get(answer.json()["id"])
     assert operation.state == "failed"
     assert "lists 0 GPUs" in str(operation.error)
     assert await state_of(server) == "ready"
@@ -105,7 +105,7 @@ async def test_what_waits_goes_first_and_the_roll_goes_on_after_it(server: Serve
 
     async def roll(_: Any, __: Any, waits: Any, *___: Any) -> bool:
         if not seen:
-            await server.store.enqueue_operation("lab", "rotate", "ann", params={"what": "jwt", "ref": "r"})
+            await server.store.operations.enqueue("lab", "rotate", "ann", params={"what": "jwt", "ref": "r"})
         seen.append(await waits())
         return not seen[-1]
 
@@ -113,11 +113,11 @@ async def test_what_waits_goes_first_and_the_roll_goes_on_after_it(server: Serve
     answer = await client.post(AT, json={"by_s": 600})
     await server.work_off()
     assert seen == [True, False]
-    kinds = [one.kind for one in reversed(await server.store.operations("lab"))]
+    kinds = [one.kind for one in reversed(await server.store.operations.recent("lab"))]
     assert kinds == ["apply", "roll", "rotate", "roll"]
-    first = await server.store.operation(answer.json()["id"])
+    first = await server.store.operations.get(answer.json()["id"])
     assert first.state == "done"
-    following = await server.store.operation(first.kept[0])
+    following = await server.store.operations.get(first.kept[0])
     assert following.params == first.params
 
 
@@ -134,7 +134,7 @@ async def test_another_roll_takes_its_place(server: Server, ask: dict[str, bool]
     server.work.answers |= {"roll": roll, "halt_roll": None}
     await client.post(AT, json={})
     await server.work_off()
-    assert [one.kind for one in await server.store.operations("lab")] == ["roll", "roll", "apply"]
+    assert [one.kind for one in await server.store.operations.recent("lab")] == ["roll", "roll", "apply"]
     assert turns == ([False] if "stop" in ask else [False, True])
     assert len(server.work.named("halt_roll")) == int("stop" in ask)
 
@@ -143,11 +143,11 @@ async def test_what_can_not_be_rolled_is_refused_before_it_is_queued(server: Ser
     server.work.answers["plan_roll"] = Refused("lab has not been rolled: there is no image to go back to")
     answer = await (await server.client()).post(AT, json={"back": True})
     assert (answer.status_code, "no image to go back to" in answer.text) == (400, True)
-    assert [one.kind for one in await server.store.operations("lab")] == ["apply"]
+    assert [one.kind for one in await server.store.operations.recent("lab")] == ["apply"]
 
 
 async def test_the_page_and_the_list_of_events_know_it(server: Server) -> None:
-    operation = await server.store.enqueue_operation("lab", "roll", "ann", params={})
+    operation = await server.store.operations.enqueue("lab", "roll", "ann", params={})
     await server.work_off()
     client = await server.client()
     page = await client.get(f"/operations/{operation.id}")
@@ -171,6 +171,8 @@ async def test_an_operation_that_meets_a_database_that_is_away_begins_anew_when_
     server.work.answers["roll"] = roll
     await (await server.client()).post(AT, json={})
     await server.work_off()
-    operation = (await server.store.operations("lab"))[0]
+    operation = (await server.store.operations.recent("lab"))[0]
     assert (operation.kind, operation.state, operation.error, tries) == ("roll", "done", None, 3)
-    assert [event.text for event in await server.store.events_after(operation.id)] == [operation_worker.WAS_AWAY] * 2
+    assert [event.text for event in await server.store.operations.events_after(operation.id)] == [
+        operation_worker.WAS_AWAY
+    ] * 2

@@ -29,14 +29,14 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 async def state_of(server: Server) -> str:
-    row = await server.store.cluster("lab")
+    row = await server.store.clusters.get("lab")
     assert row is not None
     return row.state
 
 
 async def later(server: Server) -> list[Operation]:
     """After the apply that made the cluster, the first first."""
-    return list(reversed(await server.store.operations("lab")))[1:]
+    return list(reversed(await server.store.operations.recent("lab")))[1:]
 
 
 def waits_once(server: Server, asked: Any, nodes: Collection[str] = ("lab-1-4",)) -> list[tuple[str, bool]]:
@@ -64,7 +64,7 @@ async def test_the_cluster_is_ready_meanwhile_and_what_is_asked_goes_first(serve
     async def repair() -> None:
         """As health asks for another machine."""
         server.work.answers["replace"] = None
-        await server.store.enqueue_operation("lab", "replace", "headway", params={"node": "lab-1-1"})
+        await server.store.operations.enqueue("lab", "replace", "headway", params={"node": "lab-1-1"})
 
     seen = waits_once(server, repair)
     answer = await client.post(f"{AT}/scale", json={"groups": {"": 2}, "deadline_s": 3600})
@@ -78,7 +78,7 @@ async def test_the_cluster_is_ready_meanwhile_and_what_is_asked_goes_first(serve
     assert server.work.deadline == Deadline(clock() + 3600, frozenset({"lab-1-4"})), (
         "its time goes on, and does not begin anew"
     )
-    row = await server.store.cluster("lab")
+    row = await server.store.clusters.get("lab")
     assert row is not None
     assert (row.state, row.document["spec"]["nodes"]) == ("ready", 2)
 
@@ -106,7 +106,7 @@ async def test_the_number_of_before_takes_it_back(server: Server) -> None:
     await server.work_off()
     _, taken_back, again = await later(server)
     assert (taken_back.state, again.state) == ("done", "done")
-    row = await server.store.cluster("lab")
+    row = await server.store.clusters.get("lab")
     assert row is not None
     assert row.document["spec"]["nodes"] == 4, "what goes on goes by the file as it is by then"
 
@@ -130,7 +130,7 @@ async def test_nothing_is_done_twice_where_another_takes_its_place(server: Serve
     assert (taking.state, again.state, first.kept) == ("done", "done", (again.id,))
     assert len(server.work.named("apply")) == (2 if kind == "down" else 3), "nothing is left for it to do"
     if kind == "down":
-        assert await server.store.cluster("lab") is None
+        assert await server.store.clusters.get("lab") is None
 
 
 @pytest.mark.parametrize("kind", ["down", "scale"])
@@ -165,15 +165,15 @@ async def test_a_deadline_that_is_for_other_groups_does_not_end_these_jobs(
     server.work.whole["lab"] = replace(lab, groups=(a, b))
 
     async def other() -> None:
-        row = await server.store.cluster("lab")
+        row = await server.store.clusters.get("lab")
         assert row is not None
         kind, scale = (asks, {}) if isinstance(asks, str) else ("scale", {"scale": asks})
         params = {"deadline_s": 60, **scale}
-        await server.store.enqueue_operation("lab", kind, "ann", document=row.document, params=params)
+        await server.store.operations.enqueue("lab", kind, "ann", document=row.document, params=params)
 
     seen = waits_once(server, other, ["lab-1-1"])
     params: dict[str, Any] = {"scale": {}, "deadline_s": 3600}
-    await server.store.enqueue_operation("lab", "scale", "ann", params=params)
+    await server.store.operations.enqueue("lab", "scale", "ann", params=params)
     await server.work_off()
     assert seen == [("ready", aside)]
 
@@ -194,10 +194,10 @@ async def test_a_server_whose_database_was_away_does_not_ask_again_about_what_it
         return False
 
     server.work.answers["apply"] = apply
-    row = await server.store.cluster("lab")
+    row = await server.store.clusters.get("lab")
     assert row is not None
     params: dict[str, Any] = {"look_again": True, "scale": {}}
-    await server.store.enqueue_operation("lab", "scale", "ann", document=row.document, params=params)
+    await server.store.operations.enqueue("lab", "scale", "ann", document=row.document, params=params)
     await server.work_off()
     (done,) = await later(server)
     assert (done.state, tries) == ("done", 2)
@@ -207,7 +207,7 @@ async def test_what_is_done_is_not_done_again_because_its_end_could_not_be_writt
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headway.server.workers.operation_worker.AWAY_S", 0.0)
-    finish, tries = server.store.finish, 0
+    finish, tries = server.store.operations.finish, 0
 
     async def finishes(*args: Any, **said: Any) -> Any:
         nonlocal tries
@@ -216,11 +216,11 @@ async def test_what_is_done_is_not_done_again_because_its_end_could_not_be_writt
             raise StoreAway("away")
         return await finish(*args, **said)
 
-    monkeypatch.setattr(server.store, "finish", finishes)
+    monkeypatch.setattr(server.store.operations, "finish", finishes)
     server.work.answers["replace"] = None
-    asked = await server.store.enqueue_operation("lab", "replace", "ann", params={"node": "lab-1-1"})
+    asked = await server.store.operations.enqueue("lab", "replace", "ann", params={"node": "lab-1-1"})
     await server.work_off()
-    done = await server.store.operation(asked.id)
+    done = await server.store.operations.get(asked.id)
     assert (done.state, done.attempts, tries) == ("done", 1, 2)
     assert len(server.work.named("replace")) == 1
 
@@ -229,7 +229,7 @@ async def test_it_does_not_step_aside_for_a_roll_which_steps_aside_for_it(server
     server.work.answers["roll"] = True
 
     async def roll() -> None:
-        await server.store.enqueue_operation("lab", "roll", "ann", params={})
+        await server.store.operations.enqueue("lab", "roll", "ann", params={})
 
     seen = waits_once(server, roll)
     await (await server.client()).post(f"{AT}/scale", json={"groups": {"": 2}, "deadline_s": 3600})
@@ -252,6 +252,6 @@ async def test_what_only_waits_keeps_no_other_cluster_waiting(server: Server, mo
 
     server.work.answers["apply"] = apply
     for name in ("lab", "other"):
-        await server.store.enqueue_operation(name, "apply", "ann", document={"spec": {"name": name}})
+        await server.store.operations.enqueue(name, "apply", "ann", document={"spec": {"name": name}})
     await server.work_off()
     assert server.state.waiting == set()

@@ -73,7 +73,7 @@ async def test_a_backup_of_what_was_then_the_apply_then_the_nodes(server: Server
     assert path.name.startswith("lab-")
     until = server.work.named("roll")[0][4]
     assert until == 1000.0 + 600
-    roll, apply, _ = await server.store.operations("lab")
+    roll, apply, _ = await server.store.operations.recent("lab")
     assert apply.kept == (roll.id,), "whoever follows the one goes on with the other"
 
 
@@ -81,7 +81,7 @@ async def test_without_its_backup_nothing_is_touched_and_the_file_stays(server: 
     server.work.answers["back_up"] = CommandFailed(["mariadb-dump"], 1, "no space")
     await newer(server)
     assert did(server) == ["back_up"]
-    row = await server.store.cluster("lab")
+    row = await server.store.clusters.get("lab")
     assert row is not None
     assert "image" not in row.document["spec"]
 
@@ -94,7 +94,7 @@ async def test_an_apply_that_is_done_again_makes_no_second_backup(server: Server
 
 async def test_a_roll_that_is_under_way_is_not_asked_for_twice(server: Server) -> None:
     async def wants(_: Any) -> bool:
-        await server.store.enqueue_operation("lab", "roll", "eve", params={"back": False, "until": None})
+        await server.store.operations.enqueue("lab", "roll", "eve", params={"back": False, "until": None})
         return True
 
     server.work.answers["wants_roll"] = wants
@@ -108,10 +108,10 @@ async def test_an_older_file_that_waited_behind_the_newer_one_is_refused_when_it
     assert answer.status_code == 202, "by then nothing was changed"
     await server.work_off()
     assert did(server) == ["back_up", "apply"]
-    second, first, _ = await server.store.operations("lab")
+    second, first, _ = await server.store.operations.recent("lab")
     assert (first.state, second.state) == ("done", "failed")
     assert "no way back" in str(second.error)
-    row = await server.store.cluster("lab")
+    row = await server.store.clusters.get("lab")
     assert row is not None
     assert row.document["spec"]["image"] == "debian14"
 
@@ -143,7 +143,7 @@ async def test_nodes_follow_their_head_also_where_one_of_them_failed_the_apply(s
 
 
 async def test_what_a_cluster_that_is_down_has_kept_is_of_a_slurm_too(server: Server) -> None:
-    await server.store.forget_cluster("lab", delete_data=False)
+    await server.store.clusters.delete("lab", delete_data=False)
     answer = await ask_for(server, "debian14")
     assert (answer.status_code, "there is no backup to go back to" in answer.text) == (422, True)
     await newer_than_nothing(server)

@@ -182,7 +182,7 @@ async def test_watch_is_not_told_old_figures(server: Server) -> None:
 async def test_what_can_t_wait_is_done_while_an_operation_works(server: Server) -> None:
     await server.apply()
     server.work.answers |= {"read": Unreachable("no answer"), "machines": (), "checks": ()}
-    await server.store.save_cluster("lab", state="changing")
+    await server.store.clusters.save("lab", state="changing")
     told = server.state.live.hub.number(topic("lab"))
     polling = asyncio.create_task(Poller(server.state, Watcher()).run())
 
@@ -225,7 +225,7 @@ async def test_page_stream_ends_with_the_cluster(server: Server) -> None:
     stream = PageLive(server.state).subscribe("lab")
     waiting = asyncio.create_task(anext(stream, "ended"))  # type: ignore[arg-type]
     await asyncio.sleep(0)
-    await server.store.forget_cluster("lab")
+    await server.store.clusters.delete("lab")
     await server.state.forget("lab")
     assert await asyncio.wait_for(waiting, 60) == "ended"
 
@@ -284,7 +284,7 @@ async def test_a_cluster_that_works_is_heard_and_heard_again_when_the_stream_bro
     monkeypatch.setattr("headway.server.workers.event_listener.TICK_S", 0.01)
     monkeypatch.setattr("headway.server.workers.event_listener.AGAIN_S", 0.02)
     await server.apply()
-    await server.store.save_cluster("lab", state="changing")
+    await server.store.clusters.save("lab", state="changing")
     ears = Ears()
     listening = asyncio.create_task(Listener(server.state, ears).run())
     await asyncio.wait_for(ears.again.wait(), 60)
@@ -298,5 +298,5 @@ async def test_a_cluster_that_works_is_heard_and_heard_again_when_the_stream_bro
 
 async def test_an_apply_leaves_what_its_nodes_cost(server: Server) -> None:
     await server.apply()
-    (row,) = await server.store.prices("lab")
+    (row,) = await server.store.prices.of_cluster("lab")
     assert (row.group, row.usd_per_hour, row.spot) == ("main", "31.2", False)

@@ -32,7 +32,7 @@ def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple
 
 
 async def figures(server: Server) -> list[tuple[int, ...]]:
-    found = [one for job in JOBS for one in await server.store.runs_of("lab", job)]
+    found = [one for job in JOBS for one in await server.store.usage.runs_of_job("lab", job)]
     return [(one.job, one.measured_s, one.idle_s, one.energy_j, one.cpu_measured_s) for one in found]
 
 
@@ -44,22 +44,22 @@ async def test_an_hour_is_measured_in_pieces_and_one_that_is_cut_off_goes_on_whe
     said.runs = [run(job, 0, 0, gpus=1, cpus=8) for job in JOBS]
     server.work.answers["metrics"] = metrics
     monkeypatch.setattr(collecting, "MOST_AT_ONCE", 100)
-    real, marks = server.store.measure, []
+    real, marks = server.store.runs.add_measurements, []
 
     async def measure(name: str, found: Any, measured_to: int, hosts: Any) -> None:
         if len(marks) == 3:
             marks.append(0)
             raise StoreAway("the server's database does not answer", hint="")
-        mark = await server.store.mark(name)
+        mark = await server.store.ledger_progress.get(name)
         assert all(mark.measured_to < moment <= measured_to for _, moment, *_ in found)
         await real(name, found, measured_to, hosts)
         marks.append(measured_to - OCTOBER.start)
 
-    monkeypatch.setattr(server.store, "measure", measure)
+    monkeypatch.setattr(server.store.runs, "add_measurements", measure)
     at(server, H + 20)
     await collect(server.state, cluster)
     assert marks == [540, 1080, 1620, 0], "11 values of each minute: 9 minutes at once"
-    assert (await server.store.mark("lab")).measured_to == OCTOBER.start + 1620
+    assert (await server.store.ledger_progress.get("lab")).measured_to == OCTOBER.start + 1620
     await collect(server.state, cluster)
     assert (marks[4], marks[-1]) == (2160, H)
     joules = sum(60 * (100 + moment % 7) for moment in range(OCTOBER.start + 60, OCTOBER.start + H + 1, 60))
@@ -75,7 +75,7 @@ async def test_an_hour_in_which_nothing_was_said_is_over_too(server: Server, sai
     cluster = (await server.state.cluster("lab"))[1]
     at(server, H + 20)
     await collect(server.state, cluster)
-    assert (await server.store.mark("lab")).measured_to == OCTOBER.start + H
+    assert (await server.store.ledger_progress.get("lab")).measured_to == OCTOBER.start + H
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ async def test_what_no_database_holds_of_one_training_stops_nothing_else(
     server.work.answers |= {"saves": {1: bad, 2: Saves(4, 2.0, 60.0)}, "metrics": metrics}
     at(server, H + 20)
     await collect(server.state, cluster)
-    assert await server.store.saves("lab", [1, 2]) == {2: Saves(4, 2.0, 60.0)}
-    assert (await server.store.mark("lab")).measured_to == OCTOBER.start + H
+    assert await server.store.checkpoints.of_jobs("lab", [1, 2]) == {2: Saves(4, 2.0, 60.0)}
+    assert (await server.store.ledger_progress.get("lab")).measured_to == OCTOBER.start + H
     assert await got(await server.client(), "usage?period=2026-10")
 
 
@@ -104,7 +104,7 @@ async def test_a_job_that_waited_for_its_node_to_boot_is_one_run_from_when_the_n
     server.work.answers["metrics"] = metrics
     at(server, 540)
     await collect(server.state, cluster)
-    before = {one.job: one for job in (1, 2) for one in await server.store.runs_of("lab", job)}
+    before = {one.job: one for job in (1, 2) for one in await server.store.usage.runs_of_job("lab", job)}
     server.work.answers["metrics"] = ()
     # The second was requeued, which makes it another record: of the one before accounting still knows.
     again = {"submit": OCTOBER.start + 560}
@@ -117,10 +117,10 @@ async def test_a_job_that_waited_for_its_node_to_boot_is_one_run_from_when_the_n
     await collect(server.state, cluster)
     admin = await server.client()
     for _ in range(2):
-        [one] = await server.store.runs_of("lab", 1)
+        [one] = await server.store.usage.runs_of_job("lab", 1)
         assert (one.start - OCTOBER.start, one.end - OCTOBER.start, one.state) == (600, 4200, "COMPLETED")
         assert one.energy_j == before[1].energy_j > 0, "what its node drew meanwhile was drawn"
-        assert [(one.start - OCTOBER.start, one.state) for one in await server.store.runs_of("lab", 2)] == [
+        assert [(one.start - OCTOBER.start, one.state) for one in await server.store.usage.runs_of_job("lab", 2)] == [
             (0, "NODE_FAIL"), (600, "RUNNING"),
         ]  # fmt: skip
         usage = await got(admin, "usage?start=2026-10")
@@ -140,6 +140,6 @@ async def test_what_ran_before_a_restore_was_held_though_accounting_knows_it_as_
     said.runs = [run(1, 2 * H, 0, nodes=("lab-1-2",), **submit)]
     at(server, 2 * H + 60)
     await collect(server.state, cluster)
-    assert [(one.start - OCTOBER.start, one.end) for one in await server.store.runs_of("lab", 1)] == [
+    assert [(one.start - OCTOBER.start, one.end) for one in await server.store.usage.runs_of_job("lab", 1)] == [
         (0, OCTOBER.start + H), (2 * H, 0),
     ]  # fmt: skip

@@ -30,7 +30,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 async def put(server: Server, *runs: Any) -> None:
     cluster = (await server.state.cluster("lab"))[1]
-    await server.store.put_runs("lab", ledger_entries(cluster, runs), collected_to=OCTOBER.start)
+    await server.store.runs.save("lab", ledger_entries(cluster, runs), collected_to=OCTOBER.start)
 
 
 async def hours(server: Server, month: str = "2026-10") -> Any:
@@ -70,7 +70,7 @@ async def test_gpus_that_the_plan_promises_and_the_machine_has_not_are_not_free(
 async def test_nodes_that_do_not_work_have_no_free_gpus(server: Server) -> None:
     """One is drained while a job runs on, one is a spare, one is there for an hour alone, one is full."""
     await machines(server, 3)
-    await server.store.put_node_spans(
+    await server.store.node_spans.save(
         "lab",
         [
             NodeSpan("lab-1-1", SpanKind.DRAINED, OCTOBER.start + H, OCTOBER.start + 2 * H, "tests"),
@@ -78,7 +78,7 @@ async def test_nodes_that_do_not_work_have_no_free_gpus(server: Server) -> None:
             NodeSpan("lab-1-2", SpanKind.SPARE, OCTOBER.start, 0),
         ],
     )
-    await server.store.meter("lab", [("lab-1-4", "main")], [], [], OCTOBER.start + 2 * H)
+    await server.store.machine_lives.record("lab", [("lab-1-4", "main")], [], [], OCTOBER.start + 2 * H)
     at(server, 3 * H)
     await put(
         server,
@@ -117,7 +117,7 @@ async def test_it_is_the_count_of_every_minute(server: Server) -> None:
         began = OCTOBER.start + start * MINUTE
         spans.append(NodeSpan(name, kind, began, 0 if start + lasts >= span else began + lasts * MINUTE))
     at(server, span * MINUTE)
-    await server.store.put_node_spans("lab", spans)
+    await server.store.node_spans.save("lab", spans)
     await put(server, *runs)
     free, pieces = [0] * 30, [0] * 30
     for name in names:
@@ -147,7 +147,7 @@ async def test_a_run_over_two_groups_waited_with_all_its_gpus(server: Server) ->
     await machines(server, 2)
     at(server, 2 * H)
     parts = [Held(name, (f"lab-{name}",), "h100", 8, 64, 8, 8) for name in ("a", "b")]
-    await server.store.put_runs("lab", [(run(1, 0, H, gpus=16), parts, 0)])
+    await server.store.runs.save("lab", [(run(1, 0, H, gpus=16), parts, 0)])
     await put(server, run(2, 0, H))
     ann = await server.client()
     waits = (await got(ann, "capacity?period=2026-10"))["waits"]
@@ -167,11 +167,11 @@ async def test_a_month_that_has_not_begun_has_no_hours(server: Server) -> None:
 
 async def test_no_more_is_held_than_was_there_once_a_group_left_the_file(server: Server) -> None:
     """Nobody knows any more what its machines had; a cluster that is down is shown as its last file says."""
-    await server.store.meter("lab", [("lab-1-1", "main"), ("lab-old-1-1", "old")], [], [], OCTOBER.start)
+    await server.store.machine_lives.record("lab", [("lab-1-1", "main"), ("lab-old-1-1", "old")], [], [], OCTOBER.start)
     at(server, 2 * H)
     kept, gone = run(1, 0, H), run(2, 0, 2 * H, nodes=("lab-old-1-1",))
     await put(server, kept)
-    await server.store.put_runs("lab", [(gone, [Held("old", gone.nodes, "h100", 8, 64, 8, 8)], 0)])
+    await server.store.runs.save("lab", [(gone, [Held("old", gone.nodes, "h100", 8, 64, 8, 8)], 0)])
     kind = await hours(server)
     assert [(one["held"], one["there"], one["free"]) for one in kind["hours"]] == [(8, 8, 0), (0, 8, 8)]
     assert kind["utilisation"] == 0.5

@@ -63,11 +63,11 @@ async def test_each_second_of_a_gpu_is_in_one_column_at_the_price_of_that_second
     name = f"c{next(NAMES)}"
     store, begun = server.store, OCTOBER.start
     cluster = (await server.state.cluster("lab"))[1]
-    await store.meter(name, [(node, "main") for node in NODES], [], [], begun - 7 * DAY)
-    await store.note_prices([PriceRow(name, "main", float(begun - 7 * DAY), "8", False)])
-    await store.note_prices([PriceRow(name, "main", float(begun + turn), "20", False)])
+    await store.machine_lives.record(name, [(node, "main") for node in NODES], [], [], begun - 7 * DAY)
+    await store.prices.record([PriceRow(name, "main", float(begun - 7 * DAY), "8", False)])
+    await store.prices.record([PriceRow(name, "main", float(begun + turn), "20", False)])
     spans = [NodeSpan(NODES[1], SpanKind.DOWN, begun + at, begun + at + lasted) for at, lasted in broken]
-    await store.put_node_spans(name, spans)
+    await store.node_spans.save(name, spans)
     runs: list[Run] = []
     expected: dict[str, Fraction] = {}
     for node, stretches in zip(NODES, given_, strict=True):
@@ -79,10 +79,10 @@ async def test_each_second_of_a_gpu_is_in_one_column_at_the_price_of_that_second
                 break
             one = replace(one, end=0 if one.end > begun + now else one.end)
             runs.append(one)
-            await store.put_runs(name, [(one, held(one, cluster.group_of), 0)])
+            await store.runs.save(name, [(one, held(one, cluster.group_of), 0)])
             if one.end:
-                await store.lose(name, one.job, one.start, min(lost, lasted))
-            await store.measure(name, [(one.job, one.start + idle, idle, idle, 0)] if idle else [], begun)
+                await store.runs.record_loss(name, one.job, one.start, min(lost, lasted))
+            await store.runs.add_measurements(name, [(one.job, one.start + idle, idle, idle, 0)] if idle else [], begun)
             end = min(one.end or begun + now, OCTOBER.end)
             low = max(one.start, begun)
             dear = max(0, end - max(low, begun + turn))

@@ -25,18 +25,18 @@ MONTH_S = OCTOBER.seconds
 async def put(server: Server, *runs: Any) -> None:
     """As accounting says them, without asking it."""
     cluster = (await server.state.cluster("lab"))[1]
-    await server.store.put_runs("lab", ledger_entries(cluster, runs), collected_to=int(server.state.clock()))
+    await server.store.runs.save("lab", ledger_entries(cluster, runs), collected_to=int(server.state.clock()))
 
 
 async def idled(server: Server, *jobs: tuple[int, int, int]) -> None:
     """(job, its end, seconds that it idled) each."""
     samples = [(job, OCTOBER.start + end, seconds, seconds, None) for job, end, seconds in jobs]
-    await server.store.measure("lab", samples, OCTOBER.start)
+    await server.store.runs.add_measurements("lab", samples, OCTOBER.start)
 
 
 async def incident(server: Server, node: str, what: str, *jobs: int, at: int) -> None:
-    opened = await server.store.open_incident("lab", node, what, XidClass.RESET, OCTOBER.start + at, {})
-    await server.store.note_moved(opened.number, jobs, OCTOBER.start + at)
+    opened = await server.store.incidents.open("lab", node, what, XidClass.RESET, OCTOBER.start + at, {})
+    await server.store.incidents.record_requeued_jobs(opened.number, jobs, OCTOBER.start + at)
 
 
 async def told(server: Server, person: str = "ann", role: str = "admin", month: str = "2026-10") -> Any:
@@ -75,7 +75,7 @@ async def test_all_that_idled_is_told_and_notebooks_are_told_apart_after_they_ar
     )
     await idled(server, *((100 + i, 30 * i + 25, 20) for i in range(200)), (7, 10 * H, 5 * H))
     at(server, -60)
-    await server.store.note_job(
+    await server.store.jobs.record(
         "lab", 7, person="alice", user="alice", kind="notebook", request={}, facts={}, audit={"job": 7}
     )
     at(server, 40 * H)
@@ -125,7 +125,7 @@ async def test_what_an_incident_sent_back_is_its_own_and_of_two_the_nearer_one_s
 async def test_causes_are_what_chargeback_says_over_prices_groups_and_teams(server: Server, said: Accounting) -> None:
     await machines(server, 2)
     said.away = True
-    await server.store.note_prices(
+    await server.store.prices.record(
         [
             PriceRow("lab", "main", float(OCTOBER.start + at), usd, False)
             for at, usd in ((10 * H, "80"), (20 * H, "1.25"))

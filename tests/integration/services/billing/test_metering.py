@@ -32,11 +32,11 @@ async def test_spares_and_machines_are_metered_as_they_are_seen(server: Server) 
     for moment in range(2, 100, 2):
         await look(moment, "lab-1-1", "lab-1-2")
     await look(100, "lab-1-1")
-    lives = await server.store.lives("lab", OCTOBER.start, OCTOBER.end)
+    lives = await server.store.machine_lives.between("lab", OCTOBER.start, OCTOBER.end)
     assert [(one.machine, one.began - OCTOBER.start, one.ended and one.ended - OCTOBER.start) for one in lives] == [
         ("lab-1-1", 0, 0), ("lab-1-2", 0, 98),
     ]  # fmt: skip
-    [spare] = await server.store.node_spans("lab", OCTOBER.start, OCTOBER.end)
+    [spare] = await server.store.node_spans.between("lab", OCTOBER.start, OCTOBER.end)
     assert (spare.node, spare.ended - OCTOBER.start) == ("lab-1-2", 100)
 
 
@@ -58,7 +58,7 @@ async def test_a_machine_whose_slot_left_the_file_is_metered_until_it_goes(serve
     for moment, seen in ((0, four), (H, four), (2 * H, two), (3 * H, two)):
         await look(moment, seen, "lab-1-1", "lab-1-2", "x")
     await look(4 * H, two, "lab-1-1", "lab-1-2")
-    lives = await server.store.lives("lab", OCTOBER.start, OCTOBER.end)
+    lives = await server.store.machine_lives.between("lab", OCTOBER.start, OCTOBER.end)
     hours = [
         (one.machine, one.group, (one.began - OCTOBER.start) / H, one.ended and (one.ended - OCTOBER.start) / H)
         for one in lives
@@ -77,7 +77,7 @@ async def test_the_server_s_loop_goes_on_past_a_cluster_that_does_not_answer(ser
     said.runs = [run(1, 0, H)]
     at(server, 2 * H)
     await loop.step()
-    assert len(await server.store.runs_of("lab", 1)) == 1
+    assert len(await server.store.usage.runs_of_job("lab", 1)) == 1
 
 
 async def test_the_server_s_loop_sums_days_that_are_over(server: Server, said: Accounting) -> None:
@@ -87,10 +87,11 @@ async def test_the_server_s_loop_sums_days_that_are_over(server: Server, said: A
     ann = await server.client()
     pages = ("usage?start=2026-10", "chargeback?period=2026-10", "goodput?period=2026-10", "capacity?period=2026-10")
     before = [await got(ann, page) for page in pages]
-    assert await server.store.kept_days("lab", OCTOBER.start, OCTOBER.end) == []
+    assert await server.store.capacity.saved_days("lab", OCTOBER.start, OCTOBER.end) == []
     await Collector(server.state).step()
     day = 24 * H
     assert [
-        (one - OCTOBER.start) // day for one in await server.store.kept_days("lab", OCTOBER.start, OCTOBER.end)
+        (one - OCTOBER.start) // day
+        for one in await server.store.capacity.saved_days("lab", OCTOBER.start, OCTOBER.end)
     ] == [0, 1, 2, 3]
     assert [await got(ann, page) for page in pages] == before

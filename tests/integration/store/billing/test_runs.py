@@ -18,7 +18,7 @@ from headway.domain.billing import Held, Life, NodeSpan, Run, SpanKind
 from headway.domain.cluster import Cluster
 from headway.errors import Conflict
 from headway.store import Store
-from headway.store.billing.sums import Only, Span
+from headway.store.billing.run_sums import Only, Span
 from headway.store.billing.usage import Behind, Order, RunRow, Times, run_place
 from tests.support import builders
 
@@ -44,16 +44,16 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 async def put(store: Store, *runs: Run, cluster: str = "lab", of: Cluster = LAB, **mark: int) -> None:
-    await store.put_runs(cluster, [(one, held(one, of.group_of), 0) for one in runs], **mark)
+    await store.runs.save(cluster, [(one, held(one, of.group_of), 0) for one in runs], **mark)
 
 
 async def test_a_record_that_comes_again_is_the_same_run_and_a_requeue_is_another(store: Store) -> None:
     first = run(7, 0, 100, state="REQUEUED")
     await put(store, first, run(7, 200, 0))
     await put(store, first, run(7, 200, 300), run(7, 200, 300))
-    found = await store.runs("lab", Span(T0, T0 + H, T0 + H))
+    found = await store.usage.runs("lab", Span(T0, T0 + H, T0 + H))
     assert [(one.job, one.start - T0, one.end - T0) for one in found] == [(7, 200, 300), (7, 0, 100)]
-    [total] = await store.usage("lab", Span(T0, T0 + H, T0 + H), ["team"])
+    [total] = await store.usage.totals("lab", Span(T0, T0 + H, T0 + H), ["team"])
     assert (total.by, total.runs, total.gpu_s, total.waited_s, total.waited_gpu_s) == (("vision",), 2, 4 * 200, 40, 160)
 
 
@@ -72,22 +72,22 @@ async def test_runs_that_begin_while_a_list_is_read_move_none_of_its_places(
     lab = replace(LAB, groups=tuple(halves))
     await put(store, *(run(job, 60 * (job // 3), 1200, nodes=both) for job in range(1, 13)), of=lab)
     for job in range(1, 13):
-        await store.lose("lab", job, T0 + 60 * (job // 3), 10 * (job % 3))
-    await store.measure(
+        await store.runs.record_loss("lab", job, T0 + 60 * (job // 3), 10 * (job % 3))
+    await store.runs.add_measurements(
         "lab", [(job, T0 + 60 * (job // 3) + 300, 300, 30 * (job % 2), 0) for job in range(1, 13)], T0 + H
     )
     span = Span(T0, T0 + H, T0 + H)
-    every = await store.runs("lab", span, first=first, behind=behind)
+    every = await store.usage.runs("lab", span, first=first, behind=behind)
     assert len(every) > 6
     read: list[RunRow] = []
-    while page := await store.runs(
+    while page := await store.usage.runs(
         "lab", span, first=first, behind=behind, after=run_place(read[-1], first, behind) if read else None, limit=3
     ):
         read += page
         number = 100 + len(read)
         await put(store, run(number, 900, 1300, eligible=T0 - 9 * H))
-        await store.lose("lab", number, T0 + 900, 400)
-        await store.measure("lab", [(number, T0 + 1300, 400, 390, 0)], T0 + H)
+        await store.runs.record_loss("lab", number, T0 + 900, 400)
+        await store.runs.add_measurements("lab", [(number, T0 + 1300, 400, 390, 0)], T0 + H)
     assert [(one.job, one.group) for one in read] == [(one.job, one.group) for one in every]
 
 
@@ -102,29 +102,35 @@ async def test_another_file_changes_nothing_of_what_a_run_held(store: Store) -> 
     )
     wide = run(1, 0, 0, nodes=("lab-1-1", "lab-1-3"), gpus=16)
     await put(store, wide, run(2, 0, 100, nodes=("lab-1-4",)), of=before)
-    await store.measure("lab", [(1, T0 + 60, 60, 20, 900)], T0 + 60)
+    await store.runs.add_measurements("lab", [(1, T0 + 60, 60, 20, 900)], T0 + 60)
     span = Span(T0, T0 + H, T0 + 100)
 
     async def told() -> object:
-        cells = [(one.group, one.use.team, one.use.per_node, one.use.unit_s) for one in await store.held("lab", span)]
+        cells = [
+            (one.group, one.use.team, one.use.per_node, one.use.unit_s)
+            for one in await store.usage.unit_seconds("lab", span)
+        ]
         on = [
             (one.node, one.units, one.per_node)
-            for one in await store.held_on("lab", [("lab-1-3", T0, T0 + 50)], T0 + 100)
+            for one in await store.capacity.held_on("lab", [("lab-1-3", T0, T0 + 50)], T0 + 100)
         ]
-        [total] = await store.usage("lab", span, ["gpu_type"])
+        [total] = await store.usage.totals("lab", span, ["gpu_type"])
         return sorted(cells), on, (total.by, total.runs, total.gpu_s, total.energy_j)
 
     known = await told()
     assert known == (
         [("a", "vision", 8, 800), ("b", "vision", 8, 1200)], [("lab-1-3", 8, 8)], (("h100",), 2, 2000, 900)
     )  # fmt: skip
-    await store.forget_runs("lab")
+    await store.runs.collect_again("lab")
     await put(store, replace(wide, end=T0 + 100, state="COMPLETED"), run(2, 0, 100, nodes=("lab-1-4",)), of=after)
     assert await told() == known
-    assert [(one.group, one.state) for one in await store.runs_of("lab", 1)] == [("a", "COMPLETED"), ("b", "COMPLETED")]
+    assert [(one.group, one.state) for one in await store.usage.runs_of_job("lab", 1)] == [
+        ("a", "COMPLETED"),
+        ("b", "COMPLETED"),
+    ]
     # One that begins now is of the file that is now.
     await put(store, run(3, 50, 100, nodes=("lab-1-1",)), of=after)
-    assert [(one.group, one.gpu_type) for one in await store.runs_of("lab", 3)] == [("c", "b200")]
+    assert [(one.group, one.gpu_type) for one in await store.usage.runs_of_job("lab", 3)] == [("c", "b200")]
 
 
 async def test_a_run_that_holds_other_nodes_than_it_was_known_to_hold_counts_once(store: Store) -> None:
@@ -132,82 +138,82 @@ async def test_a_run_that_holds_other_nodes_than_it_was_known_to_hold_counts_onc
     a, b = (replace(main, name=name, slots=main.slots[i : i + 2]) for i, name in ((0, "a"), (2, "b")))
     both = replace(LAB, groups=(a, b))
     await put(store, run(1, 0, 0, nodes=("lab-1-1", "lab-1-3"), gpus=16), of=both)
-    await store.measure("lab", [(1, T0 + 60, 60, 20, 900)], T0 + 60, {(1, T0, "b"): (100, 7)})
+    await store.runs.add_measurements("lab", [(1, T0 + 60, 60, 20, 900)], T0 + 60, {(1, T0, "b"): (100, 7)})
     await put(store, run(1, 0, 100, nodes=("lab-1-3",), gpus=8), of=both)
-    [found] = await store.runs_of("lab", 1)
+    [found] = await store.usage.runs_of_job("lab", 1)
     assert (found.group, found.gpus, found.measured_s, found.idle_s) == ("b", 8, 60, 20)
     assert (found.energy_j, found.cpu_measured_s) == (1000, 7), "what its nodes drew together"
-    assert await store.held_on("lab", [("lab-1-1", T0, T0 + 50)], T0 + 100) == []
-    [total] = await store.usage("lab", Span(T0, T0 + H, T0 + H), [])
+    assert await store.capacity.held_on("lab", [("lab-1-1", T0, T0 + 50)], T0 + 100) == []
+    [total] = await store.usage.totals("lab", Span(T0, T0 + H, T0 + H), [])
     assert (total.runs, total.gpu_s) == (1, 800)
 
 
 async def test_a_node_that_no_file_knew_is_of_its_group_once_one_does(store: Store) -> None:
     [main] = LAB.groups
     await put(store, run(1, 0, 0), of=replace(LAB, groups=(replace(main, slots=main.slots[1:]),)))
-    assert [one.group for one in await store.runs_of("lab", 1)] == [""]
+    assert [one.group for one in await store.usage.runs_of_job("lab", 1)] == [""]
     await put(store, run(1, 0, 0))
-    assert [(one.group, one.units) for one in await store.runs_of("lab", 1)] == [("main", 4)]
+    assert [(one.group, one.units) for one in await store.usage.runs_of_job("lab", 1)] == [("main", 4)]
 
 
 async def test_a_run_over_two_groups_waits_once_and_with_all_its_gpus(store: Store) -> None:
     parts = [Held(group, (f"lab-{group}",), "h100", 8, 64, 8, 8) for group in ("a", "b")]
-    await store.put_runs("lab", [(run(7, 0, 100, gpus=16), parts, 0)])
+    await store.runs.save("lab", [(run(7, 0, 100, gpus=16), parts, 0)])
     for span in (Span(T0, T0 + H, T0 + H), Span(T0, T0 + 50, T0 + H)):  # whole, and cut
-        [total] = await store.usage("lab", span, ["team"])
+        [total] = await store.usage.totals("lab", span, ["team"])
         assert (total.runs, total.waited_s, total.waited_gpu_s) == (1, 20, 16 * 20)
-        assert sum(one.times.waited_gpu_s for one in await store.held("lab", span, timed=True)) == 16 * 20
+        assert sum(one.times.waited_gpu_s for one in await store.usage.unit_seconds("lab", span, timed=True)) == 16 * 20
 
 
 async def test_what_a_run_s_gpus_draw_is_of_the_groups_that_they_are_of(store: Store) -> None:
     """Else one of two groups looks as if it drew all of it, and the other nothing."""
     sizes = {"a": 8, "b": 2, "c": 0}
     parts = [Held(group, (f"lab-{group}",), "h100", gpus, 64, gpus, 8) for group, gpus in sizes.items()]
-    await store.put_runs("lab", [(run(7, 0, 0, gpus=10), parts, 0)])
+    await store.runs.save("lab", [(run(7, 0, 0, gpus=10), parts, 0)])
     for minute in (1, 2):
-        await store.measure("lab", [(7, T0 + 60 * minute, 60, 30, 1001)], T0 + 60 * minute)
-    found = {one.group: one for one in await store.runs_of("lab", 7)}
+        await store.runs.add_measurements("lab", [(7, T0 + 60 * minute, 60, 30, 1001)], T0 + 60 * minute)
+    found = {one.group: one for one in await store.usage.runs_of_job("lab", 7)}
     assert {name: one.energy_j for name, one in found.items()} == {"a": 1600, "b": 402, "c": 0}
     assert {(one.measured_s, one.idle_s) for one in found.values()} == {(120, 60)}
 
 
 async def test_what_still_runs_counts_until_now_and_a_stretch_cuts_both_ends(store: Store) -> None:
     await put(store, run(1, 0, 0), run(2, -500, 5000, user="bob"))
-    found = await store.usage("lab", Span(T0, T0 + 1000, T0 + 600), ["user"])
+    found = await store.usage.totals("lab", Span(T0, T0 + 1000, T0 + 600), ["user"])
     assert [(one.by[0], one.gpu_s) for one in found] == [("alice", 4 * 600), ("bob", 4 * 600)]
-    found = await store.usage("lab", Span(T0, T0 + 1000, T0 + 9000), ["user"])
+    found = await store.usage.totals("lab", Span(T0, T0 + 1000, T0 + 9000), ["user"])
     assert [(one.by[0], one.gpu_s, one.runs) for one in found] == [("alice", 4000, 1), ("bob", 4000, 1)]
-    assert await store.open_runs("lab") == [(1, T0)]
+    assert await store.runs.still_running("lab") == [(1, T0)]
 
 
 async def test_what_was_measured_stays_when_accounting_is_read_again(store: Store) -> None:
     await put(store, run(1, 0, 0))
-    await store.measure("lab", [(1, T0 + 60, 60, 20, 900), (99, T0, 60, 0, 0)], T0 + 60)
-    await store.lose("lab", 1, T0, 50, saved_at=T0 + 50.5)
-    await store.forget_runs("lab")
+    await store.runs.add_measurements("lab", [(1, T0 + 60, 60, 20, 900), (99, T0, 60, 0, 0)], T0 + 60)
+    await store.runs.record_loss("lab", 1, T0, 50, saved_at=T0 + 50.5)
+    await store.runs.collect_again("lab")
     await put(store, run(1, 0, 100, state="NODE_FAIL"))
-    [found] = await store.runs_of("lab", 1)
+    [found] = await store.usage.runs_of_job("lab", 1)
     assert (found.measured_s, found.idle_s, found.energy_j, found.lost_s, found.state) == (60, 20, 900, 50, "NODE_FAIL")
-    assert (await store.mark("lab")).measured_to == T0 + 60
-    assert (await store.mark("lab")).collected_to == 0
+    assert (await store.ledger_progress.get("lab")).measured_to == T0 + 60
+    assert (await store.ledger_progress.get("lab")).collected_to == 0
 
 
 async def test_what_nodes_drew_is_kept_by_run_and_the_rest_of_it_is_unmeasured(store: Store) -> None:
     await put(store, run(1, 0, 100), run(2, 50, 0, gpus=0, cpus=8), run(3, -900, -500), cluster="lab")
     await put(store, run(4, 0, 100), cluster="other")
-    held_ = await store.holds("lab", T0 + 40, T0 + 100)
+    held_ = await store.runs.allocations("lab", T0 + 40, T0 + 100)
     assert [(one.job, one.end and one.end - T0, one.nodes, one.cpus) for one in sorted(held_, key=lambda one: one.job)] == [
         (1, 100, ("lab-1-1",), 32), (2, 0, ("lab-1-1",), 8),
     ]  # fmt: skip
     hosts = {(1, T0, "main"): (500, 32 * 60), (2, T0 + 50, "main"): (70, 8 * 50), (9, T0, "main"): (1, 1)}
-    await store.measure("lab", [(1, T0 + 60, 60, 0, 900)], T0 + 100, hosts)
+    await store.runs.add_measurements("lab", [(1, T0 + 60, 60, 0, 900)], T0 + 100, hosts)
     await put(store, run(1, 0, 100))
-    whole = await store.usage("lab", Span(T0, T0 + H, T0 + 150), ["user"], Only())
+    whole = await store.usage.totals("lab", Span(T0, T0 + H, T0 + 150), ["user"], Only())
     [total] = whole
     assert (total.energy_j, total.unmeasured_gpu_s, total.unmeasured_cpu_s) == (1470, 4 * 40, 32 * 40 + 8 * 50)
-    [half] = await store.usage("lab", Span(T0, T0 + 50, T0 + 150), ["user"])
+    [half] = await store.usage.totals("lab", Span(T0, T0 + 50, T0 + 150), ["user"])
     assert (half.energy_j, half.unmeasured_cpu_s) == (700, 32 * 20)
-    [found] = await store.runs_of("lab", 1)
+    [found] = await store.usage.runs_of_job("lab", 1)
     assert (found.energy_j, found.cpu_measured_s) == (1400, 1920)
 
 
@@ -215,41 +221,41 @@ async def test_a_minute_is_shared_by_the_runs_that_it_is_of(store: Store) -> Non
     """A job that ended within it, and began again: both are measured to the second, and nothing is left to be estimated."""
     await put(store, run(1, -30, 20, state="REQUEUED"), run(1, 45, 130))
     minutes = [(1, T0 + at, 60, 60 if at == 60 else 0, 6000) for at in (0, 60, 120, 180)]
-    await store.measure("lab", minutes, T0 + 180)
-    first, again = await store.runs_of("lab", 1)
+    await store.runs.add_measurements("lab", minutes, T0 + 180)
+    first, again = await store.usage.runs_of_job("lab", 1)
     assert (first.measured_s, first.idle_s, first.energy_j) == (50, 20, 5000)
     assert (again.measured_s, again.idle_s, again.energy_j) == (85, 15, 8500)
-    [total] = await store.usage("lab", Span(T0 - H, T0 + H, T0 + H), [])
+    [total] = await store.usage.totals("lab", Span(T0 - H, T0 + H, T0 + H), [])
     assert total.unmeasured_gpu_s == 0
     await put(store, run(2, 0, 60, user="bob"))
-    await store.measure("lab", [(2, T0 + 60, 60, 60, None)], T0 + 180)
-    [bob] = await store.usage("lab", Span(T0 - H, T0 + H, T0 + H), [], Only(user="bob"))
+    await store.runs.add_measurements("lab", [(2, T0 + 60, 60, 60, None)], T0 + 180)
+    [bob] = await store.usage.totals("lab", Span(T0 - H, T0 + H, T0 + H), [], Only(user="bob"))
     assert (bob.idle_gpu_s, bob.unmeasured_gpu_s) == (240, 240), "GPUs that say what they do, and not what they draw"
 
 
 async def test_a_run_that_accounting_forgot_ends_when_it_was_seen_last(store: Store) -> None:
     await put(store, run(1, 0, 0))
-    await store.end_runs("lab", [(1, T0)], T0 + 60)
-    [found] = await store.runs_of("lab", 1)
+    await store.runs.end("lab", [(1, T0)], T0 + 60)
+    [found] = await store.usage.runs_of_job("lab", 1)
     assert (found.end - T0, found.state) == (60, "UNKNOWN")
-    assert await store.open_runs("lab") == []
+    assert await store.runs.still_running("lab") == []
 
 
 async def test_a_long_run_that_accounting_forgot_counts_in_its_last_hour_too(store: Store) -> None:
     await put(store, run(1, 0, 0), run(2, 8 * H, 8 * H + 60))
-    await store.end_runs("lab", [(1, T0)], T0 + 10 * H)
+    await store.runs.end("lab", [(1, T0)], T0 + 10 * H)
     span = Span(T0 + 9 * H, T0 + 20 * H, T0 + 20 * H)
-    assert [one.gpu_s for one in await store.usage("lab", span, [])] == [4 * H]
-    assert [one.job for one in await store.runs("lab", span)] == [1]
+    assert [one.gpu_s for one in await store.usage.totals("lab", span, [])] == [4 * H]
+    assert [one.job for one in await store.usage.runs("lab", span)] == [1]
 
 
 async def test_two_clusters_of_one_database_know_nothing_of_each_other(store: Store) -> None:
     await put(store, run(1, 0, 100))
     await put(store, run(1, 0, 50), cluster="other")
     span = Span(T0, T0 + H, T0 + H)
-    assert [one.gpu_s for one in await store.usage("other", span, [])] == [200]
-    assert [one.gpu_s for one in await store.usage("lab", span, ["team"], Only(teams=("vision",)))] == [400]
-    assert await store.usage("lab", span, ["team"], Only(teams=())) == []
+    assert [one.gpu_s for one in await store.usage.totals("other", span, [])] == [200]
+    assert [one.gpu_s for one in await store.usage.totals("lab", span, ["team"], Only(teams=("vision",)))] == [400]
+    assert await store.usage.totals("lab", span, ["team"], Only(teams=())) == []
 
 
 RUNS = st.lists(
@@ -273,9 +279,11 @@ async def test_sums_are_those_made_by_hand(
         one = run(number + 1, began, 0 if open_ else began + lasted, gpus=gpus)
         await put(store, one, cluster=name)
         lost_s = 0 if open_ else min(lost_s, lasted)
-        await store.lose(name, one.job, one.start, lost_s)
+        await store.runs.record_loss(name, one.job, one.start, lost_s)
         idle_s = idle_s if open_ else min(idle_s, lasted)
-        await store.measure(name, [(one.job, one.start + idle_s, idle_s, idle_s, 0)] if idle_s else [], T0)
+        await store.runs.add_measurements(
+            name, [(one.job, one.start + idle_s, idle_s, idle_s, 0)] if idle_s else [], T0
+        )
         end = max(now, began) if open_ else began + lasted
         held_s += gpus * max(0, min(end, high) - max(began, low))
         parts = goodput.within(began, end, lost_s, idle_s, low, high)
@@ -283,18 +291,18 @@ async def test_sums_are_those_made_by_hand(
         assert gpus * parts[1] == (gpus * max(0, min(end, high) - max(end - lost_s, low)) if lost_s else 0)
         lost_total += gpus * max(0, min(end, high) - max(end - lost_s, low)) if lost_s else 0
     span = Span(T0 + start, T0 + start + length, T0 + now)
-    found = await store.usage(name, span, [])
+    found = await store.usage.totals(name, span, [])
     assert sum(one.gpu_s for one in found) == held_s
     assert sum(one.lost_gpu_s for one in found) == lost_total
     assert sum(one.idle_gpu_s for one in found) == idle_total
-    cells = [one.use for one in await store.held(name, span)]
+    cells = [one.use for one in await store.usage.unit_seconds(name, span)]
     assert sum(one.unit_s for one in cells) == held_s
     assert all(0 <= one.lost_unit_s + one.idle_unit_s <= one.unit_s for one in cells)
     times = Times(held_s, lost_total, idle_total, sum(one.waited_gpu_s for one in found))
-    assert sum((one.times for one in await store.held(name, span, timed=True)), Times()) == times
+    assert sum((one.times for one in await store.usage.unit_seconds(name, span, timed=True)), Times()) == times
     for cut in (start + length // 3, start + length // 2):  # wherever the stretch is cut
         parts_of = [replace(span, end=T0 + cut), replace(span, start=T0 + cut)]
-        cells_of = [one for part in parts_of for one in await store.held(name, part, timed=True)]
+        cells_of = [one for part in parts_of for one in await store.usage.unit_seconds(name, part, timed=True)]
         assert sum((one.times for one in cells_of), Times()) == times
         for field in ("unit_s", "lost_unit_s", "idle_unit_s"):
             assert sum(getattr(one.use, field) for one in cells_of) == sum(getattr(one, field) for one in cells)
@@ -303,40 +311,40 @@ async def test_sums_are_those_made_by_hand(
 async def test_a_broken_node_s_jobs_are_found_by_the_node(store: Store) -> None:
     await put(store, run(1, 0, 100, nodes=("lab-1-1", "lab-1-2"), gpus=8), run(2, 50, 0, nodes=("lab-1-2",)))
     parts = [("lab-1-2", T0 + 90, T0 + 200), ("lab-1-1", T0 - 50, T0 + 10), ("lab-1-1", T0 + 99, T0 + 100)]
-    found = await store.held_on("lab", parts, T0 + 150)
+    found = await store.capacity.held_on("lab", parts, T0 + 150)
     assert sorted((one.node, one.units, one.per_node, one.start - T0, one.end - T0) for one in found) == [
         ("lab-1-1", 8, 16, 0, 10), ("lab-1-1", 8, 16, 99, 100), ("lab-1-2", 4, 8, 90, 150), ("lab-1-2", 8, 16, 90, 100),
     ]  # fmt: skip
-    assert await store.held_on("lab", [], T0 + 150) == []
+    assert await store.capacity.held_on("lab", [], T0 + 150) == []
 
 
 async def test_lives_spans_and_invoices(store: Store) -> None:
-    await store.meter("lab", [("lab-1-1", "main"), ("lab-1-2", "main")], [], [], T0)
-    await store.meter("lab", [], [Life("lab-1-2", "main", T0, T0 + 50, T0 + 50)], ["lab-1-1"], T0 + 60)
-    found = await store.lives("lab", T0, T0 + H)
+    await store.machine_lives.record("lab", [("lab-1-1", "main"), ("lab-1-2", "main")], [], [], T0)
+    await store.machine_lives.record("lab", [], [Life("lab-1-2", "main", T0, T0 + 50, T0 + 50)], ["lab-1-1"], T0 + 60)
+    found = await store.machine_lives.between("lab", T0, T0 + H)
     assert [(one.machine, one.ended and one.ended - T0, one.seen - T0) for one in found] == [
         ("lab-1-1", 0, 60), ("lab-1-2", 50, 0),
     ]  # fmt: skip
-    await store.put_node_spans("lab", [NodeSpan("lab-1-1", SpanKind.DOWN, T0, 0, "dead")])
-    await store.put_node_spans("lab", [NodeSpan("lab-1-1", SpanKind.DOWN, T0, T0 + 9, "dead")])
-    assert [one.ended - T0 for one in await store.node_spans("lab", T0, T0 + H)] == [9]
-    await store.end_lives("lab", T0 + 70)
-    assert await store.open_lives("lab") == []
-    assert await store.billed_clusters() == ["lab"]
-    closed = await store.close_invoice("lab", "2026-10", {"a": 1}, "ann")
+    await store.node_spans.save("lab", [NodeSpan("lab-1-1", SpanKind.DOWN, T0, 0, "dead")])
+    await store.node_spans.save("lab", [NodeSpan("lab-1-1", SpanKind.DOWN, T0, T0 + 9, "dead")])
+    assert [one.ended - T0 for one in await store.node_spans.between("lab", T0, T0 + H)] == [9]
+    await store.machine_lives.end_all("lab", T0 + 70)
+    assert await store.machine_lives.running("lab") == []
+    assert await store.machine_lives.clusters() == ["lab"]
+    closed = await store.invoices.close("lab", "2026-10", {"a": 1}, "ann")
     assert (closed.period, closed.document) == ("2026-10", {"a": 1})
     with pytest.raises(Conflict, match="closed already"):
-        await store.close_invoice("lab", "2026-10", {"a": 2}, "bob")
-    assert [row.document for row in await store.invoices("lab")] == [{"a": 1}]
+        await store.invoices.close("lab", "2026-10", {"a": 2}, "bob")
+    assert [row.document for row in await store.invoices.of_cluster("lab")] == [{"a": 1}]
 
 
 async def test_a_budget_is_told_once_a_period(store: Store) -> None:
-    assert await store.budget_level("lab", "vision", T0) == ("", False)
-    await store.note_budget("lab", "vision", T0, "over", capped=True)
-    assert await store.budget_level("lab", "vision", T0) == ("over", True)
-    assert await store.capped_teams("lab") == {"vision"}
-    await store.note_budget("lab", "vision", T0 + H, "ok", capped=False)
-    assert await store.capped_teams("lab") == frozenset()
+    assert await store.budgets.get("lab", "vision", T0) == ("", False)
+    await store.budgets.record("lab", "vision", T0, "over", capped=True)
+    assert await store.budgets.get("lab", "vision", T0) == ("over", True)
+    assert await store.budgets.capped_teams("lab") == {"vision"}
+    await store.budgets.record("lab", "vision", T0 + H, "ok", capped=False)
+    assert await store.budgets.capped_teams("lab") == frozenset()
 
 
 @pytest.fixture
@@ -348,9 +356,9 @@ def told(store: Store) -> Iterator[list[str]]:
         if not statement.startswith(("SELECT", "PRAGMA")):
             found.append(statement)
 
-    event.listen(store._engine.sync_engine, "before_cursor_execute", note)
+    event.listen(store.database.engine.sync_engine, "before_cursor_execute", note)
     yield found
-    event.remove(store._engine.sync_engine, "before_cursor_execute", note)
+    event.remove(store.database.engine.sync_engine, "before_cursor_execute", note)
 
 
 async def test_an_hour_of_many_jobs_is_put_down_at_once(store: Store, told: list[str]) -> None:
@@ -358,10 +366,10 @@ async def test_an_hour_of_many_jobs_is_put_down_at_once(store: Store, told: list
     await put(store, *(run(job, 0, 0) for job in range(1, 41)))
     minutes = [(job, T0 + 60 * at, 60, 60, 6000) for job in range(1, 41) for at in range(1, 61)]
     told.clear()
-    await store.measure("lab", minutes, T0 + H, {(job, T0, "main"): (100, 7) for job in range(1, 41)})
+    await store.runs.add_measurements("lab", minutes, T0 + H, {(job, T0, "main"): (100, 7) for job in range(1, 41)})
     assert len(told) < 10
     for job in (1, 40):
-        [found] = await store.runs_of("lab", job)
+        [found] = await store.usage.runs_of_job("lab", job)
         assert (found.measured_s, found.idle_s, found.energy_j, found.cpu_measured_s) == (H, H, 60 * 6000 + 100, 7)
 
 
@@ -370,10 +378,10 @@ async def test_many_runs_that_accounting_forgot_end_at_once(store: Store, told: 
     both = ("lab-1-1", "lab-1-3")
     await put(store, *(run(job, 0, 0, nodes=both) for job in range(1, 41)), run(41, 50, 0), run(1, 90, 0))
     told.clear()
-    await store.end_runs("lab", [(job, T0) for job in range(1, 41)], T0 + 60)
+    await store.runs.end("lab", [(job, T0) for job in range(1, 41)], T0 + 60)
     assert len(told) < 10
-    assert sorted(await store.open_runs("lab")) == [(1, T0 + 90), (41, T0 + 50)]
-    on = await store.held_on("lab", [(node, T0, T0 + 100) for node in both], T0 + 100)
+    assert sorted(await store.runs.still_running("lab")) == [(1, T0 + 90), (41, T0 + 50)]
+    on = await store.capacity.held_on("lab", [(node, T0, T0 + 100) for node in both], T0 + 100)
     assert sorted(one.end - T0 for one in on) == [60] * 80 + [100] * 2
 
 
@@ -397,8 +405,8 @@ async def test_what_is_put_down_at_once_is_what_each_minute_gives_alone(store: S
     for cluster, parts in (("whole", [minutes]), ("alone", [[one] for one in minutes])):
         await put(store, *runs, cluster=cluster, of=lab)
         for part in parts:
-            await store.measure(cluster, part, part[-1][1])
-        rows = [one for job in range(1, 30) for one in await store.runs_of(cluster, job)]
+            await store.runs.add_measurements(cluster, part, part[-1][1])
+        rows = [one for job in range(1, 30) for one in await store.usage.runs_of_job(cluster, job)]
         seen.append([(one.job, one.start, one.group, one.measured_s, one.idle_s, one.energy_j) for one in rows])
     assert seen[0] == seen[1]
     by_hand: dict[tuple[int, int], list[int]] = {}

@@ -47,9 +47,6 @@ class World:
     async def find(self, _: Cluster) -> Any:
         return SimpleNamespace(addresses=self.site.addresses)
 
-    async def secrets(self, _: str) -> dict[str, str]:
-        return {}
-
     async def remote(self, machine: Machine, argv: Sequence[str], **_: Any) -> Ran:
         if machine.name in self.silent:
             raise Unreachable(f"{machine.name} does not answer")

@@ -43,14 +43,14 @@ async def test_a_machine_of_a_group_that_scales_by_itself_is_gone_and_slurm_may_
 ) -> None:
     async with ward(tmp_path, IDLE) as made:
         made.world.traits = LOCAL
-        await made.store.save_cluster("lab", {"spec": "name: lab"}, summary={}, owner="ann")
+        await made.store.clusters.save("lab", {"spec": "name: lab"}, summary={}, owner="ann")
         made.world.jobs = {7: "RUNNING"}
         await lost(made)
         found = await made.settle()
         assert (found.state, found.steps[-1].text) == (IncidentState.RETURNED, GONE)
         assert [moved.job for moved in found.jobs] == [7]
         assert made.world.order == ["down", "resume", "sleeps"]
-        assert (await made.store.operations("lab")) == (), "an apply would make none"
+        assert (await made.store.operations.recent("lab")) == (), "an apply would make none"
 
 
 async def test_a_spot_machine_that_was_lost_without_notice_is_replaced_in_another_slot(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ async def test_a_replacement_in_another_slot_ends_it_and_nothing_waits_for_the_o
     async with ward(tmp_path, ROOMY) as made:
         made.world.traits, made.world.missing = LOCAL, {"lab-1-1"}
         made.world.gpus, made.world.gpus_after_reset = 7, None
-        await made.store.save_cluster("lab", {"spec": "name: lab"}, summary={}, owner="ann")
+        await made.store.clusters.save("lab", {"spec": "name: lab"}, summary={}, owner="ann")
         await made.responder.handle_signal(signal(79), [])
         while "delete" not in made.world.order:
             await made.responder.sleep(0)
@@ -159,8 +159,8 @@ async def test_where_machines_come_by_themselves_the_slot_is_free_for_the_next(t
 @pytest.mark.parametrize("action", [XidClass.REBOOT, XidClass.RECLAIM, XidClass.MAKE])
 async def test_a_slot_that_the_file_no_longer_has_has_no_incident(tmp_path: Path, action: XidClass) -> None:
     async with ward(tmp_path) as made:
-        opened = await made.store.open_incident("lab", "lab-7-7", "what", action, made.clock.now, {})
-        await made.store.move_incident(opened, IncidentState.REPAIRING, "begins", drained=True)
+        opened = await made.store.incidents.open("lab", "lab-7-7", "what", action, made.clock.now, {})
+        await made.store.incidents.add_step(opened, IncidentState.REPAIRING, "begins", drained=True)
         await made.responder.resume_open()
         found = await made.newest()
         assert (found.state, found.steps[-1].text) == (
@@ -177,9 +177,9 @@ async def test_while_jobs_on_a_node_without_a_slot_are_waited_for_its_incident_g
     fewer = replace(LAB, groups=(replace(GROUP, slots=("lab-1-1",), most=1, nodes=1, spares=0),))
     async with ward(tmp_path, fewer) as made:
         made.world.state, made.world.reason, made.world.jobs = "IDLE+DRAIN", "headway: leaves", {7: "RUNNING"}
-        opened = await made.store.open_incident("lab", NODE, "what", XidClass.DRAIN, made.clock.now, {})
+        opened = await made.store.incidents.open("lab", NODE, "what", XidClass.DRAIN, made.clock.now, {})
         evidence = {"tests": True, "try": "reboot"}
-        await made.store.move_incident(opened, state, "begins", drained=True, evidence=evidence)
+        await made.store.incidents.add_step(opened, state, "begins", drained=True, evidence=evidence)
         await made.settle()
         found = await made.newest()
         jobs_first = IncidentState.JOBS_MOVED if state is IncidentState.SEEN else state

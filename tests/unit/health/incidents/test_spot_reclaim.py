@@ -108,17 +108,17 @@ async def test_a_notice_is_heard_once_and_also_by_another_server(tmp_path: Path)
         await noticed(made)
         await made.responder.handle_reclaim_notices()
         await (await made.another_server()).handle_reclaim_notices()
-        assert len(await made.store.incidents("lab")) == 1
+        assert len(await made.store.incidents.search("lab")) == 1
 
 
 async def test_it_goes_before_whatever_is_done_about_the_node(tmp_path: Path) -> None:
     """A node out of service, or under repair, is given back as well, and its next machine is no longer ill."""
     async with ward(tmp_path, SPOT) as made:
         await made.responder.handle_signal(signal(95), [])
-        incident = await made.store.move_incident(await made.newest(), IncidentState.OUT, "did not help")
+        incident = await made.store.incidents.add_step(await made.newest(), IncidentState.OUT, "did not help")
         assert incident.drained
         await noticed(made)
-        found = await made.store.incidents("lab")
+        found = await made.store.incidents.search("lab")
         assert [(one.number, one.action, one.state) for one in found] == [
             (incident.number, XidClass.RECLAIM, IncidentState.REPAIRING)
         ]

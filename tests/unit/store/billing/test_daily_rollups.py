@@ -17,7 +17,7 @@ from headway.domain.billing import DAY_S, Held, Run
 from headway.services.billing import daily_rollups
 from headway.store import Store
 from headway.store.billing.daily_rollups import HOURS, RUNS, SUMS
-from headway.store.billing.sums import Only, Span
+from headway.store.billing.run_sums import Only, Span
 from tests.support import builders
 
 [MAIN] = builders.cluster(4).groups
@@ -57,9 +57,9 @@ async def reports(store: Store, now: int = NOW) -> list[object]:
     sets = {("h100", 8): NODES[:3], ("b200", 4): NODES[3:]}
     for start, end in ((D0, D0 + 5 * DAY_S), (D0 + 40_000, D0 + 3 * DAY_S + 7), (D0 - DAY_S, NOW), (D0 + 9, D0 + 99)):
         span = Span(start, end, now)
-        found.append(await store.usage("lab", span, BY))
-        found.append(await store.usage("lab", span, ("partition",), Only(teams=("vision",), gpus=(0, 9))))
-        cells = await store.held("lab", span, ("user",), timed=True)
+        found.append(await store.usage.totals("lab", span, BY))
+        found.append(await store.usage.totals("lab", span, ("partition",), Only(teams=("vision",), gpus=(0, 9))))
+        cells = await store.usage.unit_seconds("lab", span, ("user",), timed=True)
         found.append(sorted(cells, key=repr))
         for step in (3600, 2700):
             marks = range(start - start % 900, end + step, step)
@@ -71,7 +71,7 @@ async def reports(store: Store, now: int = NOW) -> list[object]:
 
 
 async def unsummed(store: Store, what: str) -> list[int]:
-    return [(day - D0) // DAY_S for day in await store.unsummed("lab", what, NOW)]
+    return [(day - D0) // DAY_S for day in await store.rollups.missing_days("lab", what, NOW)]
 
 
 async def summed(store: Store, now: int = NOW + daily_rollups.LATE_S) -> None:
@@ -104,24 +104,24 @@ async def test_reports_tell_the_same_with_and_without_sums(store: Store, seed: i
             case "put":
                 found = [some() for _ in range(dice.randint(1, 6))]
                 known |= {(one.job, one.start): one for one in found}
-                await store.put_runs("lab", told(*found, lost_s=dice.choice((0, 0, 50))))
+                await store.runs.save("lab", told(*found, lost_s=dice.choice((0, 0, 50))))
             case "lose" if known:
                 one = dice.choice(list(known.values()))
-                await store.lose("lab", one.job, one.start, dice.randint(0, 500), one.start + 10.0)
+                await store.runs.record_loss("lab", one.job, one.start, dice.randint(0, 500), one.start + 10.0)
             case "measure" if known:
                 job, at = dice.choice(list(known))
                 hosts = {(job, at, "a"): (700, 90)}
                 at += dice.randrange(1, 4000)
-                await store.measure("lab", [(job, at, 60, dice.randint(0, 60), 4000)], at, hosts)
+                await store.runs.add_measurements("lab", [(job, at, 60, dice.randint(0, 60), 4000)], at, hosts)
             case "end":
-                await store.end_runs("lab", (await store.open_runs("lab"))[:1], NOW - dice.randrange(DAY_S))
+                await store.runs.end("lab", (await store.runs.still_running("lab"))[:1], NOW - dice.randrange(DAY_S))
         with_sums = await reports(store)
-        async with store._write() as db:
+        async with store.database.write() as db:
             kept = {table: (await db.execute(table.select())).mappings().all() for table in SUMS}
             for table in SUMS:
                 await db.execute(delete(table))
         assert with_sums == await reports(store)
-        async with store._write() as db:
+        async with store.database.write() as db:
             for table, rows in kept.items():
                 if rows:
                     await db.execute(table.insert(), [dict(row) for row in rows])
@@ -132,53 +132,53 @@ async def test_reports_tell_the_same_with_and_without_sums(store: Store, seed: i
 
 async def test_only_days_whose_sums_change_are_summed_again(store: Store) -> None:
     long, short = run(1, D0 + 100, 0), run(2, D0 + DAY_S + 5, D0 + 2 * DAY_S + 50)
-    await store.put_runs("lab", told(long, short))
+    await store.runs.save("lab", told(long, short))
     await summed(store)
     assert (await unsummed(store, RUNS), await unsummed(store, HOURS)) == ([], [])
-    await store.put_runs("lab", told(long, short))
-    await store.measure("lab", [(1, D0 + 5000, 60, 30, 900)], NOW)
+    await store.runs.save("lab", told(long, short))
+    await store.runs.add_measurements("lab", [(1, D0 + 5000, 60, 30, 900)], NOW)
     assert (await unsummed(store, RUNS), await unsummed(store, HOURS)) == ([], []), "accounting said the same again"
-    await store.put_runs("lab", told(replace(long, end=NOW - DAY_S - 60, state="COMPLETED")))
+    await store.runs.save("lab", told(replace(long, end=NOW - DAY_S - 60, state="COMPLETED")))
     assert await unsummed(store, RUNS) == [0], "where it began"
     assert await unsummed(store, HOURS) == [5, 4], "from its end on: it had held all that was before"
     await summed(store)
-    await store.measure("lab", [(2, D0 + DAY_S + 65, 60, 30, 900)], NOW)
-    await store.lose("lab", 2, short.start, 40)
+    await store.runs.add_measurements("lab", [(2, D0 + DAY_S + 65, 60, 30, 900)], NOW)
+    await store.runs.record_loss("lab", 2, short.start, 40)
     assert (await unsummed(store, RUNS), await unsummed(store, HOURS)) == ([1], [])
-    await store.put_runs("lab", told(run(3, D0 + 3 * DAY_S, D0 + 3 * DAY_S + 9)))
+    await store.runs.save("lab", told(run(3, D0 + 3 * DAY_S, D0 + 3 * DAY_S + 9)))
     assert (await unsummed(store, RUNS), await unsummed(store, HOURS)) == ([3, 1], [3])
     assert await daily_rollups.sum_days(store, "lab", D0 + 2 * DAY_S + daily_rollups.LATE_S) == 1, (
         "only days that are over"
     )
-    await store.put_runs("other", told(short))
+    await store.runs.save("other", told(short))
     assert await unsummed(store, RUNS) == [3], "another cluster's runs"
 
 
 async def test_a_change_while_hours_are_summed_is_not_lost(store: Store) -> None:
-    await store.put_runs("lab", told(run(1, D0 + 100, D0 + 200)))
-    await store.begin_hours("lab", D0)
-    assert await store.kept_days("lab", D0, NOW) == [], "half made"
-    await store.put_runs("lab", told(run(2, D0 + 300, D0 + 400)))
-    assert not await store.keep_hours("lab", D0, {("h100", "a"): [400] * 48}, {})
-    assert await store.kept_held("lab", [D0]) == []
+    await store.runs.save("lab", told(run(1, D0 + 100, D0 + 200)))
+    await store.capacity.begin_day("lab", D0)
+    assert await store.capacity.saved_days("lab", D0, NOW) == [], "half made"
+    await store.runs.save("lab", told(run(2, D0 + 300, D0 + 400)))
+    assert not await store.capacity.save_day("lab", D0, {("h100", "a"): [400] * 48}, {})
+    assert await store.capacity.saved_gpu_seconds("lab", [D0]) == []
     assert 0 in await unsummed(store, HOURS)
-    await store.begin_hours("lab", D0)
-    assert await store.keep_hours("lab", D0, {("h100", "a"): [800] * 48}, {"lab-1-1": [200] * 48})
-    assert await store.kept_held("lab", [D0]) == [("h100", "a", D0, [800] * 48)]
+    await store.capacity.begin_day("lab", D0)
+    assert await store.capacity.save_day("lab", D0, {("h100", "a"): [800] * 48}, {"lab-1-1": [200] * 48})
+    assert await store.capacity.saved_gpu_seconds("lab", [D0]) == [("h100", "a", D0, [800] * 48)]
 
 
 async def test_a_run_that_ends_later_is_read_by_itself_until_then(store: Store) -> None:
     """Sums of a day are of no use to who asks up to a moment at which one of its runs had not ended."""
-    await store.put_runs("lab", told(run(1, D0 + 100, D0 + 2 * DAY_S), run(2, D0 + 200, D0 + 300)))
+    await store.runs.save("lab", told(run(1, D0 + 100, D0 + 2 * DAY_S), run(2, D0 + 200, D0 + 300)))
     await summed(store)
-    [total] = await store.usage("lab", Span(D0, D0 + DAY_S, NOW), ["team"])
+    [total] = await store.usage.totals("lab", Span(D0, D0 + DAY_S, NOW), ["team"])
     assert (total.runs, total.gpu_s) == (2, 4 * (DAY_S - 100 + 100))
 
 
 async def test_sums_are_no_part_of_a_backup_and_none_outlives_what_it_was_made_of(tmp_path: Path, store: Store) -> None:
-    await store.put_runs("lab", told(run(1, D0 + 100, D0 + 200)))
+    await store.runs.save("lab", told(run(1, D0 + 100, D0 + 200)))
     await summed(store)
-    rows = [row async for row in store.records("lab")]
+    rows = [row async for row in store.cluster_records.export("lab")]
     assert {name for name, _ in rows} & {table.name for table in SUMS} == set()
 
     async def given() -> AsyncIterator[tuple[str, dict[str, object]]]:
@@ -190,10 +190,10 @@ async def test_sums_are_no_part_of_a_backup_and_none_outlives_what_it_was_made_o
     other = await builders.store(tmp_path / "other", builders.Clock())
     try:
         with pytest.raises(OSError, match="the disk went away"):
-            await other.take_records("lab", given())
+            await other.cluster_records.restore("lab", given())
         span = Span(D0, NOW, NOW)
-        assert await other.usage("lab", span, ["team"]) == []
-        assert await other.kept_days("lab", D0, NOW) == []
+        assert await other.usage.totals("lab", span, ["team"]) == []
+        assert await other.capacity.saved_days("lab", D0, NOW) == []
     finally:
         await other.close()
 

@@ -14,7 +14,7 @@ from headway.billing.allocation import held
 from headway.domain.billing import NodeSpan, Run, SpanKind
 from headway.domain.incident import IncidentState, XidClass
 from headway.errors import Refused
-from headway.store.billing.sums import Span
+from headway.store.billing.run_sums import Span
 from headway.store.core.cluster_records import Row, tables
 from headway.store.db import schema as t
 from headway.store.store import Store
@@ -32,13 +32,15 @@ async def again(rows: Iterable[Row]) -> AsyncIterator[Row]:
 
 
 async def filled(store: Store) -> None:
-    await store.uids(["zoe", "ann", "ben"])
-    await store.note_users("lab", ["ann", "ben"])
-    await store.note_refill("lab", "vision", 5.0)
+    await store.linux_users.assign_uids(["zoe", "ann", "ben"])
+    await store.linux_users.add_to_cluster("lab", ["ann", "ben"])
+    await store.cap_refills.record("lab", "vision", 5.0)
     for number in (3, 4):
-        await store.note_job("lab", number, person="ann", user="ann", kind="run", request={"a": 1}, facts={}, audit={})
-    await store.note_job("other", 3, person="ann", user="ann", kind="run", request={}, facts={}, audit={})
-    async with store._write() as db:
+        await store.jobs.record(
+            "lab", number, person="ann", user="ann", kind="run", request={"a": 1}, facts={}, audit={}
+        )
+    await store.jobs.record("other", 3, person="ann", user="ann", kind="run", request={}, facts={}, audit={})
+    async with store.database.write() as db:
         for name in ("other", "lab"):
             row = {
                 "cluster": name, "node": "n1", "what": "w", "action": XidClass.DRAIN.value, "state": "returned",
@@ -60,19 +62,21 @@ async def filled(store: Store) -> None:
 async def test_a_clusters_rows_come_back_to_another_server(stores: tuple[Store, Store]) -> None:
     one, two = stores
     await filled(one)
-    rows = [row async for row in one.records("lab")]
+    rows = [row async for row in one.cluster_records.export("lab")]
     assert {values.get("cluster", "lab") for _, values in rows} == {"lab"}
-    assert await two.take_records("lab", again(rows)) == len(rows) - 2  # two uids
-    assert await two.uids(["ann", "ben"], give=False) == await one.uids(["ann", "ben"], give=False)
-    assert await two.users_of("lab") == {"ann", "ben"}
-    assert await two.refills("lab") == {"vision": 5.0}
-    record = await two.job_record("lab", 4)
+    assert await two.cluster_records.restore("lab", again(rows)) == len(rows) - 2  # two uids
+    assert await two.linux_users.assign_uids(["ann", "ben"], give=False) == await one.linux_users.assign_uids(
+        ["ann", "ben"], give=False
+    )
+    assert await two.linux_users.of_cluster("lab") == {"ann", "ben"}
+    assert await two.cap_refills.of_cluster("lab") == {"vision": 5.0}
+    record = await two.jobs.get("lab", 4)
     assert record is not None
     assert record.request == {"a": 1}
-    (incident,) = await two.incidents("lab")
+    (incident,) = await two.incidents.search("lab")
     assert incident.number == 2  # as there
-    assert [step.text for step in (await two.incident(2)).steps] == ["lab"]  # type: ignore[union-attr]
-    assert (await two.open_incident("lab", "n1", "w", XidClass.DRAIN, 2.0, {})).number == 3
+    assert [step.text for step in (await two.incidents.get(2)).steps] == ["lab"]  # type: ignore[union-attr]
+    assert (await two.incidents.open("lab", "n1", "w", XidClass.DRAIN, 2.0, {})).number == 3
     for store in stores:
         await store.close()
 
@@ -82,11 +86,11 @@ async def test_an_incident_whose_number_is_anothers_here_is_known_by_both(stores
     one, two = stores
     for store, cluster, count in ((one, "lab", 1), (one, "other", 1), (one, "lab", 1), (two, "mine", 2)):
         for _ in range(count):
-            await store.open_incident(cluster, "n1", "XID 79", XidClass.RMA, 1.0, {})
+            await store.incidents.open(cluster, "n1", "XID 79", XidClass.RMA, 1.0, {})
     words = "a test failed, as in incident 1; once it works: headway incident return 3"
-    await one.move_incident(await one.incident(3), IncidentState.OUT, words, drained=True)
-    await two.take_records("lab", one.records("lab"))
-    moved, kept = await two.with_steps(await two.incidents("lab"))
+    await one.incidents.add_step(await one.incidents.get(3), IncidentState.OUT, words, drained=True)
+    await two.cluster_records.restore("lab", one.cluster_records.export("lab"))
+    moved, kept = await two.incidents.with_steps(await two.incidents.search("lab"))
     assert (kept.number, moved.number) == (3, 4), "3 is free here, 1 is not"
     assert kept.steps[-1].text == "a test failed, as in incident 4; once it works: headway incident return 3"
     assert kept.reasons == ("headway: incident 3: XID 79",)
@@ -106,10 +110,10 @@ async def test_runs_find_their_kind_under_its_new_number(stores: tuple[Store, St
                 state="COMPLETED", nodes=("lab-1-1",), gpus=4, cpus=32, memory_mib=1, time_limit_s=None, used_cpu_s=0,
                 used_memory_mib=0,
             )  # fmt: skip
-            await store.put_runs(cluster, [(run, held(run, builders.cluster(4).group_of), 0)])
-    assert await two.take_records("lab", one.records("lab")) > 0
-    assert [total.by for total in await two.usage("lab", whole, ["user"])] == [("ann",)]
-    assert [total.by for total in await two.usage("other", whole, ["user"])] == [("eve",)]
+            await store.runs.save(cluster, [(run, held(run, builders.cluster(4).group_of), 0)])
+    assert await two.cluster_records.restore("lab", one.cluster_records.export("lab")) > 0
+    assert [total.by for total in await two.usage.totals("lab", whole, ["user"])] == [("ann",)]
+    assert [total.by for total in await two.usage.totals("other", whole, ["user"])] == [("eve",)]
     for store in stores:
         await store.close()
 
@@ -117,19 +121,19 @@ async def test_runs_find_their_kind_under_its_new_number(stores: tuple[Store, St
 async def test_machines_of_another_server_ended_as_they_were_seen_last(stores: tuple[Store, Store]) -> None:
     """Between a backup and the restore on other machines nothing ran, and nothing is billed."""
     one, two = stores
-    await one.meter("lab", [("lab-1-1", "gpu"), ("lab-1-2", "gpu")], [], [], 100)
-    await one.put_node_spans("lab", [NodeSpan("lab-1-2", SpanKind.SPARE, 100, 0)])
-    await one.meter("lab", [], [], ["lab-1-1", "lab-1-2"], 900)
-    await one.meter("lab", [("lab-1-3", "gpu")], [], [], 900)
-    await two.take_records("lab", one.records("lab"))
-    turns = machine_meter.look(await two.open_lives("lab"), {"lab-1-1": "gpu"}, 90_000)
-    await two.meter("lab", turns.began, turns.ended, turns.there, 90_000)
-    lives = {(life.machine, life.began): life.ended for life in await two.lives("lab", 0, 99_999)}
+    await one.machine_lives.record("lab", [("lab-1-1", "gpu"), ("lab-1-2", "gpu")], [], [], 100)
+    await one.node_spans.save("lab", [NodeSpan("lab-1-2", SpanKind.SPARE, 100, 0)])
+    await one.machine_lives.record("lab", [], [], ["lab-1-1", "lab-1-2"], 900)
+    await one.machine_lives.record("lab", [("lab-1-3", "gpu")], [], [], 900)
+    await two.cluster_records.restore("lab", one.cluster_records.export("lab"))
+    turns = machine_meter.look(await two.machine_lives.running("lab"), {"lab-1-1": "gpu"}, 90_000)
+    await two.machine_lives.record("lab", turns.began, turns.ended, turns.there, 90_000)
+    lives = {(life.machine, life.began): life.ended for life in await two.machine_lives.between("lab", 0, 99_999)}
     assert lives == {("lab-1-1", 100): 900, ("lab-1-2", 100): 900, ("lab-1-3", 900): 901, ("lab-1-1", 90_000): 0}
-    assert [span.ended for span in await two.node_spans("lab", 0, 99_999)] == [900]
-    rows = [row async for row in one.records("lab")]
-    await two.take_records("lab", again(rows))
-    assert [life.machine for life in await two.open_lives("lab")] == ["lab-1-1"], "its own go on"
+    assert [span.ended for span in await two.node_spans.between("lab", 0, 99_999)] == [900]
+    rows = [row async for row in one.cluster_records.export("lab")]
+    await two.cluster_records.restore("lab", again(rows))
+    assert [life.machine for life in await two.machine_lives.running("lab")] == ["lab-1-1"], "its own go on"
     for store in stores:
         await store.close()
 
@@ -137,14 +141,14 @@ async def test_machines_of_another_server_ended_as_they_were_seen_last(stores: t
 async def test_what_the_server_remembers_itself_stays(stores: tuple[Store, Store]) -> None:
     one, two = stores
     await filled(one)
-    rows = [row async for row in one.records("lab")]
-    await two.note_job("lab", 9, person="eve", user="eve", kind="run", request={}, facts={}, audit={})
-    await two.take_records("lab", again(rows))
-    assert await two.job_record("lab", 3) is None
-    assert await two.job_record("lab", 9) is not None
-    assert len(await two.incidents("lab")) == 1
-    assert await two.take_records("lab", again(rows)) == 0  # a second time nothing is doubled
-    async with two._read() as db:
+    rows = [row async for row in one.cluster_records.export("lab")]
+    await two.jobs.record("lab", 9, person="eve", user="eve", kind="run", request={}, facts={}, audit={})
+    await two.cluster_records.restore("lab", again(rows))
+    assert await two.jobs.get("lab", 3) is None
+    assert await two.jobs.get("lab", 9) is not None
+    assert len(await two.incidents.search("lab")) == 1
+    assert await two.cluster_records.restore("lab", again(rows)) == 0  # a second time nothing is doubled
+    async with two.database.read() as db:
         assert len((await db.execute(select(t.incident_steps))).all()) == 1
     for store in stores:
         await store.close()
@@ -157,16 +161,16 @@ async def test_others_may_write_while_rows_come_back(
     monkeypatch.setattr("headway.store.core.cluster_records.AT_ONCE", 2)
     one, two = stores
     await filled(one)
-    rows = [row async for row in one.records("lab")]
+    rows = [row async for row in one.cluster_records.export("lab")]
 
     async def with_others() -> AsyncIterator[Row]:
         for number, row in enumerate(rows):
-            await two.note_refill("other", "vision", float(number))
+            await two.cap_refills.record("other", "vision", float(number))
             yield row
 
-    await two.take_records("lab", with_others())
-    assert [name async for name, _ in two.records("lab")] == [name for name, _ in rows]
-    assert await two.refills("other") == {"vision": float(len(rows) - 1)}
+    await two.cluster_records.restore("lab", with_others())
+    assert [name async for name, _ in two.cluster_records.export("lab")] == [name for name, _ in rows]
+    assert await two.cap_refills.of_cluster("other") == {"vision": float(len(rows) - 1)}
     for store in stores:
         await store.close()
 
@@ -179,8 +183,8 @@ async def test_what_a_try_brought_that_did_not_end_goes_again(
     monkeypatch.setattr("headway.store.core.cluster_records.AT_ONCE", 1)
     one, two = stores
     await filled(one)
-    await two.note_refill("lab", "speech", 9.0)  # its own, which stays
-    rows = [row async for row in one.records("lab")]
+    await two.cap_refills.record("lab", "speech", 9.0)  # its own, which stays
+    rows = [row async for row in one.cluster_records.export("lab")]
 
     async def broken() -> AsyncIterator[Row]:
         for row in rows[:-2]:
@@ -188,14 +192,16 @@ async def test_what_a_try_brought_that_did_not_end_goes_again(
         raise how("the end")
 
     with pytest.raises(how):
-        await two.take_records("lab", broken())
-    left = [name for name, _ in [row async for row in two.records("lab")] if name not in ("refills", "uids")]
+        await two.cluster_records.restore("lab", broken())
+    left = [
+        name for name, _ in [row async for row in two.cluster_records.export("lab")] if name not in ("refills", "uids")
+    ]
     assert bool(left) == (how is asyncio.CancelledError)
-    assert await two.take_records("lab", again(rows)) > 0
-    (incident,) = await two.incidents("lab")
-    assert [step.text for step in (await two.incident(incident.number)).steps] == ["lab"]  # type: ignore[union-attr]
-    assert await two.refills("lab") == {"speech": 9.0}
-    assert await two.secrets("lab") == {}
+    assert await two.cluster_records.restore("lab", again(rows)) > 0
+    (incident,) = await two.incidents.search("lab")
+    assert [step.text for step in (await two.incidents.get(incident.number)).steps] == ["lab"]  # type: ignore[union-attr]
+    assert await two.cap_refills.of_cluster("lab") == {"speech": 9.0}
+    assert await two.secrets.of_cluster("lab") == {}
     for store in stores:
         await store.close()
 
@@ -204,7 +210,7 @@ async def test_who_gives_up_takes_half_a_ledger_away(stores: tuple[Store, Store]
     """Else a restore of another day would take for its own what has come since."""
     one, two = stores
     await filled(one)
-    rows = [row async for row in one.records("lab")]
+    rows = [row async for row in one.cluster_records.export("lab")]
 
     async def cut_off() -> AsyncIterator[Row]:
         for row in rows:
@@ -212,12 +218,12 @@ async def test_who_gives_up_takes_half_a_ledger_away(stores: tuple[Store, Store]
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await two.take_records("lab", cut_off())
-    await two.take_half_away("lab")
-    await two.note_refill("lab", "speech", 9.0)
-    await two.take_half_away("lab")  # of nothing
-    assert await two.refills("lab") == {"speech": 9.0}
-    assert await two.secrets("lab") == {}
+        await two.cluster_records.restore("lab", cut_off())
+    await two.cluster_records.discard_partial_restore("lab")
+    await two.cap_refills.record("lab", "speech", 9.0)
+    await two.cluster_records.discard_partial_restore("lab")  # of nothing
+    assert await two.cap_refills.of_cluster("lab") == {"speech": 9.0}
+    assert await two.secrets.of_cluster("lab") == {}
     for store in stores:
         await store.close()
 
@@ -225,10 +231,10 @@ async def test_who_gives_up_takes_half_a_ledger_away(stores: tuple[Store, Store]
 async def test_a_uid_that_is_another_persons_is_said(stores: tuple[Store, Store]) -> None:
     one, two = stores
     await filled(one)
-    mine = await one.uids(["ann", "ben"], give=False)
-    assert await two.uid_conflicts(mine) == ()
-    await two.uids(["eve"])  # takes the uid that ann has there
-    conflicts = await two.uid_conflicts(mine)
+    mine = await one.linux_users.assign_uids(["ann", "ben"], give=False)
+    assert await two.cluster_records.uid_conflicts(mine) == ()
+    await two.linux_users.assign_uids(["eve"])  # takes the uid that ann has there
+    conflicts = await two.cluster_records.uid_conflicts(mine)
     assert conflicts == (f"uid {mine['ann']} of ann is eve's here",)
     for store in stores:
         await store.close()
@@ -237,7 +243,7 @@ async def test_a_uid_that_is_another_persons_is_said(stores: tuple[Store, Store]
 async def test_rows_of_a_newer_version_are_passed_over(stores: tuple[Store, Store]) -> None:
     one, two = stores
     rows = [("of_later", {"cluster": "lab"}), ("refills", {"cluster": "lab", "team": "a", "at": 1.0, "new": 3})]
-    assert await two.take_records("lab", again(rows)) == 1
+    assert await two.cluster_records.restore("lab", again(rows)) == 1
     for store in (one, two):
         await store.close()
 
@@ -250,10 +256,10 @@ def test_keys_and_what_is_of_a_moment_are_not_among_records() -> None:
 
 async def test_a_secret_is_replaced_and_dropped(stores: tuple[Store, Store]) -> None:
     one, two = stores
-    await one.put_secret("lab", "munge_key", "old")
-    await one.set_secret("lab", "munge_key", "new")
-    assert await one.secrets("lab") == {"munge_key": "new"}
-    await one.drop_secret("lab", "munge_key")
-    assert await one.secrets("lab") == {}
+    await one.secrets.put_if_absent("lab", "munge_key", "old")
+    await one.secrets.set("lab", "munge_key", "new")
+    assert await one.secrets.of_cluster("lab") == {"munge_key": "new"}
+    await one.secrets.delete("lab", "munge_key")
+    assert await one.secrets.of_cluster("lab") == {}
     for store in (one, two):
         await store.close()

@@ -51,7 +51,7 @@ async def happenings(
     """The latest first. What happens now comes by the events stream."""
     await state.row(name)
     after = _place(cursor) if cursor else None
-    rows = await state.store.happenings(name, kind=kind, after=after, limit=limit + 1)
+    rows = await state.store.activity.recent(name, kind=kind, after=after, limit=limit + 1)
     more = encode_cursor(rows[limit - 1].place) if len(rows) > limit else ""
     return HappeningPage(happenings=[told(row) for row in rows[:limit]], next=more)
 

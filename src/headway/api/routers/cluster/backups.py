@@ -56,14 +56,14 @@ async def restore(name: str, ask: RestoreIn, state: State, who: Admin) -> Operat
         )
     key = await asyncio.to_thread(archive.key_of, ask.passphrase, header.salt)
     await asyncio.to_thread(archive.opens, path, key)
-    row = await state.store.cluster(name)
+    row = await state.store.clusters.get(name)
     if row is not None and not ask.confirmed:
         raise NeedsConfirmation(
             f"queue and accounting of {name} are replaced by those of the backup", hint="headway restore with --yes"
         )
     ref = random.token_hex(8)
     params = {"path": str(path), "ref": ref}
-    operation = await state.store.enqueue_operation(
+    operation = await state.store.operations.enqueue(
         name, "restore", who.person, params=params, secret=_text(key), key=who.idempotency_key
     )
     queued(state, operation)
@@ -85,7 +85,7 @@ async def backups(state: State, _: Admin, page: Page, folder: str = Query("", ma
 
 async def _scheduled(state: AppState) -> list[str]:
     """Raises Refused where no file asks for backups."""
-    files = [row.document.get("spec", {}).get("backup") or {} for row in await state.store.clusters()]
+    files = [row.document.get("spec", {}).get("backup") or {} for row in await state.store.clusters.all()]
     found = sorted({str(one["to"]) for one in files if one.get("to")})
     if not found:
         raise Refused("no cluster's file asks for backups, so there is no folder to look in", hint="name one: --in DIR")
@@ -125,7 +125,7 @@ async def rotate(name: str, ask: RotateIn, state: State, who: Admin) -> Operatio
             f"{name} is signed in to with keys of your own inventory", hint="change them on the machines and in hosts"
         )
     params = {"what": ask.what, "ref": random.token_hex(8)}
-    operation = await state.store.enqueue_operation(name, "rotate", who.person, params=params, key=who.idempotency_key)
+    operation = await state.store.operations.enqueue(name, "rotate", who.person, params=params, key=who.idempotency_key)
     queued(state, operation)
     await write_audit_line(state, who, "secrets.rotate", name, operation=operation.id, what=ask.what)
     return operation_out(operation)
@@ -152,7 +152,7 @@ async def queue_backup(
     ref = ref or random.token_hex(8)
     params: dict[str, Any] = {"to": str(folder), "ref": ref, "header": vars(header), "keep": keep}
     try:
-        operation = await state.store.enqueue_operation(
+        operation = await state.store.operations.enqueue(
             name, "backup", person, params=params, secret=_text(key), key=deed
         )
     except Conflict:

@@ -81,7 +81,7 @@ async def down(name: str, ask: DownIn, state: State, who: Admin) -> OperationOut
 async def clusters(
     state: State, who: AnyoneAllClusters, page: Page, q: Text = "", status: States = ANY
 ) -> list[ClusterOut]:
-    rows = await state.store.clusters()
+    rows = await state.store.clusters.all()
     found = [cluster_out(row, state.live.snapshot(row.name)) for row in rows if who.may_see_cluster(row.name)]
     fit = [one for one in found if says(q, one.name) and fits(one.state, status)]
     return page.cut(fit, lambda one: (one.name,))
@@ -151,13 +151,13 @@ async def operations(
     if not who.may_see_cluster(cluster or who.only_cluster):
         return []
     ask = OperationAsk(cluster or who.only_cluster, kind, status, person)
-    found = await state.store.operations_listed(ask, after=page.place(float, str), limit=page.limit + 1)
+    found = await state.store.operations.search(ask, after=page.place(float, str), limit=page.limit + 1)
     return [operation_out(one) for one in page.cut(found, lambda one: (one.created_at, one.id), newest=True)]
 
 
 @router.get("/operations/{operation_id}")
 async def operation(operation_id: str, state: State, who: AnyoneAllClusters) -> OperationOut:
-    found = await state.store.operation(operation_id)
+    found = await state.store.operations.get(operation_id)
     who.require_cluster(found.cluster)
     return operation_out(found)
 
@@ -173,7 +173,7 @@ async def events(
 ) -> EventSourceResponse:
     """Progress as server-sent events (EventOut, id = seq), then one event `end` (OperationOut), or `stopping` when the
     server stops before. Resumes after the `Last-Event-ID` header or `?after=`."""
-    who.require_cluster((await state.store.operation(operation_id)).cluster)
+    who.require_cluster((await state.store.operations.get(operation_id)).cluster)
     told = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= len(str(MAX_PATH_NUMBER))
     seen = min(int(last_event_id), MAX_PATH_NUMBER) if told else after
     progress = while_allowed(request, _follow(state, operation_id, seen), Right.READ)
@@ -184,8 +184,8 @@ async def _follow(state: AppState, operation_id: str, seen: int) -> AsyncIterato
     topic = operation_topic(operation_id)
     while not state.live.stopping.is_set():
         number = state.live.hub.number(topic)
-        operation = await state.store.operation(operation_id)  # before the events: none is written after the end
-        found = await state.store.events_after(operation_id, seen, limit=EVENTS_AT_ONCE)
+        operation = await state.store.operations.get(operation_id)  # before the events: none is written after the end
+        found = await state.store.operations.events_after(operation_id, seen, limit=EVENTS_AT_ONCE)
         for event in found:
             seen = event.seq
             yield ServerSentEvent(event_out(event).model_dump_json(), event="progress", id=str(seen))

@@ -30,19 +30,19 @@ async def incidents(
     await state.row(name)
     found = [
         one
-        for one in await state.store.incidents(name, limit=DEEP)
+        for one in await state.store.incidents.search(name, limit=DEEP)
         if fits(one.node, node)
         and (fits(one.state.value, status) or ("closed" if one.state.closed else "open") in status)
         and says(q, one.what, one.node)
     ]
     shown = page.cut(found, lambda one: (one.number,), newest=True)
-    return [incident_out(one) for one in (await state.store.with_steps(shown) if steps else shown)]
+    return [incident_out(one) for one in (await state.store.incidents.with_steps(shown) if steps else shown)]
 
 
 @router.get("/incidents/{number}")
 async def incident(name: str, number: PathNumber, state: State, _: Anyone) -> IncidentOut:
     await state.row(name)
-    found = await state.store.incident(number) if number else None
+    found = await state.store.incidents.get(number) if number else None
     if found is None or found.cluster != name:
         raise NotFound(f"{name} has no incident {number}", hint=f"headway incidents {name}")
     return incident_out(found)
@@ -65,7 +65,7 @@ async def history(name: str, node: str, state: State, _: Anyone) -> NodeHistoryO
     cluster = (await state.cluster(name))[1]
     if node not in cluster.slot_names:
         raise NotFound(f"{name} has no node {node}", hint=f"headway nodes {name}")
-    found = await state.store.incidents(name, node=node)
+    found = await state.store.incidents.search(name, node=node)
     now = state.clock()
     return NodeHistoryOut(
         node=node,
@@ -74,7 +74,7 @@ async def history(name: str, node: str, state: State, _: Anyone) -> NodeHistoryO
         days=cluster.health.lemon_days,
         why_out=repair_ladder.keep_out_reason(found, cluster.health, now)
         or repair_ladder.spare_work_reason(found, cluster.health, now),
-        incidents=[incident_out(await state.store.incident(one.number)) for one in found],
+        incidents=[incident_out(await state.store.incidents.get(one.number)) for one in found],
     )
 
 

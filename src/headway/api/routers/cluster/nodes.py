@@ -68,7 +68,7 @@ async def node(name: str, node: str, state: State, _: Anyone) -> NodeDetailOut:
     return NodeDetailOut(
         node=out,
         simulated_gpus=cluster.simulated_gpus and bool(out.gpus),
-        incident=incident_out(await state.store.incident(incident.number)) if incident else None,
+        incident=incident_out(await state.store.incidents.get(incident.number)) if incident else None,
         deed=state.deeds.get((name, node)),
     )
 
@@ -198,5 +198,5 @@ async def _place(state: AppState, name: str, node: str) -> Cluster:
 
 async def _open_incident(state: AppState, name: str, node: str) -> Incident | None:
     """A fault of the node's: that a machine can't be made, or given back, is none."""
-    found = await state.store.incidents(name, node=node, unfinished=True)
+    found = await state.store.incidents.search(name, node=node, unfinished=True)
     return next((one for one in found if one.action is not XidClass.MAKE), None)

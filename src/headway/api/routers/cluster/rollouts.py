@@ -33,7 +33,7 @@ async def roll(name: str, ask: RollIn, state: State, who: Admin) -> OperationOut
         )  # raises what stops it
     until = None if ask.by_s is None else state.clock() + ask.by_s
     params = {"back": ask.back, "head": ask.head, "stop": ask.stop, "until": until}
-    operation = await state.store.enqueue_operation(name, "roll", who.person, params=params, key=who.idempotency_key)
+    operation = await state.store.operations.enqueue(name, "roll", who.person, params=params, key=who.idempotency_key)
     queued(state, operation)
     await write_audit_line(state, who, "roll", name, operation=operation.id, **ask.model_dump())
     return operation_out(operation)

@@ -34,9 +34,9 @@ async def storage(name: str, state: State, _: Anyone) -> StorageOut:
             rooms = {room.path: room for room in await state.rooms(cluster, KEPT_S)}
     except (HeadwayError, TimeoutError, OSError) as error:
         stale = error.message.splitlines()[0] if isinstance(error, HeadwayError) else f"{cluster.head} did not answer"
-    speeds = await state.store.speeds(name)
+    speeds = await state.store.volume_speeds.of_cluster(name)
     nodes = [node for node in seen.nodes if _AWAY.isdisjoint(node.states)]
-    incidents = await state.store.incidents(name, unfinished=True)
+    incidents = await state.store.incidents.search(name, unfinished=True)
     volumes = [
         _volume(cluster, path, rooms.get(path), speeds.get(path), nodes, incidents) for path in cluster.storage.paths
     ]
@@ -49,7 +49,7 @@ async def storage_bench(name: str, ask: BenchIn, state: State, who: Operator) ->
     _, cluster = await state.cluster(name)
     found = await state.work.storage_bench(cluster, ask.node, ask.mib)
     now, node = state.clock(), ask.node or cluster.head
-    await state.store.note_speeds(
+    await state.store.volume_speeds.record(
         SpeedRow(name, one.path, node, ask.mib, now, one.write_mib_s, one.read_mib_s, one.checkpoint_mib_s, one.error)
         for one in found
     )

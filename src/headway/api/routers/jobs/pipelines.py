@@ -24,7 +24,7 @@ async def pipelines(
 ) -> list[PipelineOut]:
     """The latest first."""
     await state.row(name)
-    rows = await state.store.pipelines(name, limit=DEEP)
+    rows = await state.store.pipelines.recent(name, limit=DEEP)
     found = [row for row in rows if fits(row.person, person) and says(q, row.name)]
     return await service.describe_pipelines(state, name, page.cut(found, lambda row: (row.at, row.id), newest=True))
 

@@ -41,7 +41,7 @@ async def add(
     role: Annotated[Role, Form()] = "member",
 ) -> Response:
     name = person.strip()
-    if await state.store.person(name) is not None:
+    if await state.store.people.get(name) is not None:
         return see_other("/people", f"{name} is there already", bad=True)
     return await _save(
         request, state, who, name, PersonIn(role=role), f"{name} is added as {role}; give them a token or a link"

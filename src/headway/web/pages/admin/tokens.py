@@ -77,6 +77,6 @@ async def _page(state: State, who: TokenOwner, made: TokenOut | None = None) -> 
         made=made,
         words=SCOPE_LABELS,
         lives=LIFETIMES,
-        clusters=[row.name for row in await state.store.clusters()],
+        clusters=[row.name for row in await state.store.clusters.all()],
         everybody=who.may(Right.ADMIN),
     )

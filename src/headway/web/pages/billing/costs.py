@@ -35,7 +35,7 @@ from headway.services.billing.runs import RunSelection, load_runs
 from headway.services.billing.usage import UsageFilter, load_usage, usage_selection
 from headway.services.context import AppState
 from headway.services.identity import Principal, Right
-from headway.store.billing.sums import NONE
+from headway.store.billing.run_sums import NONE
 from headway.store.billing.usage import BY, listed
 from headway.web.page_routes import page_router
 from headway.web.rendering import HEADERS, render, templates

@@ -41,11 +41,11 @@ class Card:
 
 @router.get("/")
 async def home(state: State, who: AnyoneAllClusters) -> Response:
-    rows = [row for row in await state.store.clusters() if who.may_see_cluster(row.name)]
+    rows = [row for row in await state.store.clusters.all() if who.may_see_cluster(row.name)]
     cards: list[Card] = []
     faults: list[Incident] = []
     for row in rows:
-        found = await state.store.incidents_shown(row.name, LATEST)
+        found = await state.store.incidents.open_and_recent(row.name, LATEST)
         faults += found
         cards.append(await _card(state, row, found))
     faults.sort(key=lambda one: (one.state.closed, -one.opened_at))
@@ -55,7 +55,7 @@ async def home(state: State, who: AnyoneAllClusters) -> Response:
         here="home",
         cards=cards,
         total=_total(cards),
-        faults=[incident_out(one) for one in await state.store.with_steps(faults[:LATEST])],
+        faults=[incident_out(one) for one in await state.store.incidents.with_steps(faults[:LATEST])],
         may_create=who.may(Right.ADMIN),
     )
 

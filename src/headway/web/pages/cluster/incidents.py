@@ -46,7 +46,7 @@ class Shown:
 @router.get("/incidents")
 async def everywhere(state: State, who: AnyoneAllClusters, show: str = "all") -> Response:
     """Of all clusters, the open ones first."""
-    names = [row.name for row in await state.store.clusters() if who.may_see_cluster(row.name)]
+    names = [row.name for row in await state.store.clusters.all() if who.may_see_cluster(row.name)]
     return render("incidents.html", viewer=who, here="incidents", **await _listed(state, names, show))
 
 
@@ -89,13 +89,13 @@ async def _listed(state: AppState, clusters: Iterable[str], show: str) -> dict[s
     found: list[Incident] = []
     every = still = 0
     for name in clusters:
-        found += await state.store.incidents_shown(name)
-        counts = await state.store.incident_counts(name)
+        found += await state.store.incidents.open_and_recent(name)
+        counts = await state.store.incidents.counts(name)
         every, still = every + counts[0], still + counts[1]
     found.sort(key=lambda one: (one.state.closed, -one.opened_at))
     rows = [one for one in found if show != "open" or not one.state.closed][:MOST]
     return {
-        "rows": [incident_out(one) for one in await state.store.with_steps(rows)],
+        "rows": [incident_out(one) for one in await state.store.incidents.with_steps(rows)],
         "all": every,
         "open": still,
         "show": "open" if show == "open" else "all",

@@ -248,7 +248,7 @@ async def _document(state: AppState, text: str) -> Document:
 
 async def _row(state: AppState, spec: Mapping[str, Any]) -> Any:
     name = spec.get("name")
-    return await state.store.cluster(name) if isinstance(name, str) else None
+    return await state.store.clusters.get(name) if isinstance(name, str) else None
 
 
 def _plans(document: Document) -> Mapping[str, Plan]:
@@ -271,7 +271,7 @@ def _self_contained(stored: Document) -> bool:
 
 
 async def _free_name(state: AppState) -> str:
-    taken = {row.name for row in await state.store.clusters()}
+    taken = {row.name for row in await state.store.clusters.all()}
     return next(name for name in ("lab", *(f"lab{n}" for n in range(2, 1000))) if name not in taken)
 
 

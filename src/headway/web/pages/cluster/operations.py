@@ -67,8 +67,8 @@ class _Looked:
             return self._progress
 
     async def _read(self, state: AppState) -> Progress:
-        operation = operation_out(await state.store.operation(self.operation_id))  # none is written after its end
-        while rows := await state.store.events_after(self.operation_id, self._steps.seq, limit=BATCH):
+        operation = operation_out(await state.store.operations.get(self.operation_id))  # none is written after its end
+        while rows := await state.store.operations.events_after(self.operation_id, self._steps.seq, limit=BATCH):
             self._steps.tell(rows)
         return self._steps.of(operation)
 
@@ -83,15 +83,15 @@ class _Looked:
 async def operation(operation_id: str, state: State, who: AnyoneAllClusters) -> Response:
     progress = await _looked(state, operation_id).progress(state)
     who.require_cluster(progress.operation.cluster)
-    known = await state.store.operations(progress.operation.cluster, limit=OTHERS + 1)
+    known = await state.store.operations.recent(progress.operation.cluster, limit=OTHERS + 1)
     others = [operation_out(one) for one in known if one.id != operation_id and who.may_see_cluster(one.cluster)]
-    there = await state.store.cluster(progress.operation.cluster) is not None
+    there = await state.store.clusters.get(progress.operation.cluster) is not None
     return render("operation.html", viewer=who, v=progress, others=others[:OTHERS], there=there)
 
 
 @router.get("/operations/{operation_id}/live")
 async def live(operation_id: str, request: Request, state: State, who: AnyoneAllClusters) -> Response:
-    who.require_cluster((await state.store.operation(operation_id)).cluster)
+    who.require_cluster((await state.store.operations.get(operation_id)).cluster)
     return EventSourceResponse(while_allowed(request, events(state, operation_id), Right.READ), headers=HEADERS)
 
 

@@ -71,7 +71,7 @@ async def live(name: str, job_id: PathNumber, request: Request, state: State, wh
     async def make(viewer: Principal) -> Parts:
         _, cluster = await state.cluster(name)
         found = await state.job(cluster, job_id)
-        newest = tuple(one.number for one in await state.store.incidents(name, limit=1))
+        newest = tuple(one.number for one in await state.store.incidents.search(name, limit=1))
         key = (found.state, found.start_time, found.restarts, found.end_time, newest)
         if key not in known:  # accounting is asked only when the job did something
             known.clear()
@@ -153,7 +153,7 @@ async def _script(name: str, job_id: PathNumber, state: AppState, who: Principal
 
 
 async def _lineage(name: str, job_id: PathNumber, state: AppState, who: Principal) -> LineageOut | None:
-    if await state.store.job_record(name, job_id) is None:
+    if await state.store.jobs.get(name, job_id) is None:
         return None
     with contextlib.suppress(HeadwayError):
         return await get_lineage(state, who, name, job_id)

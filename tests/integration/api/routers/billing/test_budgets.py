@@ -45,7 +45,7 @@ async def test_a_budget_warns_then_holds_back_and_lets_go_with_the_next_period(
     for hours in (5, 11, 12, 13, 14):
         at(server, hours * H)
         await collect(server.state, cluster)
-        told.append((await server.store.budget_level("lab", "vision", OCTOBER.start))[0])
+        told.append((await server.store.budgets.get("lab", "vision", OCTOBER.start))[0])
     assert told == ["ok", "warn", "warn", "over", "over"]
     assert held(server) == [False, True], "at a period's first look Slurm is told in any case"
     warned = [one.kind for call in server.work.named("tell") for one in call[-1]]
@@ -96,24 +96,27 @@ async def test_a_budget_that_is_taken_out_lets_its_team_go_whenever_slurm_answer
     cluster = (await server.state.cluster("lab"))[1]
     server.work.answers["hold_back"] = Unreachable("sacctmgr does not answer")
     await collect(server.state, cluster)
-    assert (held(server), await server.store.capped_teams("lab")) == ([False], {"vision"})
+    assert (held(server), await server.store.budgets.capped_teams("lab")) == ([False], {"vision"})
     server.work.answers["hold_back"] = None
     for _ in range(2):
         await collect(server.state, cluster)
-    assert (held(server), await server.store.capped_teams("lab")) == ([False], frozenset())
+    assert (held(server), await server.store.budgets.capped_teams("lab")) == ([False], frozenset())
 
 
 async def test_after_a_restore_slurm_is_told_again_whose_jobs_wait(server: Server, said: Accounting) -> None:
     """Its accounting is as it was when the backup was made: who is spent may start jobs there, and who is not may be held."""
     cluster = await spent(server, said)
     for team, moment in (("vision", 12 * H), ("speech", 2 * H)):
-        await server.store.note_refill("lab", team, OCTOBER.start + moment)
-    await server.store.caps_of("lab", OCTOBER.start + 10.0 * H)
-    assert await server.store.refills("lab") == {"vision": OCTOBER.start + 10.0 * H, "speech": OCTOBER.start + 2.0 * H}
+        await server.store.cap_refills.record("lab", team, OCTOBER.start + moment)
+    await server.store.cap_refills.revert_to("lab", OCTOBER.start + 10.0 * H)
+    assert await server.store.cap_refills.of_cluster("lab") == {
+        "vision": OCTOBER.start + 10.0 * H,
+        "speech": OCTOBER.start + 2.0 * H,
+    }
     for _ in range(2):
         await collect(server.state, cluster)
     assert held(server) == [True]
-    await server.store.caps_of("lab", OCTOBER.start + 10.0 * H)
+    await server.store.cap_refills.revert_to("lab", OCTOBER.start + 10.0 * H)
     server.work.answers["hold_back"] = Unreachable("sacctmgr does not answer")
     said.runs = [run(1, 0, 12 * H + 60)]
     await collect(server.state, cluster)
@@ -124,8 +127,8 @@ async def test_after_a_restore_slurm_is_told_again_whose_jobs_wait(server: Serve
 
 async def test_a_cluster_made_again_holds_back_whose_budget_is_spent(server: Server, said: Accounting) -> None:
     cluster = await spent(server, said)
-    await server.store.forget_cluster("lab", delete_data=True)
-    assert await server.store.capped_teams("lab") == frozenset()
+    await server.store.clusters.delete("lab", delete_data=True)
+    assert await server.store.budgets.capped_teams("lab") == frozenset()
     await server.apply("lab", note="again")
     await collect(server.state, cluster)
     assert held(server) == [True]
@@ -149,8 +152,8 @@ async def test_a_budget_s_warning_goes_out_once_whatever_dies_between(server: Se
     del server.work.calls[:]
     at(server, 11 * H + 60)
     await collect(server.state, cluster)
-    await server.store.forget_runs("lab")  # all is counted again, and comes to the same level again
-    await server.store.note_budget("lab", "vision", OCTOBER.start, "ok", capped=False)
+    await server.store.runs.collect_again("lab")  # all is counted again, and comes to the same level again
+    await server.store.budgets.record("lab", "vision", OCTOBER.start, "ok", capped=False)
     at(server, 11 * H + 120)
     await collect(server.state, cluster)
     assert sent() == ["lab: the budget of vision is soon spent"]
@@ -254,7 +257,7 @@ async def test_of_a_cap_on_gpu_hours_all_is_told_that_was_used_since_it_began_an
     server.work.clusters["lab"]["teams"] = (replace(TEAMS[0], gpu_hours=cap), TEAMS[1])
     await server.apply("lab", note="cap")
     server.work.answers["shares"] = (Share("vision", 0.75, 0.9, 0.1, 31.4), Share("speech", 0.25, 0.1, 0.9, 2.0))
-    await server.store.note_refill("lab", "vision", float(OCTOBER.start + 10 * H))
+    await server.store.cap_refills.record("lab", "vision", float(OCTOBER.start + 10 * H))
     said.runs = [run(1, 5 * H, 15 * H), run(2, 20 * H, 30 * H)]
     at(server, 40 * H)
     await collect(server.state, (await server.state.cluster("lab"))[1])

@@ -21,8 +21,8 @@ NODES_4 = "goodput/checkpoints?every_s=600&write_s=20&nodes=4"
 async def failure(server: Server, moment: int) -> Incident:
     """An incident that takes a node out."""
     at(server, moment)
-    seen = await server.store.open_incident("lab", "lab-1-2", "XID 79", XidClass.RMA, OCTOBER.start + moment, {})
-    return await server.store.move_incident(seen, IncidentState.DRAINING, "drained", drained=True)
+    seen = await server.store.incidents.open("lab", "lab-1-2", "XID 79", XidClass.RMA, OCTOBER.start + moment, {})
+    return await server.store.incidents.add_step(seen, IncidentState.DRAINING, "drained", drained=True)
 
 
 async def test_a_failure_counts_also_when_another_machine_serves_in_the_node_s_place(server: Server) -> None:
@@ -30,13 +30,13 @@ async def test_a_failure_counts_also_when_another_machine_serves_in_the_node_s_p
     await machines(server, 4)
     ann = await server.client()
     out = [await failure(server, 10 * H * (number + 1)) for number in range(4)]
-    only_a_job = await server.store.open_incident("lab", "lab-1-1", "XID 31", XidClass.RESTART_JOB, OCTOBER.start, {})
-    await server.store.move_incident(only_a_job, IncidentState.RETURNED, "jobs requeued: 7")
+    only_a_job = await server.store.incidents.open("lab", "lab-1-1", "XID 31", XidClass.RESTART_JOB, OCTOBER.start, {})
+    await server.store.incidents.add_step(only_a_job, IncidentState.RETURNED, "jobs requeued: 7")
     at(server, 100 * H)
     before = [(await got(ann, "goodput"))["failure_hours"], (await got(ann, NODES_4))["failure_s"]]
     for one in out:
         gone = replace(one, drained=False)
-        await server.store.move_incident(gone, IncidentState.RETURNED, "another machine serves", drained=False)
+        await server.store.incidents.add_step(gone, IncidentState.RETURNED, "another machine serves", drained=False)
     after = [(await got(ann, "goodput"))["failure_hours"], (await got(ann, NODES_4))["failure_s"]]
     assert before == after == [100.0, pytest.approx(25 * H)]
 
@@ -98,10 +98,10 @@ async def test_a_job_over_several_groups_has_the_nodes_of_all_of_them(server: Se
     await failure(server, H)
     first = run(7, 0, H, nodes=main.slots[:1])
     last = run(7, 2 * H, 0, nodes=main.slots[:4], gpus=32)
-    await server.store.put_runs("lab", ledger_entries(both, [first, last]))
+    await server.store.runs.save("lab", ledger_entries(both, [first, last]))
     said.away = True
     at(server, 10 * H)
-    await server.store.put_saves("lab", {7: Saves(10, 100.0, 3600.0)}, OCTOBER.start + 10 * H)
+    await server.store.checkpoints.record("lab", {7: Saves(10, 100.0, 3600.0)}, OCTOBER.start + 10 * H)
     ann = await server.client()
     assert (await got(ann, "goodput/checkpoints?job=7"))["failure_s"] == 10 * H
     assert [one["failure_s"] for one in (await got(ann, "goodput"))["checkpoints"]] == [10 * H]

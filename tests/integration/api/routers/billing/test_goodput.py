@@ -39,7 +39,7 @@ async def test_power_and_idleness_are_measured_once(server: Server, said: Accoun
     for moment in (300, 300, 900, 1220):
         at(server, moment)
         await collect(server.state, cluster)
-    [found] = await server.store.runs_of("lab", 7)
+    [found] = await server.store.usage.runs_of_job("lab", 7)
     assert (found.measured_s, found.energy_j) == (1200, 1200 * 5600)
     assert found.idle_s == 9 * 60
     ann = await server.client()
@@ -68,7 +68,7 @@ async def test_a_clock_that_was_ahead_once_keeps_nothing_from_being_measured(ser
     for moment in (620, 365 * 24 * H, 680, 800, 1220):
         at(server, moment)
         await collect(server.state, cluster)
-    [found] = await server.store.runs_of("lab", 7)
+    [found] = await server.store.usage.runs_of_job("lab", 7)
     assert (found.measured_s, found.energy_j) == (600 + 540, (600 + 540) * 700), "but for the minute it was ahead"
 
 
@@ -113,7 +113,7 @@ async def test_what_a_training_said_of_its_checkpoint_is_what_is_lost(server: Se
     at(server, 2000)
     await collect(server.state, cluster)
     await collect(server.state, cluster)
-    first, again = await server.store.runs_of("lab", 7)
+    first, again = await server.store.usage.runs_of_job("lab", 7)
     assert (first.lost_s, again.lost_s) == (100, 0)
 
 
@@ -125,7 +125,7 @@ async def test_a_training_that_saved_when_it_was_warned_lost_its_last_seconds(se
     at(server, 2000)
     for _ in range(3):
         await collect(server.state, cluster)
-        first, again = await server.store.runs_of("lab", 7)
+        first, again = await server.store.usage.runs_of_job("lab", 7)
         assert (first.lost_s, again.lost_s) == (10, 0)
 
 
@@ -172,11 +172,11 @@ async def test_causes_cost_what_chargeback_says_was_lost_over_a_month_s_end_and_
     await machines(server, 1)
     end = 744 * H
     said.runs = [run(7, end - 6 * H, end + 2 * H, state="NODE_FAIL"), run(8, 5 * H, 15 * H)]
-    await server.store.note_prices([PriceRow("lab", "main", float(OCTOBER.start + 10 * H), "80", False)])
+    await server.store.prices.record([PriceRow("lab", "main", float(OCTOBER.start + 10 * H), "80", False)])
     at(server, end + 10 * H)
     ann = await server.client()
     await got(ann, "usage")
-    await server.store.measure("lab", [(8, OCTOBER.start + 15 * H, 10 * H, 5 * H, 0)], OCTOBER.start)
+    await server.store.runs.add_measurements("lab", [(8, OCTOBER.start + 15 * H, 10 * H, 5 * H, 0)], OCTOBER.start)
     for month in ("2026-10", "2026-11"):
         [team, *_] = [one for one in (await got(ann, f"chargeback?period={month}"))["teams"] if one["team"] == "vision"]
         good = await got(ann, f"goodput?period={month}")
@@ -285,7 +285,7 @@ async def test_before_submit_the_price_the_start_and_the_budget(server: Server) 
     unread = (await alice.post("/clusters/lab/submit/check", data=form)).text
     assert ("can't be said; not understood here: --nodelist." in unread, "USD an hour" in unread) == (True, False)
     assert "are left to vision" in (await alice.get("/clusters/lab/submit")).text
-    await server.store.note_budget("lab", "vision", OCTOBER.start, "over", capped=True)
+    await server.store.budgets.record("lab", "vision", OCTOBER.start, "over", capped=True)
     at(server, 60)
     held = (await alice.post(f"{V1}/estimate", json=ask)).json()
     assert (held["start"], held["budget"]["end"], held["expected_nodes"]) == (OCTOBER.end, OCTOBER.end, "")

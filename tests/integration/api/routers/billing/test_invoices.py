@@ -56,7 +56,7 @@ async def test_what_was_used_and_who_pays_the_same_in_every_form(server: Server,
 async def test_spare_and_broken_nodes_are_shown_as_such(server: Server, said: Accounting) -> None:
     await machines(server, 3, ended=10 * H)
     said.events = [NodeSpan("lab-1-1", SpanKind.DRAINED, OCTOBER.start, OCTOBER.start + 4 * H, "bad")]
-    await server.store.put_node_spans("lab", [NodeSpan("lab-1-3", SpanKind.SPARE, OCTOBER.start, 0)])
+    await server.store.node_spans.save("lab", [NodeSpan("lab-1-3", SpanKind.SPARE, OCTOBER.start, 0)])
     said.runs = [run(1, -H, H)]  # ends on the node while it drains: that hour is the job's
     at(server, 20 * H)
     ann = await server.client()
@@ -79,7 +79,7 @@ async def test_a_state_that_accounting_knows_no_more_ended_when_it_was_told_last
     start = OCTOBER.start
     drained, down = (NodeSpan("lab-1-1", kind, start + H, 0, "fan") for kind in (SpanKind.DRAINED, SpanKind.DOWN))
     other, spare = (NodeSpan(f"lab-1-{n}", kind, start, 0) for n, kind in ((2, drained.kind), (3, SpanKind.SPARE)))
-    await server.store.put_node_spans("lab", [spare])
+    await server.store.node_spans.save("lab", [spare])
     for hours, told in (
         (2, [drained, down, other]),
         (3, [other]),
@@ -88,7 +88,7 @@ async def test_a_state_that_accounting_knows_no_more_ended_when_it_was_told_last
         said.events = told
         at(server, hours * H)
         await collect(server.state, cluster)
-    found = await server.store.node_spans("lab", start, OCTOBER.end)
+    found = await server.store.node_spans.between("lab", start, OCTOBER.end)
     assert sorted((one.node, one.kind, (one.began - start) // H, one.ended and (one.ended - start) / H) for one in found) == [
         ("lab-1-1", "down", 1, 2), ("lab-1-1", "drained", 1, 2), ("lab-1-1", "drained", 5, 0),
         ("lab-1-2", "drained", 0, 0), ("lab-1-3", "spare", 0, 0),
@@ -133,9 +133,9 @@ async def test_a_closed_invoice_stays_and_what_turns_out_later_is_a_correction(
     again = await ann.post(f"{V1}/invoice/close", json={"period": "2026-10"})
     assert again.status_code == 409
     # A machine that nobody knew of, a price of then, a run that came late.
-    await server.store.meter("lab", [("lab-1-2", "main")], [], [], OCTOBER.start)
+    await server.store.machine_lives.record("lab", [("lab-1-2", "main")], [], [], OCTOBER.start)
     late = Life("lab-1-2", "main", OCTOBER.start, OCTOBER.start + 10 * H, 0)
-    await server.store.meter("lab", [], [late], [], OCTOBER.start + 10 * H)
+    await server.store.machine_lives.record("lab", [], [late], [], OCTOBER.start + 10 * H)
     said.runs.append(run(9, 20 * H, 30 * H, team="speech", user="sam"))
     at(server, 744 * H + 2 * H)
     await collect(server.state, (await server.state.cluster("lab"))[1])
@@ -163,7 +163,7 @@ async def test_a_sheet_sums_to_its_invoice_also_where_something_is_given_back(se
     at(server, 745 * H)
     ann = await server.client()
     assert (await ann.post(f"{V1}/invoice/close", json={"period": "2026-10"})).status_code == 200
-    await server.store.end_lives("lab", OCTOBER.start + 740 * H)
+    await server.store.machine_lives.end_all("lab", OCTOBER.start + 740 * H)
     assert (await got(ann, "invoice?period=2026-11"))["total_usd"] == -32.0
     for path, column in (("invoice", "amount_usd"), ("chargeback", "total_usd")):
         rows = csv.DictReader((await ann.get(f"{V1}/{path}?period=2026-11&format=csv")).text.splitlines())
@@ -191,7 +191,7 @@ async def test_no_bad_day_changes_a_closed_invoice(server: Server, said: Account
         for part in (0, 1)
     ]
     said.runs += [*late, *late[:500]]
-    await server.store.note_prices([PriceRow("lab", "main", float(OCTOBER.start + 5 * H), "80", False)])
+    await server.store.prices.record([PriceRow("lab", "main", float(OCTOBER.start + 5 * H), "80", False)])
     at(server, end + 25 * H)
     await collect(server.state, cluster)
     assert await told() == kept
@@ -232,7 +232,7 @@ async def test_months_are_closed_in_their_order(server: Server) -> None:
 async def test_a_price_that_changes_in_mid_job_counts_from_then_on(server: Server, said: Accounting) -> None:
     await machines(server, 1, ended=10 * H)
     said.runs = [run(1, 0, 10 * H)]
-    await server.store.note_prices([PriceRow("lab", "main", float(OCTOBER.start + 4 * H), "16", False)])
+    await server.store.prices.record([PriceRow("lab", "main", float(OCTOBER.start + 4 * H), "16", False)])
     at(server, 20 * H)
     ann = await server.client()
     assert (await got(ann, "usage?start=2026-10"))["total"]["usd"] == 4 * 8 + 6 * 16
@@ -245,7 +245,7 @@ async def test_a_price_that_changes_in_mid_job_counts_from_then_on(server: Serve
 async def test_reserved_machines_are_paid_for_until_the_cluster_is_down(server: Server, said: Accounting) -> None:
     await machines(server, 2)
     said.runs = [run(1, 2 * H, 4 * H)]
-    await server.store.note_prices([PriceRow("lab", "main", float(OCTOBER.start + 2 * H), "6", False, reserved=3)])
+    await server.store.prices.record([PriceRow("lab", "main", float(OCTOBER.start + 2 * H), "6", False, reserved=3)])
     at(server, 10 * H)
     ann = await server.client()
     bill = await got(ann, "invoice?period=2026-10")
@@ -284,7 +284,7 @@ async def test_jobs_that_run_when_the_cluster_goes_down_are_charged_until_then(
 async def test_a_reserved_machine_that_is_not_there_is_off_where_the_invoice_bills_it_as_unused(
     server: Server, said: Accounting
 ) -> None:
-    await server.store.note_prices([PriceRow("lab", "main", float(OCTOBER.start + H), "6", False, reserved=1)])
+    await server.store.prices.record([PriceRow("lab", "main", float(OCTOBER.start + H), "6", False, reserved=1)])
     await machines(server, 1, ended=10 * H)  # and no other in all of November
     at(server, 754 * H)  # October has 744 hours
     ann = await server.client()
@@ -345,7 +345,7 @@ async def test_an_hour_without_accounting_is_made_up_for_and_nothing_counts_twic
         at(server, H + minutes * 60)
         with pytest.raises(HeadwayError):
             await collect(server.state, cluster)
-    assert "slurmdbd" in (await server.store.mark("lab")).error
+    assert "slurmdbd" in (await server.store.ledger_progress.get("lab")).error
     ann = await server.client()
     told = await got(ann, "usage?start=2026-10")
     assert "slurmdbd" in told["stale"]
@@ -356,7 +356,7 @@ async def test_an_hour_without_accounting_is_made_up_for_and_nothing_counts_twic
     await collect(server.state, cluster)
     [total] = (await got(ann, "usage?start=2026-10&end=2026-11"))["rows"]
     assert (total["runs"], total["gpu_hours"]) == (2, 24.0)
-    assert (await server.store.mark("lab")).error == ""
+    assert (await server.store.ledger_progress.get("lab")).error == ""
 
 
 async def test_a_record_that_comes_days_late_is_found_within_a_day(server: Server, said: Accounting) -> None:
@@ -382,7 +382,7 @@ async def test_two_months_without_accounting_are_read_when_it_is_back(server: Se
     said.runs = [run(1, 2 * DAY_S, 3 * DAY_S), run(2, 50 * DAY_S, 51 * DAY_S)]
     at(server, 60 * DAY_S)
     await collect(server.state, cluster)
-    assert [len(await server.store.runs_of("lab", job)) for job in (1, 2)] == [1, 1]
+    assert [len(await server.store.usage.runs_of_job("lab", job)) for job in (1, 2)] == [1, 1]
 
 
 async def test_a_clock_that_was_ahead_once_keeps_nothing_from_being_read(server: Server, said: Accounting) -> None:
@@ -394,12 +394,12 @@ async def test_a_clock_that_was_ahead_once_keeps_nothing_from_being_read(server:
     said.runs = []  # it ended, and accounting forgot it
     at(server, 2 * DAY_S)
     await collect(server.state, cluster)
-    [known] = await server.store.runs_of("lab", 1)
+    [known] = await server.store.usage.runs_of_job("lab", 1)
     assert known.end == OCTOBER.start + 2 * DAY_S
     said.runs = [run(2, H, 2 * H)]  # comes late
     at(server, 3 * DAY_S + 60)
     await collect(server.state, cluster)
-    assert len(await server.store.runs_of("lab", 2)) == 1
+    assert len(await server.store.usage.runs_of_job("lab", 2)) == 1
 
 
 async def test_a_cluster_that_is_gone_can_still_be_billed(server: Server, said: Accounting) -> None:
@@ -429,7 +429,7 @@ async def test_the_last_month_of_a_cluster_that_is_down_is_charged_by_its_own_ru
     )
     await server.apply("lab", note="costs")
     await machines(server, 2)
-    await server.store.put_node_spans("lab", [NodeSpan("lab-1-2", SpanKind.SPARE, OCTOBER.start, 0)])
+    await server.store.node_spans.save("lab", [NodeSpan("lab-1-2", SpanKind.SPARE, OCTOBER.start, 0)])
     said.runs = [run(1, 0, 10 * H)]
     at(server, 20 * H)
     ann = await server.client()
@@ -458,7 +458,7 @@ async def test_the_next_cluster_of_the_name_has_jobs_of_the_same_numbers(server:
     said.runs = [run(1, 3 * H, 4 * H)]  # made anew, counting from 1; job 2 ended with its database
     at(server, 5 * H)
     await collect(server.state, cluster)
-    rows = await server.store.runs_of("lab", 1)
+    rows = await server.store.usage.runs_of_job("lab", 1)
     assert [one.start - OCTOBER.start for one in rows] == [0, 3 * H]
-    [lost] = await server.store.runs_of("lab", 2)
+    [lost] = await server.store.usage.runs_of_job("lab", 2)
     assert (lost.end - OCTOBER.start, lost.state) == (2 * H, "UNKNOWN")

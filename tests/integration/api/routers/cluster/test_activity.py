@@ -15,10 +15,10 @@ API = "/api/v1/clusters/lab/happenings"
 async def furnish(server: Server) -> None:
     """An apply, an incident of a node that came back, and a drain."""
     await server.apply()
-    made = await server.store.open_incident("lab", "lab-1-1", "XID 79: fell off the bus", XidClass.RMA, 5.0, {})
-    made = await server.store.move_incident(made, IncidentState.DRAINING, "drained")
-    await server.store.move_incident(made, IncidentState.RETURNED, "tests passed", evidence={"passed": ["gpus"]})
-    await server.store.note("olga", "node.drain", "lab/lab-1-2", {"reason": "disk swap"})
+    made = await server.store.incidents.open("lab", "lab-1-1", "XID 79: fell off the bus", XidClass.RMA, 5.0, {})
+    made = await server.store.incidents.add_step(made, IncidentState.DRAINING, "drained")
+    await server.store.incidents.add_step(made, IncidentState.RETURNED, "tests passed", evidence={"passed": ["gpus"]})
+    await server.store.audit.record("olga", "node.drain", "lab/lab-1-2", {"reason": "disk swap"})
 
 
 async def read_page(server: Server, query: str = "") -> HappeningPage:
@@ -41,18 +41,18 @@ async def test_applies_incidents_and_deeds_are_one_list_in_words(server: Server)
 async def test_others_deeds_refusals_and_what_is_no_event_are_not_in_it(server: Server) -> None:
     await server.apply()
     await server.apply("lab2")
-    await server.store.note("olga", "node.drain", "lab2/lab2-1-1", {"reason": "x"})
-    await server.store.note("victor", "node.drain", "lab/lab-1-1", {}, result="refused", address="192.0.2.1")
-    await server.store.note("ann", "exec", "lab", {"program": "id"})
+    await server.store.audit.record("olga", "node.drain", "lab2/lab2-1-1", {"reason": "x"})
+    await server.store.audit.record("victor", "node.drain", "lab/lab-1-1", {}, result="refused", address="192.0.2.1")
+    await server.store.audit.record("ann", "exec", "lab", {"program": "id"})
     assert [one.kind for one in (await read_page(server)).happenings] == ["operation"]
 
 
 async def test_a_failed_operation_says_why(server: Server) -> None:
     await server.apply()
-    made = await server.store.enqueue_operation("lab", "apply", "ann")
-    await server.store.claim("one", 1e9, 1e9)
+    made = await server.store.operations.enqueue("lab", "apply", "ann")
+    await server.store.operations.claim("one", 1e9, 1e9)
     error = {"kind": "command_failed", "message": "lab-1-1: no space left\nmore", "hint": ""}
-    await server.store.finish(made.id, "one", "failed", error=error)
+    await server.store.operations.finish(made.id, "one", "failed", error=error)
     (latest,) = [one for one in (await read_page(server)).happenings if one.operation == made.id]
     assert (latest.level, latest.text, latest.operation) == (
         "error",
@@ -65,10 +65,12 @@ async def test_a_failed_operation_says_why(server: Server) -> None:
 async def test_pages_of_all_kinds_at_one_moment_lose_and_repeat_none(server: Server, limit: int) -> None:
     await server.apply()
     for number in range(4):
-        await server.store.enqueue_operation("lab", "backup", f"p{number}")
-        one = await server.store.open_incident("lab", f"lab-1-{number}", f"XID {number}", XidClass.RMA, 5.0, {})
-        await server.store.move_incident(one, IncidentState.RETURNED, "tests passed", evidence={"passed": ["gpus"]})
-        await server.store.note("olga", "node.test", f"lab/lab-1-{number}", {})
+        await server.store.operations.enqueue("lab", "backup", f"p{number}")
+        one = await server.store.incidents.open("lab", f"lab-1-{number}", f"XID {number}", XidClass.RMA, 5.0, {})
+        await server.store.incidents.add_step(
+            one, IncidentState.RETURNED, "tests passed", evidence={"passed": ["gpus"]}
+        )
+        await server.store.audit.record("olga", "node.test", f"lab/lab-1-{number}", {})
     whole = (await read_page(server)).happenings
     seen, cursor = [], ""
     while True:
@@ -84,7 +86,7 @@ async def test_pages_of_all_kinds_at_one_moment_lose_and_repeat_none(server: Ser
 async def test_pages_hold_each_once_though_all_happened_at_one_moment(server: Server) -> None:
     await server.apply()
     for number in range(7):
-        await server.store.note("olga", "node.test", f"lab/lab-1-{number}", {})
+        await server.store.audit.record("olga", "node.test", f"lab/lab-1-{number}", {})
     seen, cursor = [], ""
     while True:
         page = await read_page(server, f"?kind=deed&limit=3&cursor={cursor}")

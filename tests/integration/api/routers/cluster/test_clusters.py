@@ -48,8 +48,8 @@ async def test_plan_shows_changes_price_warnings_and_changes_nothing(server: Ser
     assert (out.cluster, len(out.changes), out.asks) == ("lab", 2, 1)
     assert out.price_usd_per_hour == "156.00"  # 4 nodes and a spare at 31.20
     assert [(one.path, one.message) for one in out.warnings] == [("spares", "no spare"), ("", "an earlier image")]
-    assert await server.store.clusters() == ()
-    assert await server.store.operations() == ()
+    assert await server.store.clusters.all() == ()
+    assert await server.store.operations.recent() == ()
 
 
 async def test_empty_plan_says_why(server: Server) -> None:
@@ -116,7 +116,7 @@ async def test_all_events_of_a_long_operation_come_before_its_end(
     client = await server.client()
     operation = (await client.post("/api/v1/clusters/lab/apply", json=ask())).json()
     for number in range(7):
-        await server.store.add_event(operation["id"], "machines", f"machine {number}")
+        await server.store.operations.add_event(operation["id"], "machines", f"machine {number}")
     await server.work_off()
     events = parse((await client.get(f"/api/v1/operations/{operation['id']}/events")).text)
     assert [e.get("id") for e in events] == [*map(str, range(1, 8)), None]
@@ -148,8 +148,8 @@ async def test_disturbing_change_needs_a_yes(server: Server) -> None:
     server.work.answers |= {"plan": plan, "apply": None}
     client = await server.client()
     failed(await client.post("/api/v1/clusters/lab/apply", json=ask()), 409, "needs_confirmation")
-    assert await server.store.operations() == ()
-    assert await server.store.cluster("lab") is None
+    assert await server.store.operations.recent() == ()
+    assert await server.store.clusters.get("lab") is None
     answer = await client.post("/api/v1/clusters/lab/apply", json=ask(confirmed=True, digest=digest_of(plan)))
     assert answer.status_code == 202
 
@@ -233,7 +233,7 @@ async def test_a_full_disk_is_called_one(server: Server) -> None:
 
 async def test_down_keeps_and_names_data(server: Server) -> None:
     await server.apply()
-    await server.store.put_secret("lab", "munge_key", "x")
+    await server.store.secrets.put_if_absent("lab", "munge_key", "x")
     server.work.answers["down"] = ("/var/lib/headway/lab/home",)
     client = await server.client()
     operation = (await client.post("/api/v1/clusters/lab/down", json={})).json()["id"]
@@ -241,7 +241,7 @@ async def test_down_keeps_and_names_data(server: Server) -> None:
     out = (await client.get(f"/api/v1/operations/{operation}")).json()
     assert (out["state"], out["kept"]) == ("done", ["/var/lib/headway/lab/home"])
     failed(await client.get("/api/v1/clusters/lab"), 404, "not_found")
-    assert await server.store.secrets("lab") == {"munge_key": "x"}
+    assert await server.store.secrets.of_cluster("lab") == {"munge_key": "x"}
     assert server.work.named("forget") == [("lab",)]
     assert server.work.named("down")[0][2] is False
 
@@ -301,11 +301,11 @@ async def test_name_in_path_and_file_must_agree(server: Server) -> None:
 
 async def test_owner_stays_when_another_admin_applies(server: Server) -> None:
     await server.apply()
-    owner = (await server.store.cluster("lab")).owner  # type: ignore[union-attr]
+    owner = (await server.store.clusters.get("lab")).owner  # type: ignore[union-attr]
     await (await server.client("bob")).post("/api/v1/clusters/lab/apply", json=ask())
     await server.work_off()
     assert owner == "setup"
-    row = await server.store.cluster("lab")
+    row = await server.store.clusters.get("lab")
     assert row is not None
     assert (row.owner, row.document["owner"]) == ("setup", "setup")
 
@@ -444,7 +444,7 @@ async def test_no_more_is_asked_for_than_the_limit_leaves_beside_what_runs_for_j
     assert (await client.post("/api/v1/clusters/lab/apply", json=more)).status_code == 202
     server.work.answers["machines"] = tuple(builders.machine(name) for name in running)  # one came before its turn
     await server.work_off()
-    (last, *_) = await server.store.operations()
+    (last, *_) = await server.store.operations.recent()
     assert (last.state, "would cost" in last.error["message"]) == ("failed", True)  # type: ignore[index]
 
 
@@ -463,16 +463,16 @@ async def test_a_file_that_asks_for_no_more_is_applied_whatever_runs_for_jobs(se
 
 async def test_who_is_woken_together_reads_a_clusters_row_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     await server.apply()
-    state, read, asked = server.state, server.state.store.cluster, []
+    state, read, asked = server.state, server.state.store.clusters.get, []
 
     async def cluster(name: str) -> ClusterRow | None:
         asked.append(name)
         return await read(name)
 
-    monkeypatch.setattr(state.store, "cluster", cluster)
+    monkeypatch.setattr(state.store.clusters, "get", cluster)
     before = await asyncio.gather(*(state.row_shown("lab") for _ in range(50)))
     assert ({row.state for row in before}, asked) == ({"ready"}, ["lab"])
-    await state.store.forget_cluster("lab")
+    await state.store.clusters.delete("lab")
     state.live.touch("lab")
     after = await asyncio.gather(*(state.row_shown("lab") for _ in range(50)), return_exceptions=True)
     assert ({type(one) for one in after}, asked) == ({NotFound}, ["lab", "lab"])

@@ -101,7 +101,7 @@ async def test_whoever_loses_their_token_loses_the_stream(server: Server, monkey
     task = asyncio.create_task(client.get(STREAM))
     while not any(name.startswith("news/") for name in server.state.live.hub._waiting):
         await asyncio.sleep(0)
-    (token,) = [row.id for row in await server.store.tokens("eve")]
-    await server.store.delete_token(token)
+    (token,) = [row.id for row in await server.store.tokens.all("eve")]
+    await server.store.tokens.delete(token)
     async with asyncio.timeout(60):
         assert "stopping" not in (await task).text

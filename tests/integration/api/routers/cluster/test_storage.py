@@ -35,7 +35,7 @@ async def look(server: Server, *nodes: Any, rooms: Any = ()) -> dict[str, Any]:
 
 
 async def test_a_volume_is_lost_where_a_check_says_so_and_nowhere_else(server: Server) -> None:
-    await server.store.open_incident(
+    await server.store.incidents.open(
         "lab", "lab-1-2", "mounts: /data can only be read", XidClass.MOUNT, 1000.0, {}, score=1
     )
     nodes = [builders.node(f"lab-1-{number}", "IDLE") for number in range(1, 5)]
@@ -88,8 +88,8 @@ async def test_the_last_measurement_of_each_stays(server: Server) -> None:
     assert measured["/home"] is None
     assert [measured["/scratch"][key] for key in ("write_mib_s", "node", "mib", "at")] == [900.0, "lab-1-1", 64, 1000.0]
     assert [measured["/data"][key] for key in ("error", "node")] == ["Read-only file system", "lab-head"]
-    await server.store.forget_cluster("lab", delete_data=True)
-    assert await server.store.speeds("lab") == {}
+    await server.store.clusters.delete("lab", delete_data=True)
+    assert await server.store.volume_speeds.of_cluster("lab") == {}
 
 
 async def test_the_page_says_the_same(server: Server) -> None:

@@ -65,8 +65,8 @@ async def asked(
     await server.apply()
     server.work.answers |= {"read": reading(builders.job(7, user="eve")), "machines": ()}
     monkeypatch.setattr(server.work, "tail_log", stream)
-    await server.store.put_person("eve", "member")
-    _, secret = await server.store.create_token("eve")
+    await server.store.people.set_role("eve", "member")
+    _, secret = await server.store.tokens.create("eve")
     came = asyncio.Event()
     task = asyncio.create_task(answered(server, f"{LOG}?follow=true{query}", secret, came))
     if stop:
@@ -91,11 +91,11 @@ async def test_a_log_that_somebody_may_no_longer_read_is_not_whole(
 ) -> None:
     monkeypatch.setattr(revalidated_stream, "LOOK_S", 0.02)
     task = asyncio.create_task(asked(server, monkeypatch, Stream(b"one\n")))
-    while not any(one.person == "eve" for one in await server.store.tokens(None)):
+    while not any(one.person == "eve" for one in await server.store.tokens.all(None)):
         await asyncio.sleep(0.01)
-    for one in await server.store.tokens("eve"):
+    for one in await server.store.tokens.all("eve"):
         await asyncio.sleep(0.1)
-        await server.store.delete_token(one.id)
+        await server.store.tokens.delete(one.id)
     said, whole = await task
     assert said.startswith(b"one\n--- ")
     assert not whole

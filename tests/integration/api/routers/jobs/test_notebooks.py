@@ -74,9 +74,9 @@ async def test_a_notebook_waits_starts_runs_and_ends(server: Server) -> None:
     made = (await ann.post(PATH, json={"gpus": 1})).json()
     sent = server.work.named("submit")[0][1]
     assert isinstance(sent, SubmitIn)
-    row = await server.store.notebook(made["id"])
+    row = await server.store.notebooks.get(made["id"])
     assert sent.env[jupyter.SECRET] == row.secret
-    record = await server.store.job_record("lab", 7)
+    record = await server.store.jobs.get("lab", 7)
     assert record is not None
     assert row.secret not in str(record)
 
@@ -109,19 +109,20 @@ async def test_a_notebook_waits_starts_runs_and_ends(server: Server) -> None:
     assert (await ann.get(PATH)).json() == []
 
 
-@pytest.mark.parametrize("fails", ["notebook_job", "note_job"])
+@pytest.mark.parametrize("fails", ["notebooks.set_job", "jobs.record"])
 async def test_one_that_could_not_be_kept_does_not_run_unseen(
     server: Server, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
     async def away(*_: Any, **__: Any) -> None:
         raise StoreAway("the database does not answer")
 
-    monkeypatch.setattr(server.store, fails, away)
+    part, method = fails.split(".")
+    monkeypatch.setattr(getattr(server.store, part), method, away)
     server.work.answers["cancel"] = None
     ann = await server.client("ann", "member")
     assert (await ann.post(PATH, json={"gpus": 1})).status_code == 503
     assert [call[1:3] for call in server.work.named("cancel")] == [("7", "ann")]
-    assert await server.store.notebooks("lab") == ()
+    assert await server.store.notebooks.of_cluster("lab") == ()
 
 
 async def test_one_of_which_nobody_knows_whether_it_was_submitted_is_shown_to_nobody(server: Server) -> None:
@@ -129,31 +130,31 @@ async def test_one_of_which_nobody_knows_whether_it_was_submitted_is_shown_to_no
     server.work.answers["submit"] = Unanswered("the line broke")
     assert (await ann.post(PATH, json={"gpus": 1})).status_code == 503
     assert (await ann.get(PATH)).json() == []
-    assert len(await server.store.notebooks("lab")) == 1
+    assert len(await server.store.notebooks.of_cluster("lab")) == 1
     server.state.clock.now += 90_000  # type: ignore[attr-defined]
     assert (await ann.get(PATH)).json() == []
-    assert await server.store.notebooks("lab") == ()
+    assert await server.store.notebooks.of_cluster("lab") == ()
 
 
 async def test_one_whose_job_may_run_stays_when_its_request_comes_again_and_fails(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ann, noted, key = await server.client("ann", "member"), server.store.notebook_job, {"idempotency-key": "4f1c"}
+    ann, noted, key = await server.client("ann", "member"), server.store.notebooks.set_job, {"idempotency-key": "4f1c"}
 
     async def away(*_: Any) -> None:
         raise StoreAway("the database does not answer")
 
-    monkeypatch.setattr(server.store, "notebook_job", away)
+    monkeypatch.setattr(server.store.notebooks, "set_job", away)
     assert (await ann.post(PATH, json={"gpus": 1}, headers=key)).status_code == 503
-    (kept,) = await server.store.notebooks("lab")
-    monkeypatch.setattr(server.store, "notebook_job", noted)
+    (kept,) = await server.store.notebooks.of_cluster("lab")
+    monkeypatch.setattr(server.store.notebooks, "set_job", noted)
     done, server.work.answers["submit"] = server.work.answers["submit"], Unreachable("the head is away")
     assert (await ann.post(PATH, json={"gpus": 1}, headers=key)).status_code == 503
-    assert await server.store.notebooks("lab") == (kept,)
+    assert await server.store.notebooks.of_cluster("lab") == (kept,)
     server.work.answers["submit"] = done
     server.state.clock.now += 1000  # type: ignore[attr-defined]
     made = await ann.post(PATH, json={"gpus": 1}, headers=key)
-    (row,) = await server.store.notebooks("lab")
+    (row,) = await server.store.notebooks.of_cluster("lab")
     assert (made.status_code, row.secret, row.job_id) == (201, kept.secret, 7)
     assert row.at == made.json()["created_at"] == server.state.clock()
 

@@ -40,14 +40,16 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 def fail(server: Server, monkeypatch: pytest.MonkeyPatch, call: str, after: int = 0) -> None:
     """The database goes away when this is asked of it for the last time of so many and one."""
-    works, times = getattr(server.store, call), iter(range(after))
+    part, method = call.split(".")
+    owner = getattr(server.store, part)
+    works, times = getattr(owner, method), iter(range(after))
 
     async def away(*args: Any, **words: Any) -> Any:
         if next(times, None) is None:
             raise StoreAway("the database does not answer")
         return await works(*args, **words)
 
-    monkeypatch.setattr(server.store, call, away)
+    monkeypatch.setattr(owner, method, away)
 
 
 @pytest.mark.parametrize("key", [{}, KEY])
@@ -55,7 +57,7 @@ async def test_a_step_that_could_not_be_kept_is_taken_back_with_those_before_it(
     server: Server, monkeypatch: pytest.MonkeyPatch, key: dict[str, str]
 ) -> None:
     eve = await server.client("eve", "member")
-    fail(server, monkeypatch, "note_job", after=1)
+    fail(server, monkeypatch, "jobs.record", after=1)
     assert (await eve.post(PIPELINES, json={"document": CHAIN}, headers=key)).status_code == 503
     assert [call[1] for call in server.work.named("cancel")] == ["41", "42"]
 
@@ -86,7 +88,7 @@ async def test_a_key_whose_pipeline_was_not_begun_is_free_for_another(server: Se
     server.work.answers["submit"] = good
     other = {"document": {"name": "other", "steps": {"c": {"run": "true"}}}, "bundle": "b" * 64}
     made = (await eve.post(PIPELINES, json=other, headers=KEY)).json()
-    row = await server.store.pipeline("lab", made["id"])
+    row = await server.store.pipelines.get("lab", made["id"])
     assert (row.name, row.document["bundle"], row.workdir) == ("other", "b" * 64, made["workdir"])
     assert [(step["name"], step["job_id"]) for step in made["steps"]] == [("c", 41)]
 
@@ -95,7 +97,7 @@ async def test_a_pipeline_that_was_submitted_is_answered_with_though_the_databas
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     eve = await server.client("eve", "member")
-    fail(server, monkeypatch, "jobs_of_pipeline")
+    fail(server, monkeypatch, "jobs.of_pipeline")
     made = await eve.post(PIPELINES, json={"document": CHAIN}, headers=KEY)
     assert (made.status_code, [step["job_id"] for step in made.json()["steps"]]) == (201, [41, 42])
 
@@ -103,22 +105,22 @@ async def test_a_pipeline_that_was_submitted_is_answered_with_though_the_databas
 async def test_one_that_was_cut_off_goes_on_with_the_jobs_that_the_head_knows(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    eve, keep, times = await server.client("eve", "member"), server.store.note_job, iter(range(1))
+    eve, keep, times = await server.client("eve", "member"), server.store.jobs.record, iter(range(1))
 
     async def killed(*args: Any, **words: Any) -> None:
         if next(times, None) is None:
             raise asyncio.CancelledError
         await keep(*args, **words)
 
-    monkeypatch.setattr(server.store, "note_job", killed)
+    monkeypatch.setattr(server.store.jobs, "record", killed)
     server.state.clock.now += 0.3  # type: ignore[attr-defined]
     await cut_off(server, eve, PIPELINES, document=CHAIN)
     server.state.clock.now += 60  # type: ignore[attr-defined]
-    monkeypatch.setattr(server.store, "note_job", keep)
+    monkeypatch.setattr(server.store.jobs, "record", keep)
     again = await eve.post(PIPELINES, json={"document": CHAIN}, headers=KEY)
     assert [(step["job_id"], step["runs"]) for step in again.json()["steps"]] == [(41, 1), (42, 1)]
-    (row,) = await server.store.pipelines("lab")
-    assert [one.job_id for one in await server.store.jobs_of_pipeline(row.id)] == [41, 42]
+    (row,) = await server.store.pipelines.recent("lab")
+    assert [one.job_id for one in await server.store.jobs.of_pipeline(row.id)] == [41, 42]
 
 
 async def test_a_retry_that_was_cut_off_goes_on_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,17 +129,17 @@ async def test_a_retry_that_was_cut_off_goes_on_too(server: Server, monkeypatch:
     server.state.clock.now += 100  # type: ignore[attr-defined]
     server.work.answers["read"] = reading(builders.job(41, "FAILED"), builders.job(42, "FAILED"))
     server.state.live.forget("lab")
-    retry, keep, times = f"{PIPELINES}/chain/retry", server.store.note_job, iter(range(1))
+    retry, keep, times = f"{PIPELINES}/chain/retry", server.store.jobs.record, iter(range(1))
 
     async def killed(*args: Any, **words: Any) -> None:
         if next(times, None) is None:
             raise asyncio.CancelledError
         await keep(*args, **words)
 
-    monkeypatch.setattr(server.store, "note_job", killed)
+    monkeypatch.setattr(server.store.jobs, "record", killed)
     await cut_off(server, eve, retry)
     server.state.clock.now += 60  # type: ignore[attr-defined]
-    monkeypatch.setattr(server.store, "note_job", keep)
+    monkeypatch.setattr(server.store.jobs, "record", keep)
     again = await eve.post(retry, json={}, headers=KEY)
     assert [(step["job_id"], step["runs"]) for step in again.json()["steps"]] == [(43, 2), (44, 2)]
 

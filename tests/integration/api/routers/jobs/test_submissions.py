@@ -48,7 +48,7 @@ async def test_a_job_whose_origin_can_t_be_kept_is_named_and_never_asked_for_aga
     server: Server, monkeypatch: pytest.MonkeyPatch, away: int, status: int
 ) -> None:
     monkeypatch.setattr(submission, "RECORD_RETRY_S", 0.0)
-    note, tries = server.store.note_job, 0
+    note, tries = server.store.jobs.record, 0
 
     async def note_job(*args: Any, **said: Any) -> None:
         nonlocal tries
@@ -57,7 +57,7 @@ async def test_a_job_whose_origin_can_t_be_kept_is_named_and_never_asked_for_aga
             raise StoreAway("the server's database is locked by another program", hint="try again once it is done")
         await note(*args, **said)
 
-    monkeypatch.setattr(server.store, "note_job", note_job)
+    monkeypatch.setattr(server.store.jobs, "record", note_job)
     answer = await (await server.client()).post(JOBS, json={"script": "#!/bin/bash\ntrue\n", "script_name": "a.sh"})
     assert answer.status_code == status, answer.text
     assert len(server.work.named("submit")) == 1
@@ -65,7 +65,7 @@ async def test_a_job_whose_origin_can_t_be_kept_is_named_and_never_asked_for_aga
         assert "job 41 was submitted to lab" in answer.json()["detail"]
         assert "do not send it again" in answer.json()["hint"]
     else:
-        assert await server.store.job_record("lab", 41)
+        assert await server.store.jobs.get("lab", 41)
 
 
 async def test_a_run_is_submitted_with_its_script_and_kept(server: Server) -> None:
@@ -82,10 +82,10 @@ async def test_a_run_is_submitted_with_its_script_and_kept(server: Server) -> No
     ((_, request, user, stage),) = server.work.named("submit")
     assert (user, request.env["HF_TOKEN"], stage.bundle) == ("eve", "s3cret", DIGEST)
     assert stage.work == request.chdir == done["workdir"]
-    record = await server.store.job_record("lab", 41)
+    record = await server.store.jobs.get("lab", 41)
     assert record
     assert record.request["env"] == {"HF_TOKEN": "********", "A": "1"}
-    (line,) = [line for line in await server.store.audit_trail() if line.action == "run"]
+    (line,) = [line for line in await server.store.audit.search() if line.action == "run"]
     assert (line.person, line.target, line.detail["job"], line.detail["user"]) == ("eve", "lab", 41, "eve")
     seen = {"checkpoints": ["step-10"], "used": [{"image": "", "file": f"/x/sha256-{'b' * 64}.sqsh"}]}
     server.work.answers["run_command"] = ExecOut(
@@ -143,8 +143,8 @@ async def test_a_submission_that_made_no_job_is_in_the_audit_trail_all_the_same(
     eve = await server.client("eve", "member")
     server.work.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="eve", workdir="~")
     assert (await eve.post(JOBS, json={"args": ["--test-only"], "script": "#!/bin/sh\n"})).status_code == 201
-    assert [line.detail["job"] for line in await server.store.audit_trail() if line.action == "submit"] == [0]
-    assert await server.store.job_record("lab", 0) is None
+    assert [line.detail["job"] for line in await server.store.audit.search() if line.action == "submit"] == [0]
+    assert await server.store.jobs.get("lab", 0) is None
 
 
 async def test_who_says_that_another_s_job_is_theirs_takes_nothing_of_it(server: Server) -> None:
@@ -199,12 +199,12 @@ async def test_who_left_the_cluster_does_nothing_there_any_more(server: Server) 
     )
     for method, path, ask in asks:
         assert (await eve.request(method, path, json=ask)).status_code < 300, path
-    await server.store.note_users("lab", ["eve"])  # was in a team once; the file names her no more
-    before, kept = len(server.work.calls), len(await server.store.pipelines("lab"))
+    await server.store.linux_users.add_to_cluster("lab", ["eve"])  # was in a team once; the file names her no more
+    before, kept = len(server.work.calls), len(await server.store.pipelines.recent("lab"))
     for method, path, ask in asks:
         refused = await eve.request(method, path, json=ask)
         assert (refused.status_code, refused.json()["detail"]) == (403, "eve may not work on lab any more"), path
-    assert (len(server.work.calls), len(await server.store.pipelines("lab"))) == (before, kept)
+    assert (len(server.work.calls), len(await server.store.pipelines.recent("lab"))) == (before, kept)
     admin = await server.client()
     assert (await admin.post(f"{JOBS}/41/rerun", json={})).status_code == 201  # what becomes of it is theirs to say
 

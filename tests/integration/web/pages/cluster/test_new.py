@@ -38,9 +38,9 @@ async def test_jobs_on_nodes_that_go_get_the_minutes_that_are_typed(server: Serv
     assert wrong.status_code == 400
     assert "is no number of minutes" in wrong.text
     assert 'value="soon"' in wrong.text, "what was typed stays"
-    assert await server.store.active_operation("lab") is None
+    assert await server.store.operations.active("lab") is None
     done = await client.post("/new/apply", data={**sent, "digest": digest(wrong.text), "deadline": "10"})
-    operation = await server.store.active_operation("lab")
+    operation = await server.store.operations.active("lab")
     assert operation is not None
     assert done.headers["location"] == f"/operations/{operation.id}"
     assert operation.params["deadline_s"] == 600

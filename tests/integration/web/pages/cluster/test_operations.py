@@ -30,10 +30,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("path", ["", "/live"])
 async def test_a_token_for_another_cluster_does_not_see_the_operation(server: Server, path: str) -> None:
-    (operation,) = await server.store.operations("lab")
-    await server.store.put_person("eve", "admin")
-    _, mine = await server.store.create_token("eve", cluster="lab")
-    _, other = await server.store.create_token("eve", cluster="sea")
+    (operation,) = await server.store.operations.recent("lab")
+    await server.store.people.set_role("eve", "admin")
+    _, mine = await server.store.tokens.create("eve", cluster="lab")
+    _, other = await server.store.tokens.create("eve", cluster="sea")
     at = f"/operations/{operation.id}{path}"
     assert (await server.anonymous(authorization=f"Bearer {mine}").get(at)).status_code == 200
     assert (await server.anonymous(authorization=f"Bearer {other}").get(at)).status_code == 403
@@ -42,22 +42,22 @@ async def test_a_token_for_another_cluster_does_not_see_the_operation(server: Se
 async def test_open_incidents_are_counted_however_many_have_ended_since(server: Server) -> None:
     store = server.store
     for number in range(60):
-        opened = await store.open_incident("lab", "lab-1-1", "what", XidClass.REBOOT, 1000.0 + number, {})
+        opened = await store.incidents.open("lab", "lab-1-1", "what", XidClass.REBOOT, 1000.0 + number, {})
         if number > 1:
-            await store.move_incident(opened, IncidentState.RETURNED, "passed", evidence={"passed": ["x"]})
+            await store.incidents.add_step(opened, IncidentState.RETURNED, "passed", evidence={"passed": ["x"]})
     page = (await (await server.client()).get("/")).text
     assert "2 open incidents" in page
 
 
 async def _running(server: Server) -> str:
     """An operation that somebody carries out."""
-    made = await server.store.enqueue_operation("sea", "apply", "ann")
-    assert await server.store.claim("test:1", server.state.clock(), 60) is not None
+    made = await server.store.operations.enqueue("sea", "apply", "ann")
+    assert await server.store.operations.claim("test:1", server.state.clock(), 60) is not None
     return made.id
 
 
 async def _tell(server: Server, operation: str, step: str, text: str, **more: Any) -> None:
-    await server.store.add_event(operation, step, text, **more)
+    await server.store.operations.add_event(operation, step, text, **more)
     server.state.live.hub.publish(operation_topic(operation))
 
 
@@ -73,11 +73,11 @@ async def test_no_step_has_failed_because_its_end_lies_behind_twenty_thousand_li
          "level": "info", "done": False, "seconds": None}
         for seq in range(1, 20_001)
     ]  # fmt: skip
-    async with server.store._write() as db:
+    async with server.store.database.write() as db:
         await db.execute(insert(schema.events), lines)
     for node in range(500):
-        await server.store.add_event(operation, f"sea-{node}", "is set up", done=True, seconds=3.0)
-    await server.store.finish(operation, "test:1", "done")
+        await server.store.operations.add_event(operation, f"sea-{node}", "is set up", done=True, seconds=3.0)
+    await server.store.operations.finish(operation, "test:1", "done")
     page = (await (await server.client()).get(f"/operations/{operation}")).text
     assert "500 of 500 done" in page
     assert "is-failed" not in page
@@ -85,23 +85,25 @@ async def test_no_step_has_failed_because_its_end_lies_behind_twenty_thousand_li
 
 async def test_a_step_that_was_open_at_the_end_did_not_end_well(server: Server) -> None:
     operation = await _running(server)
-    await server.store.add_event(operation, "sea-head", "is set up", done=True, seconds=3.0)
-    await server.store.add_event(operation, "sea-1-1", "is being made")
-    await server.store.finish(operation, "test:1", "failed", error={"kind": "unreachable", "message": "gone"})
+    await server.store.operations.add_event(operation, "sea-head", "is set up", done=True, seconds=3.0)
+    await server.store.operations.add_event(operation, "sea-1-1", "is being made")
+    await server.store.operations.finish(
+        operation, "test:1", "failed", error={"kind": "unreachable", "message": "gone"}
+    )
     page = (await (await server.client()).get(f"/operations/{operation}")).text
     assert page.count("step is-failed") == page.count("step is-done") == 1
 
 
 async def test_lines_are_read_and_drawn_once_for_all_who_look(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn, asked = [], []
-    draw, after = operations._Looked.drawn, server.store.events_after
+    draw, after = operations._Looked.drawn, server.store.operations.events_after
 
     async def events_after(operation: str, seq: int = 0, *, limit: int = 1000) -> Any:
         asked.append(seq)
         return await after(operation, seq, limit=limit)
 
     monkeypatch.setattr(operations._Looked, "drawn", lambda *of: drawn.append(draw(*of)) or drawn[-1])
-    monkeypatch.setattr(server.store, "events_after", events_after)
+    monkeypatch.setattr(server.store.operations, "events_after", events_after)
     operation = await _running(server)
     await _tell(server, operation, "sea-head", "is being made")
     viewers = [operations.events(server.state, operation) for _ in range(3)]
@@ -113,7 +115,7 @@ async def test_lines_are_read_and_drawn_once_for_all_who_look(server: Server, mo
         assert "is set up" in text
     assert len({id(text) for text in drawn}) == 2, "the very same text for each viewer"
     assert asked.count(0) == 1, "no line is read twice"
-    await server.store.finish(operation, "test:1", "done")
+    await server.store.operations.finish(operation, "test:1", "done")
     server.state.live.hub.publish(operation_topic(operation))
     for viewer in viewers:
         assert [(await _next(viewer))[0] for _ in range(2)] == ["progress", "leave"]

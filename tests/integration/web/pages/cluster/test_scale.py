@@ -32,10 +32,10 @@ async def test_the_plan_is_shown_and_then_that_very_plan_is_carried_out(server: 
     shown = await client.post(AT, data={"nodes-main": "2", "deadline": "10"})
     assert shown.status_code == 200
     assert "1 change" in shown.text
-    assert await server.store.active_operation("lab") is None
+    assert await server.store.operations.active("lab") is None
     sent = {"nodes-main": "2", "deadline": "10", "digest": field(shown.text, "digest"), "confirmed": "yes"}
     done = await client.post(f"{AT}/apply", data=sent)
-    operation = await server.store.active_operation("lab")
+    operation = await server.store.operations.active("lab")
     assert operation is not None
     assert done.headers["location"] == f"/operations/{operation.id}"
     assert operation.kind == "scale"
@@ -48,7 +48,7 @@ async def test_another_plan_than_the_one_shown_is_not_carried_out(server: Server
     refused = await client.post(f"{AT}/apply", data={"nodes-main": "2", "digest": "0" * 32, "confirmed": "yes"})
     assert refused.status_code == 409
     assert "has changed since it was shown" in refused.text
-    assert await server.store.active_operation("lab") is None
+    assert await server.store.operations.active("lab") is None
 
 
 async def test_what_is_no_number_and_what_changes_nothing_is_said(server: Server) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 from sqlalchemy import BigInteger, ColumnElement, and_, case, delete, func, insert, literal, or_, select
 
 from headway.domain.billing import DAY_S
-from headway.store.billing.daily_rollups import RUNS, between
-from headway.store.billing.runs import KIND, OPEN, RunStore
+from headway.store.billing.daily_rollups import RUNS, DailyRollups, between
+from headway.store.billing.ledger_progress import LedgerProgress
+from headway.store.billing.runs import KIND, OPEN
 from headway.store.db import billing_schema as t
+from headway.store.db.transactions import Database, StorePart
 
 NONE = "-"  # of a name: what has none, such as runs without GPUs
 
@@ -45,8 +47,13 @@ class Only:
         return self.gpus is None and not self.lossy and self.since is None
 
 
-class SumStore(RunStore):
-    async def _by_kind(
+class RunSums(StorePart):
+    def __init__(self, database: Database, rollups: DailyRollups, progress: LedgerProgress) -> None:
+        super().__init__(database)
+        self._rollups = rollups
+        self._progress = progress
+
+    async def by_kind(
         self,
         cluster: str,
         span: Span,
@@ -59,14 +66,14 @@ class SumStore(RunStore):
         already of days whose sums are kept."""
         k, r, d = t.run_kinds, t.runs, t.run_days
         high, last, count = min(span.end, span.now), min(span.end, span.now + 1), len(KIND)
-        early, late = await self._earliest(cluster, span.start), await self._earliest(cluster, high)
+        early, late = await self.earliest_start(cluster, span.start), await self.earliest_start(cluster, high)
         before = and_(r.c.start >= early, r.c.start < span.start, or_(r.c.end > span.start, r.c.end == 0))
         after = and_(r.c.start >= max(span.start, late), r.c.start < last, or_(r.c.end > high, r.c.end == 0))
         sums = self._whole_sums()
         every = [sums[name] for name in whole]
         found: list[tuple[Mapping[str, Any], list[int]]] = []
-        async with self._read() as db:
-            days = await self._summed(db, cluster, RUNS, span.start, last, high) if only.of_kinds else []
+        async with self._database.read() as db:
+            days = await self._rollups.kept_days(db, cluster, RUNS, span.start, last, high) if only.of_kinds else []
             parts = [
                 (every, r, and_(r.c.start >= low, r.c.start < top, r.c.end > 0, r.c.end <= high))
                 for low, top in between(days, span.start, last)
@@ -86,7 +93,7 @@ class SumStore(RunStore):
                     found.append((dict(zip(KIND, row[:count], strict=True)), values))
         return found
 
-    async def sum_runs(self, cluster: str, day: int) -> None:
+    async def save_day(self, cluster: str, day: int) -> None:
         """Keeps the sums of the runs that began in the day and have ended, until one of them changes."""
         k, r, d = t.run_kinds, t.runs, t.run_days
         kinds = select(k.c.id).where(k.c.cluster == cluster)
@@ -98,81 +105,79 @@ class SumStore(RunStore):
             .where(*mine)
             .group_by(r.c.kind)
         )
-        async with self._write() as db:
+        async with self._database.write() as db:
             await db.execute(delete(d).where(d.c.day == day, d.c.kind.in_(kinds)))
             await db.execute(insert(d).from_select(["kind", "day", *sums, "last_end"], query))
             last = select(func.max(d.c.last_end)).where(d.c.day == day, d.c.kind.in_(kinds))
-            await self._note_summed(db, cluster, RUNS, day, last_end=int((await db.execute(last)).scalar() or 0))
+            await self._rollups.mark_day(db, cluster, RUNS, day, last_end=int((await db.execute(last)).scalar() or 0))
 
-    # --- pieces of queries
-
-    async def _within(self, cluster: str, span: Span, *, looked_up: bool = False) -> ColumnElement[bool]:
+    async def within(self, cluster: str, span: Span, *, looked_up: bool = False) -> ColumnElement[bool]:
         """The runs that were there at some time of the span; one that ended as it began, in that second. `looked_up`: they are
         found by other means than by when they began, which SQLite, having no statistics, takes for the better way even to a
         hundredth of them."""
         r = t.runs
         start = r.c.start + 0 if looked_up else r.c.start
         return and_(
-            start >= await self._earliest(cluster, span.start),
+            start >= await self.earliest_start(cluster, span.start),
             start < min(span.end, span.now + 1),
             or_(r.c.end > span.start, r.c.start >= span.start, r.c.end == 0),
         )
 
-    async def _earliest(self, cluster: str, moment: int) -> int:
+    async def earliest_start(self, cluster: str, moment: int) -> int:
         """Start of the first run that may have been there at that moment. No run is longer than the longest: so runs are read
         from that much earlier on, not from the beginning of time."""
-        earliest = moment - (await self.mark(cluster)).longest_s
-        return min(earliest, await self._first_open(cluster) or earliest)
+        earliest = moment - (await self._progress.get(cluster)).longest_s
+        return min(earliest, await self._first_running(cluster) or earliest)
 
-    async def _first_open(self, cluster: str) -> int:
+    async def _first_running(self, cluster: str) -> int:
         """Start of the longest run that still runs; 0 where nothing does."""
         r = t.runs
-        async with self._read() as db:
+        async with self._database.read() as db:
             found = await db.execute(select(func.min(r.c.start)).where(r.c.cluster == cluster, OPEN))
             return int(found.scalar() or 0)
 
-    def _least(self, *values: Any) -> ColumnElement[int]:
-        return func.min(*values) if self._engine.dialect.name == "sqlite" else func.least(*values)
+    def least(self, *values: Any) -> ColumnElement[int]:
+        return func.min(*values) if self._database.dialect == "sqlite" else func.least(*values)
 
-    def _most(self, *values: Any) -> ColumnElement[int]:
-        return func.max(*values) if self._engine.dialect.name == "sqlite" else func.greatest(*values)
+    def most(self, *values: Any) -> ColumnElement[int]:
+        return func.max(*values) if self._database.dialect == "sqlite" else func.greatest(*values)
 
     def _end(self, span: Span) -> ColumnElement[int]:
         r = t.runs
-        return case((r.c.end == 0, self._most(literal(span.now), r.c.start)), else_=r.c.end)
+        return case((r.c.end == 0, self.most(literal(span.now), r.c.start)), else_=r.c.end)
 
-    def _clipped(self, span: Span) -> tuple[ColumnElement[int], ColumnElement[int], ColumnElement[int]]:
+    def clipped(self, span: Span) -> tuple[ColumnElement[int], ColumnElement[int], ColumnElement[int]]:
         """Seconds of a run that lie in the span: all, those that were lost (at its end), and those it idled (of the rest, in
         proportion). Whole numbers, the last two never more than the first; as `billing.goodput.within` has them."""
         r = t.runs
         ended = self._end(span)
         low, high = literal(span.start), literal(max(span.start, min(span.end, span.now)))
-        during = self._most(0, self._least(ended, high) - self._most(r.c.start, low))
-        kept = self._most(r.c.start, ended - r.c.lost_s)
-        lost = self._most(0, self._least(ended, high) - self._most(kept, low))
+        during = self.most(0, self.least(ended, high) - self.most(r.c.start, low))
+        kept = self.most(r.c.start, ended - r.c.lost_s)
+        lost = self.most(0, self.least(ended, high) - self.most(kept, low))
         lost = case((r.c.lost_s > 0, lost), else_=literal(0))
-        alive = self._most(1, kept - r.c.start)
+        alive = self.most(1, kept - r.c.start)
         idled = [
-            whole(self._least(r.c.idle_s, alive) * self._most(0, self._least(kept, until) - r.c.start), alive)
+            whole(self.least(r.c.idle_s, alive) * self.most(0, self.least(kept, until) - r.c.start), alive)
             for until in (high, low)
         ]
         idle = case((r.c.idle_s > 0, idled[0] - idled[1]), else_=literal(0))
         return during, lost, idle
 
-    def _whole(self) -> tuple[ColumnElement[int], ColumnElement[int], ColumnElement[int]]:
+    def whole_run(self) -> tuple[ColumnElement[int], ColumnElement[int], ColumnElement[int]]:
         """As `_clipped`, of runs that lie in the span as a whole."""
         r = t.runs
         during = r.c.end - r.c.start
-        lost, idle = self._least(r.c.lost_s, during), self._least(r.c.idle_s, during - self._least(r.c.lost_s, during))
+        lost, idle = self.least(r.c.lost_s, during), self.least(r.c.idle_s, during - self.least(r.c.lost_s, during))
         return during, _where(r.c.lost_s, lost), _where(r.c.idle_s, idle)
 
     def _whole_sums(self) -> dict[str, ColumnElement[Any]]:
         """As `_sums`, of runs that lie in the span as a whole, and units as `_whole` has their seconds."""
         r = t.runs
-        during, lost, idle = self._whole()
+        during, lost, idle = self.whole_run()
         waited = r.c.start - r.c.eligible  # the store keeps no eligible time after the start
         gpu_s, cpu_s = r.c.gpus * during, r.c.cpus * during
-        seen = _where(r.c.measured_s, r.c.gpus * self._least(r.c.measured_s, during))
+        seen = _where(r.c.measured_s, r.c.gpus * self.least(r.c.measured_s, during))
         read = r.c.cpu_measured_s  # never more than it held, but for a run that ended sooner than known
         return {
             "runs": func.sum(r.c.first),
@@ -190,15 +195,15 @@ class SumStore(RunStore):
             "idle_unit_s": func.sum(r.c.units * idle),
         }
 
-    def _sums(self, span: Span) -> list[ColumnElement[Any]]:
+    def sums(self, span: Span) -> list[ColumnElement[Any]]:
         """In the order of USED."""
         r = t.runs
-        during, lost, idle = self._clipped(span)
-        waited = case((r.c.start >= span.start, self._most(0, r.c.start - r.c.eligible)), else_=literal(0))
-        life = self._most(1, self._end(span) - r.c.start)
-        measured = self._least(r.c.measured_s, life)
+        during, lost, idle = self.clipped(span)
+        waited = case((r.c.start >= span.start, self.most(0, r.c.start - r.c.eligible)), else_=literal(0))
+        life = self.most(1, self._end(span) - r.c.start)
+        measured = self.least(r.c.measured_s, life)
         blind = during - whole(measured * during, life)
-        read = _part(self._least(r.c.cpu_measured_s, r.c.cpus * life), during, life)
+        read = _part(self.least(r.c.cpu_measured_s, r.c.cpus * life), during, life)
         return [
             func.sum(r.c.first),
             func.sum(r.c.gpus * during),

@@ -1,0 +1,37 @@
+"""Closed invoices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import insert, select
+from sqlalchemy.exc import IntegrityError
+
+from headway.errors import Conflict
+from headway.store.db import billing_schema as t
+from headway.store.db.rows import InvoiceRow
+from headway.store.db.transactions import StorePart
+
+
+class Invoices(StorePart):
+    async def of_cluster(self, cluster: str) -> list[InvoiceRow]:
+        """Those that are closed, the oldest first."""
+        i = t.invoices
+        async with self._database.read() as db:
+            rows = await db.execute(select(i).where(i.c.cluster == cluster).order_by(i.c.period))
+            return [InvoiceRow(**row._mapping) for row in rows]
+
+    async def close(self, cluster: str, period: str, document: Mapping[str, Any], person: str) -> InvoiceRow:
+        """Kept for good. Raises Conflict when that period is closed already."""
+        i = t.invoices
+        values = {"cluster": cluster, "period": period, "closed_at": self._database.now(), "closed_by": person}
+        try:
+            async with self._database.write() as db:
+                await db.execute(insert(i).values(**values, document=dict(document)))
+        except IntegrityError:
+            raise Conflict(
+                f"the invoice of {cluster} for {period} is closed already",
+                hint="what changed since is a correction on the next one",
+            ) from None
+        return next(row for row in await self.of_cluster(cluster) if row.period == period)

@@ -1,0 +1,52 @@
+"""How far the ledger of each cluster has been collected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    select,
+    update,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from headway.store.db import billing_schema as t
+from headway.store.db.transactions import StorePart, insert_into
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far the ledger has come, in unix seconds."""
+
+    collected_to: int = 0
+    measured_to: int = 0
+    swept_at: int = 0
+    longest_s: int = 0
+    error: str = ""
+
+
+class LedgerProgress(StorePart):
+    async def get(self, cluster: str) -> Mark:
+        m = t.ledger_marks
+        async with self._database.read() as db:
+            row = (await db.execute(select(m).where(m.c.cluster == cluster))).first()
+        return Mark(row.collected_to, row.measured_to, row.swept_at, row.longest_s, row.error) if row else Mark()
+
+    async def update(self, cluster: str, **values: Any) -> None:
+        async with self._database.write() as db:
+            await self.update_in(db, cluster, values)
+
+    async def update_in(self, db: AsyncConnection, cluster: str, values: Mapping[str, Any]) -> None:
+        """As `update`, within a transaction of the caller."""
+        m = t.ledger_marks
+        if not (await db.execute(update(m).where(m.c.cluster == cluster).values(**values))).rowcount:
+            blank = {"collected_to": 0, "measured_to": 0, "swept_at": 0, "longest_s": 0, "error": ""}
+            await db.execute(insert_into(db, m).values(**{**blank, **values, "cluster": cluster}))
+
+    async def longest_s(self, db: AsyncConnection, cluster: str, seconds: int) -> int:
+        """The duration of the longest run known of the cluster, or `seconds` if that is longer."""
+        m = t.ledger_marks
+        known = (await db.execute(select(m.c.longest_s).where(m.c.cluster == cluster))).scalar()
+        return max(seconds, known or 0)

@@ -1,0 +1,80 @@
+"""A short-lived cache of who holds a token or session, shared by the parts of the store that read and change them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from headway.store.db.rows import Held, Person
+from headway.store.db.transactions import Database
+
+_KEPT_S = 1.0
+_MAX_ENTRIES = 10_000
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class CachedHolder:
+    """`until`: when the entry goes stale, by the monotonic clock."""
+
+    until: float
+    expires_at: float | None
+    value: Held | Person
+
+
+def digest(secret: str) -> str:
+    """The SHA-256 of a token, cookie or code. They carry 256 random bits, so neither salt nor stretching is needed."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class CredentialCache:
+    """Remembers the holder of a token or session for a second: a page that follows a cluster asks ten times in one. This server
+    drops its entries with every change; another server on the same database sees the change a second later."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._holders: dict[str, CachedHolder] = {}
+        self._changes = 0
+        self._pending: dict[tuple[str, int], asyncio.Future[Any]] = {}
+
+    @property
+    def changes(self) -> int:
+        """The number of changes so far; pass it to `put`."""
+        return self._changes
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        """A write transaction after which a holder may do less than before: it empties the cache."""
+        try:
+            async with self._database.write() as db:
+                yield db
+        finally:
+            self._changes += 1
+            self._holders.clear()
+
+    def get(self, key: str) -> CachedHolder | None:
+        known = self._holders.get(key)
+        return None if known is None or time.monotonic() >= known.until else known
+
+    async def query_once(self, key: str, query: Callable[[], Awaitable[T]]) -> T:
+        """Runs the query, or waits for the same one that is under way, unless something was changed since it began."""
+        mark = (key, self._changes)
+        if mark not in self._pending:
+            self._pending[mark] = asyncio.ensure_future(query())
+            self._pending[mark].add_done_callback(lambda _: self._pending.pop(mark, None))
+        found: T = await asyncio.shield(self._pending[mark])
+        return found
+
+    def put(self, key: str, value: Held | Person, expires_at: float | None, changes: int) -> None:
+        """Keeps a holder, unless something was changed since `changes` was read."""
+        if changes == self._changes:
+            if len(self._holders) > _MAX_ENTRIES:
+                self._holders.clear()
+            self._holders[key] = CachedHolder(time.monotonic() + _KEPT_S, expires_at, value)

@@ -1,0 +1,62 @@
+"""Pipelines that were submitted through Headway."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets as random
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import insert, select
+
+from headway.errors import NotFound
+from headway.store.core.idempotency_keys import KEPT_S
+from headway.store.db import schema as t
+from headway.store.db.rows import PipelineRow
+from headway.store.db.transactions import StorePart
+
+
+class Pipelines(StorePart):
+    async def save(
+        self,
+        cluster: str,
+        name: str,
+        *,
+        person: str,
+        user: str,
+        workdir: str,
+        document: Mapping[str, Any],
+        key: str = "",
+    ) -> PipelineRow:
+        """`key`: who saves the same again with it within a day gets the first, and with another one a pipeline of its own:
+        a request that was not carried out leaves its key to others."""
+        p, now, number = t.pipelines, self._database.now(), random.token_hex(4)
+        async with self._database.write() as db:
+            if key:
+                said = json.dumps([key, cluster, user, dict(document)], sort_keys=True)
+                of_key = hashlib.sha256(said.encode()).hexdigest()[:24]
+                known = (await db.execute(select(p).where(p.c.id == f"p-{of_key}"))).first()
+                if known is not None and known.at > now - KEPT_S:
+                    return PipelineRow(**known._mapping)
+                number = number if known else of_key
+            row = PipelineRow(f"p-{number}", cluster, name, person, user, now, workdir, dict(document))
+            await db.execute(insert(p).values(**vars(row)))
+        return row
+
+    async def get(self, cluster: str, pipeline: str) -> PipelineRow:
+        """By its id, or the latest of its name. NotFound when there is none."""
+        p = t.pipelines
+        mine = select(p).where(p.c.cluster == cluster, (p.c.id == pipeline) | (p.c.name == pipeline))
+        async with self._database.read() as db:
+            row = (await db.execute(mine.order_by(p.c.at.desc()).limit(1))).first()
+        if row is None:
+            raise NotFound(f"{cluster} has no pipeline {pipeline!r}", hint="headway pipeline ls")
+        return PipelineRow(**row._mapping)
+
+    async def recent(self, cluster: str, *, limit: int = 50) -> tuple[PipelineRow, ...]:
+        """The latest first."""
+        p = t.pipelines
+        query = select(p).where(p.c.cluster == cluster).order_by(p.c.at.desc()).limit(limit)
+        async with self._database.read() as db:
+            return tuple(PipelineRow(**row._mapping) for row in await db.execute(query))

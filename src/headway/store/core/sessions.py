@@ -1,0 +1,111 @@
+"""Browser sessions, one-time sign-in codes and OpenID Connect flows. Only hashes of secrets are stored."""
+
+from __future__ import annotations
+
+import secrets as random
+
+from sqlalchemy import delete, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from headway.store.core.credential_cache import CredentialCache, digest
+from headway.store.core.people import PERSON_COLUMNS, person_of_row
+from headway.store.db import schema as t
+from headway.store.db.rows import Person
+from headway.store.db.transactions import Database, StorePart
+
+SIGNIN_CODE_S = 300.0
+SESSION_S = 7 * 86400.0
+OIDC_FLOW_S = 600.0
+OIDC_FLOWS_KEPT = 10_000
+
+
+class Sessions(StorePart):
+    def __init__(self, database: Database, credentials: CredentialCache) -> None:
+        super().__init__(database)
+        self._credentials = credentials
+
+    async def create_signin_code(self, person: str) -> tuple[str, float]:
+        """(one-time code, when it expires)."""
+        code, expires = random.token_urlsafe(32), self._database.now() + SIGNIN_CODE_S
+        async with self._database.write() as db:
+            await db.execute(delete(t.signin_codes).where(t.signin_codes.c.expires_at <= self._database.now()))
+            await db.execute(insert(t.signin_codes).values(hash=digest(code), person=person, expires_at=expires))
+        return code, expires
+
+    async def redeem_signin_code(self, code: str) -> tuple[Person, str, float] | None:
+        """(person, session cookie, when it expires), once per code; None when it is unknown, used or too old."""
+        now = self._database.now()
+        async with self._database.write() as db:
+            query = (
+                select(*PERSON_COLUMNS)
+                .join(t.signin_codes, t.signin_codes.c.person == t.people.c.name)
+                .where(t.signin_codes.c.hash == digest(code), t.signin_codes.c.expires_at > now)
+            )
+            row = (await db.execute(query)).first()
+            # Whoever deletes the row has spent the code: of two at once only one sees a row count of 1.
+            spent = await db.execute(delete(t.signin_codes).where(t.signin_codes.c.hash == digest(code)))
+            if row is None or not spent.rowcount:
+                return None
+            cookie, expires = await self._insert(db, row.name)
+        return person_of_row(row), cookie, expires
+
+    async def create(self, person: str) -> tuple[str, float]:
+        """(session cookie, when it expires) for somebody who has shown who they are."""
+        async with self._database.write() as db:
+            return await self._insert(db, person)
+
+    async def _insert(self, db: AsyncConnection, person: str) -> tuple[str, float]:
+        now = self._database.now()
+        cookie, expires = random.token_urlsafe(32), now + SESSION_S
+        await db.execute(delete(t.sessions).where(t.sessions.c.expires_at <= now))
+        await db.execute(
+            insert(t.sessions).values(hash=digest(cookie), person=person, created_at=now, expires_at=expires)
+        )
+        return cookie, expires
+
+    async def start_oidc_flow(self, state: str, nonce: str, verifier: str) -> None:
+        """Remembers a browser that goes to the sign-in provider; its `state` is kept as a hash. Anybody may go there, so
+        only the latest are kept."""
+        now, f = self._database.now(), t.oidc_flows
+        async with self._database.write() as db:
+            await db.execute(delete(f).where(f.c.expires_at <= now))
+            oldest = select(f.c.hash).order_by(f.c.expires_at.desc(), f.c.hash).offset(OIDC_FLOWS_KEPT - 1)
+            many = list((await db.execute(oldest)).scalars())
+            if many:
+                await db.execute(delete(f).where(f.c.hash.in_(many[:500])))
+            values = {"hash": digest(state), "nonce": nonce, "verifier": verifier, "expires_at": now + OIDC_FLOW_S}
+            await db.execute(insert(f).values(**values))
+
+    async def finish_oidc_flow(self, state: str) -> tuple[str, str] | None:
+        """(nonce, verifier) of a browser that came back, once; None for one that never left or was too long away."""
+        f = t.oidc_flows
+        async with self._database.write() as db:
+            mine = f.c.hash == digest(state)
+            row = (await db.execute(select(f).where(mine, f.c.expires_at > self._database.now()))).first()
+            gone = await db.execute(delete(f).where(mine))
+        return (row.nonce, row.verifier) if row is not None and gone.rowcount else None
+
+    async def person(self, cookie: str) -> Person | None:
+        key = digest(cookie)
+        known = self._credentials.get(key)
+        if known is not None and isinstance(known.value, Person):
+            return known.value if known.expires_at is not None and known.expires_at > self._database.now() else None
+        return await self._credentials.query_once(key, lambda: self._query_person(key))
+
+    async def _query_person(self, key: str) -> Person | None:
+        now, changes = self._database.now(), self._credentials.changes
+        query = (
+            select(*PERSON_COLUMNS, t.sessions.c.expires_at)
+            .join(t.sessions, t.sessions.c.person == t.people.c.name)
+            .where(t.sessions.c.hash == key, t.sessions.c.expires_at > now)
+        )
+        async with self._database.read() as db:
+            row = (await db.execute(query)).first()
+        if row is None:
+            return None
+        self._credentials.put(key, person_of_row(row), row.expires_at, changes)
+        return person_of_row(row)
+
+    async def delete(self, cookie: str) -> None:
+        async with self._credentials.write() as db:
+            await db.execute(delete(t.sessions).where(t.sessions.c.hash == digest(cookie)))

@@ -1,0 +1,41 @@
+"""Signals of node faults, each stored once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Row, delete, insert, select
+
+from headway.domain.incident import Signal, XidClass
+from headway.store.db import schema as t
+from headway.store.db.transactions import StorePart
+
+
+class Signals(StorePart):
+    async def exists(self, cluster: str, signal: str) -> bool:
+        """A line of a log is reported again after every restart of anything on its way."""
+        s = t.signals
+        async with self._database.read() as db:
+            return (
+                await db.execute(select(s.c.id).where(s.c.cluster == cluster, s.c.id == signal))
+            ).first() is not None
+
+    async def add(self, cluster: str, signal: Signal) -> None:
+        values = {name: getattr(signal, name) for name in ("id", "at", "node", "code", "gpu", "text", "job", "kind")}
+        values["action"] = signal.action.value if signal.action else ""
+        async with self._database.write() as db:
+            s = t.signals
+            await db.execute(delete(s).where(s.c.cluster == cluster, s.c.id == signal.id))
+            await db.execute(insert(s).values(cluster=cluster, **values))
+
+    async def of_node(self, cluster: str, node: str, since: float) -> tuple[Signal, ...]:
+        """What this node has said since then, the oldest first."""
+        s = t.signals
+        query = select(s).where(s.c.cluster == cluster, s.c.node == node, s.c.at >= since).order_by(s.c.at)
+        async with self._database.read() as db:
+            return tuple(_signal_of(row) for row in await db.execute(query))
+
+
+def _signal_of(row: Row[Any]) -> Signal:
+    action = XidClass(row.action) if row.action else None
+    return Signal(row.id, row.at, row.node, row.code, row.gpu, row.text, row.job, row.kind, action)

@@ -1,0 +1,122 @@
+"""API tokens. Only hashes of them are stored."""
+
+from __future__ import annotations
+
+import secrets as random
+from collections.abc import Sequence
+from contextlib import suppress
+
+from sqlalchemy import delete, insert, select, update
+
+from headway.errors import NotFound
+from headway.store.core.credential_cache import CredentialCache, digest
+from headway.store.core.people import PERSON_COLUMNS, person_of_row
+from headway.store.db import schema as t
+from headway.store.db.rows import Held, Token
+from headway.store.db.transactions import Database, Locked, StorePart
+
+_TOUCH_S = 60.0  # a token's last use is written at most this often
+
+
+class Tokens(StorePart):
+    def __init__(self, database: Database, credentials: CredentialCache) -> None:
+        super().__init__(database)
+        self._credentials = credentials
+        self._touched: dict[str, float] = {}  # token -> when its last use was last written, or tried to be
+
+    async def create(
+        self,
+        person: str,
+        *,
+        label: str = "",
+        days: float | None = None,
+        scopes: Sequence[str] = ("all",),
+        cluster: str = "",
+    ) -> tuple[Token, str]:
+        """(the token's row, the token itself, which is not kept)."""
+        now = self._database.now()
+        token_id, secret = random.token_hex(6), f"hw_{random.token_urlsafe(32)}"
+        expires = None if days is None else now + days * 86400
+        async with self._database.write() as db:
+            role = (await db.execute(select(t.people.c.role).where(t.people.c.name == person))).scalar()
+            if role is None:
+                raise NotFound(f"no person {person!r}")
+            await db.execute(
+                insert(t.tokens).values(
+                    id=token_id,
+                    hash=digest(secret),
+                    person=person,
+                    label=label,
+                    created_at=now,
+                    expires_at=expires,
+                    scopes=" ".join(scopes),
+                    cluster=cluster,
+                )
+            )
+        return Token(token_id, person, role, label, now, expires, None, tuple(scopes), cluster), secret
+
+    async def holder(self, secret: str) -> Held | None:
+        """Whose token this is and what it is good for; None for an unknown or expired one. Notes when it was last used."""
+        key = digest(secret)
+        known = self._credentials.get(key)
+        if known is not None and isinstance(known.value, Held):
+            return known.value if known.expires_at is None or known.expires_at > self._database.now() else None
+        return await self._credentials.query_once(key, lambda: self._query_holder(key))
+
+    async def _query_holder(self, key: str) -> Held | None:
+        now, changes = self._database.now(), self._credentials.changes
+        query = (
+            select(
+                *PERSON_COLUMNS,
+                t.tokens.c.id,
+                t.tokens.c.expires_at,
+                t.tokens.c.last_used_at,
+                t.tokens.c.scopes,
+                t.tokens.c.cluster,
+            )
+            .join(t.people, t.people.c.name == t.tokens.c.person)
+            .where(t.tokens.c.hash == key)
+        )
+        async with self._database.read() as db:
+            row = (await db.execute(query)).first()
+        if row is None or (row.expires_at is not None and row.expires_at <= now):
+            return None
+        if now - max(row.last_used_at or float("-inf"), self._touched.get(row.id, float("-inf"))) >= _TOUCH_S:
+            self._touched[row.id] = now
+            with suppress(Locked):  # that it was used is no reason to refuse it
+                async with self._database.write() as db:
+                    await db.execute(update(t.tokens).where(t.tokens.c.id == row.id).values(last_used_at=now))
+        held = Held(person_of_row(row), tuple(row.scopes.split()), row.cluster)
+        self._credentials.put(key, held, row.expires_at, changes)
+        return held
+
+    async def all(self, person: str | None = None) -> tuple[Token, ...]:
+        query = select(t.tokens, t.people.c.role).join(t.people, t.people.c.name == t.tokens.c.person)
+        if person is not None:
+            query = query.where(t.tokens.c.person == person)
+        async with self._database.read() as db:
+            rows = await db.execute(query.order_by(t.tokens.c.created_at))
+            return tuple(
+                Token(
+                    r.id,
+                    r.person,
+                    r.role,
+                    r.label,
+                    r.created_at,
+                    r.expires_at,
+                    r.last_used_at,
+                    tuple(r.scopes.split()),
+                    r.cluster,
+                )
+                for r in rows
+            )
+
+    async def delete(self, token_id: str) -> None:
+        """And the person's browser sessions and unused sign-in codes, which a token may have made."""
+        async with self._credentials.write() as db:
+            person = (await db.execute(select(t.tokens.c.person).where(t.tokens.c.id == token_id))).scalar()
+            if person is None:
+                raise NotFound(f"no token {token_id!r}", hint="headway token ls")
+            await db.execute(delete(t.tokens).where(t.tokens.c.id == token_id))
+            for made in (t.sessions, t.signin_codes):
+                await db.execute(delete(made).where(made.c.person == person))
