@@ -131,7 +131,7 @@ def forget_ssh(names: Iterable[str]) -> None:
     from headway.cli import ssh_files
 
     for name in names:
-        ssh_files.forget(name)
+        ssh_files.remove_ssh_config(name)
 
 
 def remove_machines(state: Path) -> tuple[int, int]:

@@ -16,7 +16,7 @@ import pytest
 from tests.cluster.lab import Lab
 
 from headway.providers.local.mounts import mounted
-from headway.sdk.local_server import running
+from headway.sdk.local_server import running_server
 
 ROOT = Path(__file__).parents[2]
 SPEC = """\
@@ -52,7 +52,7 @@ def made(state: Path) -> Iterator[Lab]:
     env = {**lab.env, "PATH": f"{program.parent}:{os.environ['PATH']}"}
     server = subprocess.Popen([sys.executable, "-m", "tests.cluster.hasty"], cwd=ROOT, env=env)
     try:
-        lab.wait(lambda: running(state), "the server")
+        lab.wait(lambda: running_server(state), "the server")
         yield lab
     finally:
         lab.down()

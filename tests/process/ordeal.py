@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 
 from headway import paths
-from headway.sdk.local_server import Running, running
+from headway.sdk.local_server import RunningServer, running_server
 from tests.support.builders import open_to_all
 from tests.support.local_head import head_here
 from tests.support.server_fakes import document
@@ -48,7 +48,7 @@ class Server:
     state: Path
     env: dict[str, str]
     process: subprocess.Popen[bytes] | None = None
-    at: Running | None = None
+    at: RunningServer | None = None
 
     def start(self) -> None:
         argv = [sys.executable, "-m", "tests.process.shared_server"]
@@ -57,7 +57,7 @@ class Server:
         log.close()
 
     def wait(self) -> None:
-        self.at = _until(lambda: running(self.state), "the server", self._why)
+        self.at = _until(lambda: running_server(self.state), "the server", self._why)
 
     def kill(self) -> None:
         assert self.process is not None

@@ -21,14 +21,14 @@ import pytest
 from headway.api.auth.sessions import flow_cookie
 from headway.errors import Refused, Unreachable
 from headway.sdk.client import Client, connect
-from headway.sdk.local_server import Running, running
+from headway.sdk.local_server import RunningServer, running_server
 from headway.server import listen_settings
 from headway.server.notebook_proxy import origin_of
 from headway.store import AuditAsk, open_store
 from tests.support.server_fakes import Server
 
 ROOT = Path(__file__).parents[2]
-Start = Callable[..., Running]
+Start = Callable[..., RunningServer]
 
 
 def certificate(folder: Path, *names: str) -> tuple[Path, Path]:
@@ -63,12 +63,12 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         monkeypatch.delenv(name)
     with ExitStack() as ends:
 
-        def go(**env: str) -> Running:
+        def go(**env: str) -> RunningServer:
             argv = [sys.executable, "-m", "tests.process.server_process"]
             process = subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, env={**os.environ, **env})
             ends.callback(lambda: (process.send_signal(signal.SIGTERM), process.wait(60), process.stderr.close()))  # type: ignore[union-attr]
             deadline = time.monotonic() + 60
-            while (found := running()) is None:
+            while (found := running_server()) is None:
                 if process.poll() is not None or time.monotonic() > deadline:
                     pytest.fail(f"no server: {process.stderr.read().decode()[-2000:]}")  # type: ignore[union-attr]
                 time.sleep(0.02)

@@ -20,13 +20,13 @@ from headway import paths
 from headway.errors import Conflict, NotFound, NotSignedIn, Unreachable
 from headway.schemas.people import TokenIn
 from headway.sdk.client import Client, connect
-from headway.sdk.local_server import Running, log_file, running, start_server, stop_server
-from headway.sdk.process_liveness import alive
+from headway.sdk.local_server import RunningServer, log_file, running_server, start_server, stop_server
+from headway.sdk.process_liveness import is_alive
 from headway.server.main import DEFAULT_PORT, bind
 from tests.support.server_fakes import document
 
 ROOT = Path(__file__).parents[2]
-Start = Callable[[], Running]
+Start = Callable[[], RunningServer]
 
 
 @pytest.fixture
@@ -44,14 +44,14 @@ def start(state_dir: Path) -> Iterator[Start]:
     """Starts the server with pretended work; all are ended with the test."""
     processes: list[subprocess.Popen[bytes]] = []
 
-    def go() -> Running:  # what `start_server` does, but for another program
+    def go() -> RunningServer:  # what `start_server` does, but for another program
         for killed in processes:
             killed.wait(timeout=60)
         argv = [sys.executable, "-m", "tests.process.server_process"]
         process = subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE)
         processes.append(process)
         deadline = time.monotonic() + 30
-        while (found := running(state_dir)) is None:
+        while (found := running_server(state_dir)) is None:
             if process.poll() is not None or time.monotonic() > deadline:
                 pytest.fail(f"no server: {process.stderr.read().decode()[-2000:]}")  # type: ignore[union-attr]
             time.sleep(0.02)
@@ -98,7 +98,7 @@ def test_sigterm_gives_the_work_to_the_next_server(start: Start, state_dir: Path
         assert stop_server(state_dir)
         with pytest.raises(Unreachable, match="stopped"):
             list(events)
-    assert not alive(first.pid, first.started)
+    assert not is_alive(first.pid, first.started)
     assert not (state_dir / paths.SERVER_FILE).exists()
     with pytest.raises(Unreachable, match="no server"):
         connect(state_dir)

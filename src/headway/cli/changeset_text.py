@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headway.cli import session, tables
+from headway.cli import formatting, session, tables
 from headway.cli.session import Format
+from headway.cli.terminal import Terminal, detect_terminal, display_width, paint, without_control_characters
 from headway.domain.changeset import ASK_FROM, Disturbs
 from headway.domain.slurm.hostlist import compress
 
@@ -21,34 +22,36 @@ _NONE = "none"
 _DIFF_LINES = 12
 
 
-def tell(changes: ChangeSetOut, output: Format) -> None:
+def print_changeset(changes: ChangeSetOut, output: Format) -> None:
     if output is Format.json:
         session.print_json(changes)
         return
-    for line in lines(changes, tables.screen()):
-        session.say(line)
+    for line in changeset_lines(changes, detect_terminal()):
+        session.print_line(line)
 
 
-def lines(changes: ChangeSetOut, on: tables.Screen, *, diffs: bool = False) -> list[str]:
+def changeset_lines(changes: ChangeSetOut, terminal: Terminal, *, diffs: bool = False) -> list[str]:
     """What would be done, grouped; then everything that disturbs something, one line each."""
-    out = [tables.paint(f"warning: {w.path + ': ' if w.path else ''}{w.message}", "warn", on) for w in changes.warnings]
-    out += _different(changes.differences, on)
+    out = [paint(f"warning: {w.path + ': ' if w.path else ''}{w.message}", "warn", terminal) for w in changes.warnings]
+    out += _different(changes.differences, terminal)
     if not changes.changes:
         return [*out, f"{changes.cluster}: nothing to change: {changes.why_empty or 'it is as the file says'}"]
     price = f", {changes.price_usd_per_hour} USD an hour" if changes.price_usd_per_hour else ""
-    out.append(f"{tables.paint(changes.cluster, 'bold', on)}: {tables.count(len(changes.changes), 'change')}{price}")
-    out += _counted(changes.changes, on)
+    out.append(
+        f"{paint(changes.cluster, 'bold', terminal)}: {formatting.plural(len(changes.changes), 'change')}{price}"
+    )
+    out += _counted(changes.changes, terminal)
     asked = [c for c in changes.changes if c.disturbs in _ASK]
     if asked:
-        out += ["", tables.paint("These disturb what is running:", "warn", on)]
-        out += _grouped(asked, on)
+        out += ["", paint("These disturb what is running:", "warn", terminal)]
+        out += _grouped(asked, terminal)
     if diffs:
         for change in changes.changes:
-            out += _diff(change, on)
+            out += _diff(change, terminal)
     return out
 
 
-def _counted(changes: Sequence[ChangeOut], on: tables.Screen) -> list[str]:
+def _counted(changes: Sequence[ChangeOut], terminal: Terminal) -> list[str]:
     """One line a kind: how many, where, the most that one of them disturbs, and which things where they are few."""
     kinds: dict[str, list[ChangeOut]] = {}
     for change in changes:
@@ -64,12 +67,12 @@ def _counted(changes: Sequence[ChangeOut], on: tables.Screen) -> list[str]:
         rows.append([f"  {kind}", str(len(group)), machines or "cluster", (effect, style), (few, "dim")])
     columns = [
         tables.Column("  WHAT"), tables.Column("COUNT", right=True), tables.Column("WHERE", shrink=True),
-        tables.Column("EFFECT"), tables.Column("THINGS", shrink=True, drop=1),
+        tables.Column("EFFECT"), tables.Column("THINGS", shrink=True, drop_order=1),
     ]  # fmt: skip
-    return tables.table(columns, rows, on)
+    return tables.table_lines(columns, rows, terminal)
 
 
-def _different(found: Sequence[DifferenceOut], on: tables.Screen) -> list[str]:
+def _different(found: Sequence[DifferenceOut], terminal: Terminal) -> list[str]:
     """Where plan and machines disagree; equal ones in one line."""
     if not found:
         return []
@@ -87,12 +90,12 @@ def _different(found: Sequence[DifferenceOut], on: tables.Screen) -> list[str]:
     ]
     return [
         "The machines are not as the plan says; what was found is what Slurm is told:",
-        *tables.table(columns, rows, on),
+        *tables.table_lines(columns, rows, terminal),
         "",
     ]
 
 
-def _grouped(asked: Sequence[ChangeOut], on: tables.Screen) -> list[str]:
+def _grouped(asked: Sequence[ChangeOut], terminal: Terminal) -> list[str]:
     """The same change on many machines is one line."""
     groups: dict[tuple[str, str, str, str], list[str]] = {}
     for c in asked:
@@ -103,21 +106,21 @@ def _grouped(asked: Sequence[ChangeOut], on: tables.Screen) -> list[str]:
         style = "bad" if disturbs in _HARD else "warn"
         place = compress(dict.fromkeys(where))
         subject = " ".join(part for part in (kind, what, f"on {place}" if place != "cluster" else "") if part)
-        reason = f" ({tables.clean(why)})" if why else ""
-        first, second = f"  {tables.clean(subject)}:", f"{disturbs}{reason}"
-        fits = on.width is None or tables.width_of(f"{first} {second}") <= on.width
-        effect = f"{tables.paint(disturbs, style, on)}{reason}"
+        reason = f" ({without_control_characters(why)})" if why else ""
+        first, second = f"  {without_control_characters(subject)}:", f"{disturbs}{reason}"
+        fits = terminal.width is None or display_width(f"{first} {second}") <= terminal.width
+        effect = f"{paint(disturbs, style, terminal)}{reason}"
         out += [f"{first} {effect}"] if fits else [first, f"    {effect}"]
     return out
 
 
-def _diff(change: ChangeOut, on: tables.Screen) -> list[str]:
+def _diff(change: ChangeOut, terminal: Terminal) -> list[str]:
     if not change.diff:
         return []
     shown = change.diff[:_DIFF_LINES]
-    out = ["", tables.paint(f"{change.where}: {change.what}", "bold", on)]
+    out = ["", paint(f"{change.where}: {change.what}", "bold", terminal)]
     styles = {"+": "good", "-": "bad"}
-    out += [tables.paint(f"  {tables.clean(line)}", styles.get(line[:1], "dim"), on) for line in shown]
+    out += [paint(f"  {without_control_characters(line)}", styles.get(line[:1], "dim"), terminal) for line in shown]
     if len(change.diff) > len(shown):
         out.append(f"  and {len(change.diff) - len(shown)} more lines")
     return out

@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 
 
-def keep_traceback() -> Path:
+def save_traceback() -> Path:
     """Writes the traceback being handled, mode 600, and returns the file's path."""
     from headway import __version__
 

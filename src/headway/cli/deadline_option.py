@@ -27,7 +27,7 @@ By = Annotated[
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-def by_of(text: str) -> int | None:
+def parse_by(text: str) -> int | None:
     """Seconds of --by; None when it was not said."""
     number, unit = text[:-1], text[-1:]
     if unit in _UNITS and number.isascii() and number.isdigit() and len(number) < 7:
@@ -36,12 +36,12 @@ def by_of(text: str) -> int | None:
             raise typer.BadParameter("--by is 7 days at most")
         return seconds
     try:
-        return deadline_of(text)
+        return parse_deadline(text)
     except typer.BadParameter as error:
         raise typer.BadParameter(str(error).replace("--deadline", "--by")) from None
 
 
-def deadline_of(text: str) -> int | None:
+def parse_deadline(text: str) -> int | None:
     """Seconds of --deadline; None when it was not said."""
     from headway.validation.syntax_rules import parse_time
 

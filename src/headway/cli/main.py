@@ -13,10 +13,10 @@ import typer
 from typer.completion import get_completion_inspect_parameters, install_callback, show_callback
 from typer.core import TyperCommand, TyperGroup
 
-from headway.cli.registry import ENTRIES, EXAMPLE, REST, THEMES, Entry
+from headway.cli.registry import ENTRIES, EXAMPLE, THEMES, WORDS_AFTER_DASHES, Entry
 from headway.errors import HeadwayError
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # The parser's own classes are private to typer: this is the public way to its "wrong use" error.
 UsageError: Any = typer.BadParameter.__base__
 
@@ -38,7 +38,7 @@ class SplitCommand(LazyCommand):
         if "--" in args:
             at = args.index("--")
             args, rest = args[:at], args[at + 1 :]
-        ctx.meta[REST] = rest
+        ctx.meta[WORDS_AFTER_DASHES] = rest
         return super().parse_args(ctx, args)
 
 
@@ -54,7 +54,7 @@ class RawCommand(LazyCommand):
 COMMAND_CLASSES: dict[str, type[LazyCommand]] = {"": LazyCommand, "split": SplitCommand, "raw": RawCommand}
 
 
-def load(entry: Entry) -> Any:
+def load_command(entry: Entry) -> Any:
     """The command behind an entry; imports its module."""
     module, _, attribute = entry.target.partition(":")
     found = getattr(import_module(f"headway.cli.commands.{module}"), attribute)
@@ -65,7 +65,7 @@ def load(entry: Entry) -> Any:
             _plain_words(one)
         return command
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(entry.name, cls=COMMAND_CLASSES[entry.words])(found)
+    app.command(entry.name, cls=COMMAND_CLASSES[entry.parsing])(found)
     command = typer.main.get_command(app)
     command.usage = entry.usage
     _plain_words(command)
@@ -95,7 +95,7 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         entry = ENTRIES.get(cmd_name)
-        return load(entry) if entry else None
+        return load_command(entry) if entry else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
@@ -156,23 +156,23 @@ def main(argv: list[str]) -> int:
         get_completion_inspect_parameters()  # makes the shells known
         code = typer.main.get_command(app).main(args=argv, prog_name="headway", standalone_mode=False)
     except HeadwayError as error:
-        complain(error.message, error.hint)
+        print_error(error.message, error.hint)
         return error.exit_code
     except UsageError as error:
-        return _wrong_use(error)
+        return _report_usage_error(error)
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:
-        return _reader_gone()
+        return _close_broken_pipe()
     except OSError as error:
-        if error.errno in _NO_ROOM:
-            return _unwritten(error)
+        if error.errno in _DISK_FULL:
+            return _report_write_error(error)
         if error.filename is None:
-            return _bug()
-        complain(f"{error.filename}: {(error.strerror or str(error)).lower()}")
+            return _report_bug()
+        print_error(f"{error.filename}: {(error.strerror or str(error)).lower()}")
         return 1
     except Exception as error:
-        return _misused(error, argv) or _bug()
+        return _invalid_request(error, argv) or _report_bug()
     return code if isinstance(code, int) else 0
 
 
@@ -184,76 +184,76 @@ def run() -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        code = _reader_gone()
+        code = _close_broken_pipe()
     except OSError as error:
-        code = _unwritten(error)
+        code = _report_write_error(error)
     sys.exit(code)
 
 
-def complain(message: str, hint: str = "") -> None:
+def print_error(message: str, hint: str = "") -> None:
     """`error: message`, then the hint, on standard error. Neither steers the terminal: they may hold others' words."""
-    from headway.cli.tables import clean
+    from headway.cli.terminal import without_control_characters
 
     coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     label = "\x1b[1;31merror:\x1b[0m" if coloured else "error:"
     sys.stdout.flush()
-    shown = "\n".join(clean(line) for line in message.split("\n"))
+    shown = "\n".join(without_control_characters(line) for line in message.split("\n"))
     print(f"{label} {shown}", file=sys.stderr)  # noqa: T201
     if hint:
-        print("\n".join(f"  {clean(line)}" for line in hint.splitlines()), file=sys.stderr)  # noqa: T201
+        print("\n".join(f"  {without_control_characters(line)}" for line in hint.splitlines()), file=sys.stderr)  # noqa: T201
 
 
-def _wrong_use(error: Any) -> int:
+def _report_usage_error(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":  # a group without a command: its help is the answer
         error.show()
         return 2
     message = error.format_message().rstrip(".").removeprefix("Invalid value: ")
     ctx = getattr(error, "ctx", None)
-    complain(message[:1].lower() + message[1:], f"{ctx.command_path} --help" if ctx else "headway --help")
+    print_error(message[:1].lower() + message[1:], f"{ctx.command_path} --help" if ctx else "headway --help")
     return 2
 
 
-def _misused(error: Exception, argv: list[str]) -> int:
+def _invalid_request(error: Exception, argv: list[str]) -> int:
     """2 for what no request can carry; 0 where it is no fault of what was typed."""
-    from headway.cli.usage_errors import misused
+    from headway.cli.usage_errors import invalid_request_lines
 
-    lines = misused(error, argv)
+    lines = invalid_request_lines(error, argv)
     if not lines:
         return 0
     message = lines[0] if len(lines) == 1 else "\n".join(["this can't be asked for:", *(f"  {line}" for line in lines)])
-    complain(message, f"headway {argv[0]} --help")
+    print_error(message, f"headway {argv[0]} --help")
     return 2
 
 
-def _reader_gone() -> int:
+def _close_broken_pipe() -> int:
     """`headway queue | head`: the reader has seen enough."""
-    _say_no_more()
+    _discard_stdout()
     return 141
 
 
-def _unwritten(error: OSError) -> int:
+def _report_write_error(error: OSError) -> int:
     """`headway queue > FILE` on a full disk, or a file of ours there."""
     try:
         sys.stdout.flush()
     except OSError:
-        _say_no_more()
+        _discard_stdout()
     what = f"{error.filename} can't" if error.filename else "this can't"
-    complain(f"{what} be written: {(error.strerror or str(error)).lower()}")
+    print_error(f"{what} be written: {(error.strerror or str(error)).lower()}")
     return 1
 
 
-def _say_no_more() -> None:
+def _discard_stdout() -> None:
     """What is still to be written goes nowhere. Keeps Python from complaining at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _bug() -> int:
+def _report_bug() -> int:
     """A fault of ours: one line, and a file with the rest."""
-    from headway.cli.crash_report import keep_traceback
+    from headway.cli.crash_report import save_traceback
 
     error = sys.exc_info()[1]
-    complain(
+    print_error(
         f"this is a bug in headway: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
-        f"details: {keep_traceback()}",
+        f"details: {save_traceback()}",
     )
     return 70

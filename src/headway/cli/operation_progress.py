@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headway.cli import session, tables
+from headway.cli import session
+from headway.cli.terminal import detect_terminal, without_control_characters
 from headway.errors import HeadwayError, Refused
 
 if TYPE_CHECKING:
@@ -17,19 +18,19 @@ if TYPE_CHECKING:
     from headway.sdk.client import Client
 
 STEP_WIDTH = 14
-STEPS_ASIDE = ("apply", "scale", "roll")  # what others keep are no operations
+YIELDING_KINDS = ("apply", "scale", "roll")  # what others keep are no operations
 
 
-def follow(
+def follow_operation(
     api: Client, operation: OperationOut, *, quiet: bool = False, on_lost: Callable[[], None] | None = None
 ) -> OperationOut:
     """Shows the operation's steps until it ends; its final state. Raises the error it failed with. ^C leaves it running
     on the server, says how to follow it again and exits with 130."""
-    on = tables.screen()
+    terminal = detect_terminal()
     view: _Plain | _Live | _Quiet
     if quiet:
         view = _Quiet()
-    elif on.width is not None and on.colours:
+    elif terminal.width is not None and terminal.colours:
         view = _Live()
     else:
         view = _Plain(operation.created_at)
@@ -39,12 +40,12 @@ def follow(
                 view.event(event)
     except KeyboardInterrupt:
         name = operation.cluster
-        session.note(
+        session.print_note(
             f"\nthe {operation.kind} of {name} goes on on the server; "
             f"follow it again: headway apply --follow {operation.id}"
         )
         if operation.kind == "apply":
-            session.note(f"  take back what it makes: headway down {name}; let it rest: headway server stop")
+            session.print_note(f"  take back what it makes: headway down {name}; let it rest: headway server stop")
         raise typer.Exit(130) from None
     final = api.operations.get(operation.id)
     if final.state == "failed":
@@ -52,24 +53,24 @@ def follow(
     return final
 
 
-def to_the_end(
+def follow_to_end(
     api: Client, operation: OperationOut, *, quiet: bool, on_lost: Callable[[], None] | None = None
 ) -> OperationOut:
     """As `follow`; what stepped aside for something else goes on as another operation."""
-    final = follow(api, operation, quiet=quiet, on_lost=on_lost)
-    while final.kept and final.kind in STEPS_ASIDE:
+    final = follow_operation(api, operation, quiet=quiet, on_lost=on_lost)
+    while final.kept and final.kind in YIELDING_KINDS:
         if not quiet:
-            session.note(f"it goes on after that as {final.kept[0]}")
-        final = follow(api, api.operations.get(final.kept[0]), quiet=quiet, on_lost=on_lost)
+            session.print_note(f"it goes on after that as {final.kept[0]}")
+        final = follow_operation(api, api.operations.get(final.kept[0]), quiet=quiet, on_lost=on_lost)
     return final
 
 
 def _error(operation: OperationOut) -> HeadwayError:
-    from headway.sdk.errors import to_error
+    from headway.sdk.errors import error_from_answer
 
     if operation.error is None:
         return Refused(f"the {operation.kind} of {operation.cluster} failed", hint="headway server logs")
-    return to_error(operation.error)
+    return error_from_answer(operation.error)
 
 
 class _Quiet:
@@ -84,7 +85,7 @@ class _Quiet:
 
 def _line(event: EventOut) -> str:
     """An event is one line; what more there is to an error, is said with the whole at the end."""
-    return tables.clean(event.text.partition("\n")[0])
+    return without_control_characters(event.text.partition("\n")[0])
 
 
 class _Plain(_Quiet):
@@ -96,7 +97,7 @@ class _Plain(_Quiet):
     def event(self, event: EventOut) -> None:
         mark = "" if event.level == "info" else f"{event.level}: "
         since = max(0.0, event.at - self._started_at)
-        session.say(f"{since:7.1f}s  {event.step:<{STEP_WIDTH}}  {mark}{_line(event)}")
+        session.print_line(f"{since:7.1f}s  {event.step:<{STEP_WIDTH}}  {mark}{_line(event)}")
 
 
 class _Live(_Quiet):

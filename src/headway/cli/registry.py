@@ -14,7 +14,7 @@ class Entry(NamedTuple):
     name: str
     target: str
     help: str
-    words: str = ""
+    parsing: str = ""
     usage: str = ""  # the words after the command's name, where its options do not say it
 
 
@@ -152,6 +152,6 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
 
 ENTRIES: dict[str, Entry] = {entry.name: entry for _, entries in THEMES for entry in entries}
 
-REST = "headway.rest"  # in a parsed line's meta: the words after `--` (None where there was none)
+WORDS_AFTER_DASHES = "headway.rest"  # in a parsed line's meta: the words after `--` (None where there was none)
 
 EXAMPLE = "headway init && headway apply cluster.yaml && headway submit train.sbatch"

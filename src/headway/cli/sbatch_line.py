@@ -16,7 +16,7 @@ _KNOWN = LONG | OWN_WITHOUT_VALUE | OWN_WITH_VALUE
 
 
 @dataclass(slots=True)
-class Line:
+class SbatchLine:
     """`args` go to sbatch as they are; `own` are the flags that headway itself answers ("json", "parsable", "wait",
     "help": "1"; "as", "chdir": their value). `script` None: from --wrap or standard input."""
 
@@ -29,9 +29,9 @@ class Line:
     wrap: bool = False
 
 
-def read(words: Sequence[str]) -> Line:
+def parse_sbatch_line(words: Sequence[str]) -> SbatchLine:
     """Words after the cluster's name. Raises BadParameter for a flag without its value, or a script beside --wrap."""
-    line = Line()
+    line = SbatchLine()
     left = list(words)
     while left:
         word = left.pop(0)
@@ -54,12 +54,12 @@ def read(words: Sequence[str]) -> Line:
     return line
 
 
-def _script(line: Line, words: list[str]) -> None:
+def _script(line: SbatchLine, words: list[str]) -> None:
     if words:
         line.script, *line.script_args = words
 
 
-def _long(line: Line, word: str, left: list[str]) -> None:
+def _long(line: SbatchLine, word: str, left: list[str]) -> None:
     typed, equals, value = word[2:].partition("=")
     name = full_name(typed, _KNOWN)
     if name in OWN_WITHOUT_VALUE:
@@ -79,7 +79,7 @@ def _long(line: Line, word: str, left: list[str]) -> None:
         line.args.append(word)
 
 
-def _short(line: Line, word: str, left: list[str]) -> None:
+def _short(line: SbatchLine, word: str, left: list[str]) -> None:
     """`-N2`, `-N 2`, `-HN2`: letters without value may stand before one that takes the rest."""
     kept = ""
     for at, letter in enumerate(word[1:], start=1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict, is_dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -52,19 +53,19 @@ def connect() -> Client:
     return client.connect()
 
 
-def pick(api: Client, name: str | None) -> str:
+def choose_cluster(api: Client, name: str | None) -> str:
     """`name`, or the one cluster there is where none was given. Raises NotFound when that is not clear, and as `named`."""
-    return api.clusters.only_name() if name is None else named(name)
+    return api.clusters.only_name() if name is None else require_cluster_name(name)
 
 
-def named(cluster: str) -> str:
+def require_cluster_name(cluster: str) -> str:
     """Raises BadParameter for "": `headway down "$NAME"` without a NAME must not mean the only cluster there is."""
     if not cluster:
         raise typer.BadParameter("the cluster's name is empty: say it, or leave it out where there is one")
     return cluster
 
 
-def expand(path: Path | str) -> Path:
+def expand_home(path: Path | str) -> Path:
     """With the home of `~` or `~ann` in its place. Raises BadParameter where nobody has that name."""
     try:
         return Path(path).expanduser()
@@ -87,53 +88,58 @@ def check_job_ids(words: Sequence[str]) -> None:
             raise typer.BadParameter(f"{word!r} is not a job id")
 
 
-def job(api: Client, cluster: str, word: str) -> JobOut:
+def get_job(api: Client, cluster: str, word: str) -> JobOut:
     """Job `12`, or task 3 of array `12_3`. Raises NotFound."""
-    number, task = job_and_task(word)
+    number, task = split_job_id(word)
     return api.jobs.get(cluster, number, task=task) if task else api.jobs.get(cluster, number)
 
 
-def job_and_task(word: str) -> tuple[int, str]:
+def split_job_id(word: str) -> tuple[int, str]:
     """`12` -> (12, ""); `12_3` -> (12, "3")."""
     number, _, task = word.partition("_")
     return int(number), task
 
 
 def print_json(answer: Any) -> None:
-    """A wire model, or a list of them."""
-    data = [item.model_dump(mode="json") for item in answer] if isinstance(answer, list) else answer
-    if hasattr(data, "model_dump"):
-        data = data.model_dump(mode="json")
-    print(json.dumps(data, indent=2))  # noqa: T201
+    """Prints an API model, a dataclass, plain JSON data, or a sequence of these on standard output."""
+    print(json.dumps(_json_data(answer), indent=2))  # noqa: T201
 
 
-def say(text: str = "") -> None:
+def _json_data(answer: Any) -> Any:
+    if isinstance(answer, list | tuple):
+        return [_json_data(item) for item in answer]
+    if is_dataclass(answer) and not isinstance(answer, type):
+        return asdict(answer)
+    return answer.model_dump(mode="json") if hasattr(answer, "model_dump") else answer
+
+
+def print_line(text: str = "") -> None:
     """A line on standard output."""
     typer.echo(text)
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
     """A line for the person on standard error: standard output stays what the command is asked for."""
     sys.stdout.flush()
     typer.echo(text, err=True)
 
 
-def warn_if_old(cluster: ClusterOut) -> None:
+def warn_if_stale(cluster: ClusterOut) -> None:
     """Says, beside the answer, that it is not what is now."""
     if cluster.stale:
-        note(f"these figures are old: {cluster.stale}; headway status {cluster.name}")
+        print_note(f"these figures are old: {cluster.stale}; headway status {cluster.name}")
 
 
-def at_terminal() -> bool:
+def is_interactive() -> bool:
     """Whether a person can be asked."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def confirm(question: str, *, yes: bool, otherwise: str) -> None:
+def confirm(question: str, *, yes: bool, refusal: str) -> None:
     """Asks on a terminal. Raises NeedsConfirmation without one (unless `yes`), Refused when the answer is no."""
     if yes:
         return
-    if not at_terminal():
-        raise NeedsConfirmation(otherwise, hint="--yes goes ahead without asking")
+    if not is_interactive():
+        raise NeedsConfirmation(refusal, hint="--yes goes ahead without asking")
     if not typer.confirm(question, default=False):
         raise Refused("nothing was done")

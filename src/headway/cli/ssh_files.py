@@ -18,7 +18,7 @@ KEY_FILE = "id_ed25519"  # the client's own key, where it made one: it asks for 
 USUAL_KEYS = ("id_ed25519", "id_ed25519_sk", "id_ecdsa", "id_ecdsa_sk", "id_rsa")
 
 
-def folder() -> Path:
+def ssh_folder() -> Path:
     return paths.config_dir() / "ssh"
 
 
@@ -72,16 +72,16 @@ def node_patterns(access: AccessOut) -> Iterable[list[str]]:
 
 
 def known_hosts_file(cluster: str) -> Path:
-    return folder() / f"{cluster}.known_hosts"
+    return ssh_folder() / f"{cluster}.known_hosts"
 
 
-def write(access: AccessOut) -> Path:
+def write_ssh_config(access: AccessOut) -> Path:
     """Writes the cluster's files, and the config that includes all of them and the person's own; returns its path. What two
     clusters' blocks both match (lab-gpu-1-1: of lab's group, and of a cluster lab-gpu) is this one's."""
-    text, own = config_text(access), folder() / f"{access.cluster}.conf"
+    text, own = config_text(access), ssh_folder() / f"{access.cluster}.conf"
     _put(known_hosts_file(access.cluster), "".join(f"{line.strip()}\n" for line in _pinned(access)))
     _put(own, text)
-    config = folder() / "config"
+    config = ssh_folder() / "config"
     _put(config, f"Include {_quote(own)}\n{include_line()}\nInclude ~/.ssh/config\n")
     return config
 
@@ -99,17 +99,17 @@ def _pinned(access: AccessOut) -> Iterable[str]:
         yield f"{','.join(known)} {key}"
 
 
-def forget(cluster: str) -> None:
+def remove_ssh_config(cluster: str) -> None:
     """After `down`: the cluster's files are of no use."""
-    for path in (known_hosts_file(cluster), folder() / f"{cluster}.conf"):
+    for path in (known_hosts_file(cluster), ssh_folder() / f"{cluster}.conf"):
         path.unlink(missing_ok=True)
 
 
 def include_line() -> str:
-    return f"Include {_quote(folder() / '*.conf')}"
+    return f"Include {_quote(ssh_folder() / '*.conf')}"
 
 
-def install() -> tuple[Path, bool]:
+def install_include() -> tuple[Path, bool]:
     """Puts the Include line at the top of ~/.ssh/config; (its path, whether it was written now)."""
     target = Path.home() / ".ssh" / "config"
     old = target.read_text() if target.exists() else ""

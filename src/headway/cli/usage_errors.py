@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-OTHERWISE = {"idle_minutes": "idle", "in_s": "in", "label": "name"}  # a request's field, and the option that fills it
+OPTION_OF_FIELD = {
+    "idle_minutes": "idle",
+    "in_s": "in",
+    "label": "name",
+}  # a request's field, and the option that fills it
 _FORM = ("string_pattern_mismatch", "string_unicode")
 
 
-def misused(error: Exception, argv: Sequence[str]) -> list[str]:
+def invalid_request_lines(error: Exception, argv: Sequence[str]) -> list[str]:
     """A line for each fault of what was typed; none where the error is a bug."""
     kind = type(error).__name__  # pydantic is not imported for this
     if kind == "ValidationError" and str(getattr(error, "title", "")).endswith("In"):  # a request, never an answer
@@ -29,7 +33,7 @@ def _line(fault: Any, argv: Sequence[str]) -> str:
     if fault["type"] in _FORM:
         why = "is not of the form it takes"
     name = str(fault["loc"][0]) if fault["loc"] else ""
-    option = f"--{OTHERWISE.get(name, name).replace('_', '-')}"
+    option = f"--{OPTION_OF_FIELD.get(name, name).replace('_', '-')}"
     typed = bool(name) and any(word.partition("=")[0] == option for word in argv)
     given = fault["input"]
     plain = isinstance(given, str | int | float) and any(str(given) in word for word in argv)  # else it may be a secret

@@ -52,13 +52,13 @@ class Bundle:
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT, encoding="utf-8") as tar,
         ):
             for name, counted in zip(self.files, self.counted, strict=True):
-                mark, content = _content(self.folder / name)
-                if _line(name, mark, content) != counted:
+                mark, content = _read_entry(self.folder / name)
+                if _digest_line(name, mark, content) != counted:
                     raise Refused(
-                        f"{_said(str(self.folder / name))} changed while it was read",
+                        f"{_printable(str(self.folder / name))} changed while it was read",
                         hint="send it again; what is being written all the time belongs into .gitignore",
                     )
-                tar.addfile(*_member(name, mark, content))
+                tar.addfile(*_tar_member(name, mark, content))
         data = buffer.getvalue()
         if len(data) > MAX_ARCHIVE_MIB * 2**20:
             raise _too_large(
@@ -78,7 +78,9 @@ def bundle_folder(folder: Path) -> Bundle:
             raise _too_large(folder, files, f"{len(files)} files", f"{MAX_FILES} files")
         if size > MAX_FILES_MIB * 2**20:
             raise _too_large(folder, files, f"{size / 2**20:.0f} MiB", f"{MAX_FILES_MIB} MiB")
-        return Bundle(folder, tuple(files), tuple(_line(name, *_content(folder / name)) for name in files), size)
+        return Bundle(
+            folder, tuple(files), tuple(_digest_line(name, *_read_entry(folder / name)) for name in files), size
+        )
 
 
 def git_state(folder: Path) -> GitIn | None:
@@ -125,7 +127,7 @@ def _files(folder: Path) -> list[str]:
         found, left_out = _walk(folder, base, _without(above, base, f"{base}{_ANY}"))
     if left_out and not _real(found):
         raise Refused(
-            f"{_said(str(folder))}: .gitignore files leave out all that is in it",
+            f"{_printable(str(folder))}: .gitignore files leave out all that is in it",
             hint="name another folder, or send none: headway run --no-files",
         )
     return found
@@ -199,18 +201,18 @@ def _ignored(rules: dict[str, GitIgnoreSpec], name: str) -> bool:
     return False
 
 
-def _content(path: Path) -> tuple[str, bytes]:
+def _read_entry(path: Path) -> tuple[str, bytes]:
     """(what it is: l for a link, x for a program, f for any other file; its content)"""
     if path.is_symlink():
         return "l", os.fsencode(path.readlink())
     return "x" if path.stat().st_mode & 0o100 else "f", path.read_bytes()
 
 
-def _line(name: str, mark: str, content: bytes) -> str:
+def _digest_line(name: str, mark: str, content: bytes) -> str:
     return f"{mark} {hashlib.sha256(content).hexdigest()} {name}"
 
 
-def _member(name: str, mark: str, content: bytes) -> tuple[tarfile.TarInfo, io.BytesIO | None]:
+def _tar_member(name: str, mark: str, content: bytes) -> tuple[tarfile.TarInfo, io.BytesIO | None]:
     """A file of its own, whatever other names it has on this machine: nothing of its owner, nor of when it was made."""
     info = tarfile.TarInfo(name)
     if mark == "l":
@@ -226,7 +228,7 @@ def _readable(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise Refused(
-            f"{_said(str(error.filename or folder))} can't be read: {error.strerror}",
+            f"{_printable(str(error.filename or folder))} can't be read: {error.strerror}",
             hint="put what the job does not need into .gitignore",
         ) from None
 
@@ -235,16 +237,16 @@ def _unreadable(error: OSError) -> None:
     raise error
 
 
-def _said(name: str) -> str:
+def _printable(name: str) -> str:
     """A name for the screen, which takes UTF-8 only."""
     return name.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _too_large(folder: Path, files: Sequence[str], has: str, most: str) -> Refused:
     by_size = sorted(files, key=lambda name: -(folder / name).lstat().st_size)[:3]
-    largest = ", ".join(f"{_said(name)} ({(folder / name).lstat().st_size / 2**20:.1f} MiB)" for name in by_size)
+    largest = ", ".join(f"{_printable(name)} ({(folder / name).lstat().st_size / 2**20:.1f} MiB)" for name in by_size)
     return Refused(
-        f"{_said(str(folder))} has {has} to send with the job; at most {most} are sent",
+        f"{_printable(str(folder))} has {has} to send with the job; at most {most} are sent",
         hint=f"largest: {largest}\n"
         "put what the job does not need into .gitignore; data belongs on /scratch (headway cp) or in a dataset",
     )

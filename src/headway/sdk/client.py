@@ -16,7 +16,7 @@ from headway.sdk.resources.data import Backups, Datasets, Storage
 from headway.sdk.resources.jobs import Job, Jobs
 from headway.sdk.resources.nodes import Incidents, Nodes
 from headway.sdk.resources.workloads import Bundles, Notebooks, Pipelines
-from headway.sdk.server_address import in_reach
+from headway.sdk.server_address import find_server
 
 if TYPE_CHECKING:
     import httpx
@@ -126,5 +126,5 @@ def connect(state_dir: Path | str | None = None) -> Client:
     """Returns a client of the server in reach (with `state_dir`: of the server of that folder).
 
     Raises Unreachable and Refused as `server_address.in_reach`."""
-    url, token, refresh = in_reach(state_dir)
+    url, token, refresh = find_server(state_dir)
     return Client(url, token, refresh=refresh)

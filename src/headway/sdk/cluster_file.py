@@ -28,7 +28,7 @@ def load_document(file: Path | str, *, config_dir: Path | None = None, home: Pat
     sudo it is root's, and that of the person who called it."""
     file, through_sudo, home = Path(file), home is None, home or Path.home()
     config_dir = config_dir or paths.config_dir()
-    text = text_of(file)
+    text = read_text_file(file)
     spec = parse_yaml(text)
     folder = file.absolute().parent
     faults: list[Fault] = []
@@ -44,14 +44,14 @@ def load_document(file: Path | str, *, config_dir: Path | None = None, home: Pat
         raise InvalidSpec(faults)
     if not spec.get("ssh_keys") and isinstance(spec.get("ssh_keys", []), list):
         spec["ssh_keys"] = list(
-            dict.fromkeys([own_key(config_dir, home), *(_key_behind_sudo() if through_sudo else [])])
+            dict.fromkeys([public_key(config_dir, home), *(_key_behind_sudo() if through_sudo else [])])
         )
     return Document(text=text, spec=spec, catalogue=catalogue)
 
 
-def own_key(config_dir: Path | None = None, home: Path | None = None) -> str:
+def public_key(config_dir: Path | None = None, home: Path | None = None) -> str:
     """The person's public key line; a key pair of Headway's own is made where they have none."""
-    public = identity(config_dir, home).with_suffix(".pub")
+    public = private_key_file(config_dir, home).with_suffix(".pub")
     return public.read_text().strip().splitlines()[0]
 
 
@@ -63,12 +63,12 @@ def _key_behind_sudo() -> list[str]:
     home = Path(user.pw_dir)
     try:
         with acting_as(user):
-            return [own_key(home / ".config" / "headway", home)]
+            return [public_key(home / ".config" / "headway", home)]
     except (OSError, Refused, IndexError):
         return []
 
 
-def identity(config_dir: Path | None = None, home: Path | None = None) -> Path:
+def private_key_file(config_dir: Path | None = None, home: Path | None = None) -> Path:
     """The private key to sign in with: ~/.ssh/id_ed25519, else Headway's own in the config folder."""
     usual = (home or Path.home()) / ".ssh" / KEY_NAME
     if usual.with_suffix(".pub").is_file() and usual.is_file():
@@ -79,7 +79,7 @@ def identity(config_dir: Path | None = None, home: Path | None = None) -> Path:
     return own
 
 
-def text_of(file: Path, what: str = CLUSTER_FILE) -> str:
+def read_text_file(file: Path, what: str = CLUSTER_FILE) -> str:
     """What stands in a file that a person named as `what`. Raises NotFound, Refused, InvalidSpec."""
     try:
         return _read(file).decode("utf-8")

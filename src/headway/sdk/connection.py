@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headway.errors import HeadwayError, NotFound, Refused, Unreachable
 from headway.schemas.base import API_PREFIX, IDEMPOTENCY_KEY, ErrorOut, Problem, Wire
-from headway.sdk.errors import to_error
-from headway.sdk.server_address import NO_SERVER, in_reach, named_by, own_certificate, start_hint, urls
+from headway.sdk.errors import error_from_answer
+from headway.sdk.server_address import (
+    NO_SERVER,
+    address_source,
+    configured_urls,
+    find_server,
+    local_certificate,
+    start_command,
+)
 
 if TYPE_CHECKING:
     import ssl
@@ -39,12 +46,12 @@ class Connection:
 
         Raises Unreachable when no `url` is given and no server is found."""
         if not url:
-            url, token, refresh = in_reach()
+            url, token, refresh = find_server()
         self.url = url.rstrip("/")
         self._token = token
         self.timeout_s = timeout_s
         self._refresh = refresh
-        self._several = refresh is not None and len(urls()) > 1
+        self._several = refresh is not None and len(configured_urls()) > 1
         self._transport = transport
         self._http: httpx.Client | None = None
 
@@ -207,8 +214,8 @@ class Connection:
                 hint="set HEADWAY_CA_FILE to its certificate authority's file",
             )
         if isinstance(error, httpx.ConnectError):
-            by = named_by(self.url)
-            hint = WRONG_URL_HINT.replace("HEADWAY_URL", by) if by else start_hint()
+            by = address_source(self.url)
+            hint = WRONG_URL_HINT.replace("HEADWAY_URL", by) if by else start_command()
             return Unreachable(f"{NO_SERVER} at {self.url}", hint=hint)
         if isinstance(error, httpx.TimeoutException):
             return Unreachable(f"the server at {self.url} did not answer in time", hint="headway server logs")
@@ -240,7 +247,7 @@ def _trusted(url: str) -> ssl.SSLContext | bool:
         except OSError as error:  # ssl.SSLError is one
             raise Refused(f"HEADWAY_CA_FILE can't be used: {error}", hint="a PEM file of certificates") from None
     with contextlib.suppress(OSError):
-        own = own_certificate(url)
+        own = local_certificate(url)
         if own:
             context.load_verify_locations(own)
     return context
@@ -280,7 +287,7 @@ def _raise_for(status: int, body: bytes) -> None:
         out = ErrorOut(
             kind=kind, message=f"no Headway server answered, but HTTP {status}: {body_text}", hint=WRONG_URL_HINT
         )
-    raise to_error(out)
+    raise error_from_answer(out)
 
 
 def non_empty(params: dict[str, str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from headway.errors import CommandFailed, Fault, HeadwayError, InvalidSpec
 from headway.schemas.base import ErrorOut
 
 
-def to_error(out: ErrorOut) -> HeadwayError:
+def error_from_answer(out: ErrorOut) -> HeadwayError:
     """The HeadwayError whose `kind` the answer names; an unknown kind (a newer server) gives a plain HeadwayError."""
     if out.kind == InvalidSpec.kind and out.faults:
         return _as_said(InvalidSpec([Fault(f.path, f.message, f.hint, f.level) for f in out.faults]), out)

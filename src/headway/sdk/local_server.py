@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headway import paths
 from headway.errors import Refused, Unreachable
-from headway.sdk.process_liveness import alive
+from headway.sdk.process_liveness import is_alive
 
 START_S = 60.0
 STOP_S = 15.0
@@ -22,7 +22,7 @@ _LOOK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningServer:
     """A server that runs on a state folder."""
 
     url: str
@@ -30,19 +30,19 @@ class Running:
     started: str  # the kernel's start time of the process, so that a reused pid is not mistaken for it
 
 
-def running(state_dir: Path | None = None) -> Running | None:
+def running_server(state_dir: Path | None = None) -> RunningServer | None:
     """The server of the state folder, once it answers; None when there is none."""
     folder = state_dir or paths.state_dir()
     try:
         known = json.loads((folder / paths.SERVER_FILE).read_text())
-        server = Running(str(known["url"]), int(known["pid"]), str(known.get("started", "")))
+        server = RunningServer(str(known["url"]), int(known["pid"]), str(known.get("started", "")))
     except PermissionError:
         raise Unreachable(
             f"{folder} belongs to another user", hint="set HEADWAY_URL and HEADWAY_TOKEN, or use sudo"
         ) from None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return server if alive(server.pid, server.started) else None
+    return server if is_alive(server.pid, server.started) else None
 
 
 def log_file(state_dir: Path | None = None) -> Path:
@@ -54,15 +54,15 @@ def server_argv() -> list[str]:
     return [sys.executable, "-P", "-m", "headway.server"]
 
 
-def start_server(state_dir: Path | None = None, *, port: int | None = None) -> Running:
+def start_server(state_dir: Path | None = None, *, port: int | None = None) -> RunningServer:
     """Starts the server detached and returns once it answers. One that runs already is returned as it is.
 
     Raises Refused with the end of its log when it does not start."""
     folder = state_dir or paths.state_dir()
-    already = _answering(folder)
+    already = _wait_until_answering(folder)
     if already is not None:
         return already
-    _make(folder)
+    _make_state_folder(folder)
     env = {"HEADWAY_STATE": str(folder)}
     if port is not None:
         env["HEADWAY_PORT"] = str(port)
@@ -73,35 +73,35 @@ def start_server(state_dir: Path | None = None, *, port: int | None = None) -> R
     pid = spawn(server_argv(), log=log, env=env)
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
-        found = running(folder)
+        found = running_server(folder)
         if found is not None:
-            _give_way(pid, found)
+            _end_duplicate(pid, found)
             return found
-        if _ended(pid) and not _locked(folder):
-            found = running(folder)  # it may have come up and gone, or another start was faster
+        if _has_ended(pid) and not _is_locked(folder):
+            found = running_server(folder)  # it may have come up and gone, or another start was faster
             if found is not None:
                 return found
-            message, hint = _last_words(log, before)
-            raise Refused(f"the server did not start: {message}", hint=hint or _hint(log))
+            message, hint = _last_error(log, before)
+            raise Refused(f"the server did not start: {message}", hint=hint or _log_hint(log))
         time.sleep(_LOOK_S)
     raise Refused(f"the server did not answer within {START_S:g} s", hint=f"see {log}")
 
 
-def _give_way(pid: int, found: Running) -> None:
+def _end_duplicate(pid: int, found: RunningServer) -> None:
     """Ends the process just started when another server was faster: left alone it could take over after a stop."""
     if pid != found.pid:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
 
 
-def _answering(folder: Path) -> Running | None:
+def _wait_until_answering(folder: Path) -> RunningServer | None:
     """The server that runs and takes connections. One that was just killed is waited for until it is gone: its process
     can be seen for a moment after its connections broke."""
     import socket
     from urllib.parse import urlsplit
 
     deadline = time.monotonic() + STOP_S
-    while (server := running(folder)) is not None:
+    while (server := running_server(folder)) is not None:
         address = urlsplit(server.url)
         try:
             socket.create_connection((address.hostname or "127.0.0.1", address.port or 80), timeout=2).close()
@@ -118,7 +118,7 @@ def _answering(folder: Path) -> Running | None:
 
 def stop_server(state_dir: Path | None = None) -> bool:
     """Ends the server in good order; whether there was one. Clusters and their jobs go on."""
-    server = running(state_dir)
+    server = running_server(state_dir)
     if server is None:
         return False
     try:
@@ -128,17 +128,17 @@ def stop_server(state_dir: Path | None = None) -> bool:
     except PermissionError:
         raise Refused(f"the server (process {server.pid}) belongs to another user", hint="use sudo") from None
     deadline = time.monotonic() + STOP_S
-    while alive(server.pid, server.started):
+    while is_alive(server.pid, server.started):
         if time.monotonic() > deadline:
             raise Refused(
                 f"the server (process {server.pid}) does not end", hint=f"kill -9 {server.pid} ends it; nothing is lost"
             )
-        _ended(server.pid)
+        _has_ended(server.pid)
         time.sleep(_LOOK_S)
     return True
 
 
-def _make(folder: Path) -> None:
+def _make_state_folder(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -149,15 +149,15 @@ def _make(folder: Path) -> None:
         raise Refused(f"{folder} belongs to another user", hint="use sudo, or HEADWAY_STATE for one of your own")
 
 
-def _ended(pid: int) -> bool:
+def _has_ended(pid: int) -> bool:
     """Whether a child of ours is gone (and no zombie of it stays)."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
-        return not alive(pid)
+        return not is_alive(pid)
 
 
-def _locked(folder: Path) -> bool:
+def _is_locked(folder: Path) -> bool:
     """Whether some server holds the state folder: it is just starting."""
     import fcntl
 
@@ -171,7 +171,7 @@ def _locked(folder: Path) -> bool:
     return False
 
 
-def _hint(log: Path) -> str:
+def _log_hint(log: Path) -> str:
     """A full disk takes the server's last words too."""
     import shutil
 
@@ -179,7 +179,7 @@ def _hint(log: Path) -> str:
     return f"make room in {log.parent}, then start it again" if free_mib < FULL_MIB else f"see {log}"
 
 
-def _last_words(log: Path, start: int) -> tuple[str, str]:
+def _last_error(log: Path, start: int) -> tuple[str, str]:
     """The error this start ended with, and its hint ("" when there is none)."""
     try:
         with log.open("rb") as source:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-def start_time(pid: int) -> str:
+def process_start_time(pid: int) -> str:
     """The kernel's start time of a process ("" when there is none): tells a process from a later one of its number."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
@@ -16,7 +16,7 @@ def start_time(pid: int) -> str:
     return "" if fields[0] in {"Z", "X"} else fields[19]
 
 
-def alive(pid: int, started: str = "") -> bool:
+def is_alive(pid: int, started: str = "") -> bool:
     """Whether process `pid` runs, and, where `started` is known, is the one that started then."""
     if not Path("/proc/self/stat").exists():
         try:
@@ -26,5 +26,5 @@ def alive(pid: int, started: str = "") -> bool:
         except PermissionError:
             return True
         return True
-    now = start_time(pid)
+    now = process_start_time(pid)
     return bool(now) and (not started or now == started)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headway.errors import Refused, Unreachable
 from headway.schemas.base import ErrorOut
 from headway.schemas.stream_frames import frames
-from headway.sdk.errors import to_error
+from headway.sdk.errors import error_from_answer
 
 if TYPE_CHECKING:
     import httpx
@@ -128,7 +128,7 @@ def follow_log(
         else:
             error = Unreachable("the server stopped before the log ended", hint="headway server status")
         if reading.failed is not None:
-            raise to_error(reading.failed)
+            raise error_from_answer(reading.failed)
         if reading.ended:
             return
         deadline.record(error, final=not reading.can_resume)

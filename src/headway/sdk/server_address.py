@@ -18,68 +18,75 @@ NO_SERVER = "no server"
 _START = "headway server start"
 
 
-def in_reach(state_dir: Path | str | None = None) -> tuple[str, str, Callable[[], tuple[str, str]] | None]:
+def find_server(state_dir: Path | str | None = None) -> tuple[str, str, Callable[[], tuple[str, str]] | None]:
     """(url, token, how to find it again): HEADWAY_URL (of several, separated by ",", the first that answers) and
     HEADWAY_TOKEN, else the state folder's server, else one that this person started through sudo, else the config folder's
     client.json. Raises Unreachable ("no server", and what starts it) when there is none, Refused for an address that can't
     be one."""
     url, token = os.environ.get("HEADWAY_URL", ""), os.environ.get("HEADWAY_TOKEN", "")
     if url and state_dir is None:
-        several = urls() or [url]
+        several = configured_urls() or [url]
         for one in several:
-            _check(one, token)
-        token = token or _own_token(several)
+            _check_address(one, token)
+        token = token or _local_token(several)
         if len(several) == 1:
             return several[0], token, None
 
         def first() -> tuple[str, str]:
-            return next((one for one in several if _answers(one)), several[0]), token
+            return next((one for one in several if _accepts_connections(one)), several[0]), token
 
         return *first(), first
     folder = Path(state_dir) if state_dir is not None else paths.state_dir()
     chosen = state_dir is not None or "HEADWAY_STATE" in os.environ
 
     def find() -> tuple[str, str]:
-        return _local(folder) or _through_sudo(folder if chosen else paths.ROOT_STATE) or _remote() or _none(state_dir)
+        return (
+            _local_server(folder)
+            or _running_root_server(folder if chosen else paths.ROOT_STATE)
+            or _configured_server()
+            or _no_server(state_dir)
+        )
 
     found_url, found_token = find()
     return found_url, found_token, find
 
 
-def urls() -> list[str]:
+def configured_urls() -> list[str]:
     """Those of HEADWAY_URL."""
     return [one.strip() for one in os.environ.get("HEADWAY_URL", "").split(",") if one.strip()]
 
 
-def named_by(url: str) -> str:
+def address_source(url: str) -> str:
     """What names this server, of which only who wrote that knows where it is started: HEADWAY_URL or the config folder's file;
     "" for this machine's own."""
-    if _spelled(url) in map(_spelled, urls()):
+    if _normalized(url) in map(_normalized, configured_urls()):
         return "HEADWAY_URL"
-    known = _remote()
-    return str(paths.config_dir() / paths.CLIENT_FILE) if known and _spelled(known[0]) == _spelled(url) else ""
+    known = _configured_server()
+    return str(paths.config_dir() / paths.CLIENT_FILE) if known and _normalized(known[0]) == _normalized(url) else ""
 
 
-def start_hint(state_dir: Path | str | None = None) -> str:
+def start_command(state_dir: Path | str | None = None) -> str:
     """The command that starts this machine's server again."""
-    if not of_root(state_dir):
+    if not is_root_server(state_dir):
         return _START
     folder = state_dir or os.environ.get("HEADWAY_STATE")
     return f"sudo HEADWAY_STATE={shlex.quote(str(folder))} {_START}" if folder else f"sudo {_START}"
 
 
-def of_root(state_dir: Path | str | None = None) -> bool:
+def is_root_server(state_dir: Path | str | None = None) -> bool:
     """Whether the server to reach here is root's, whom this person called by sudo. Also one that has ended: only root starts
     it again, and one of the person's own would hide it; but where they have had one of their own that is theirs to start."""
     folder = Path(state_dir) if state_dir is not None else paths.state_dir()
     chosen = state_dir is not None or "HEADWAY_STATE" in os.environ
-    if os.geteuid() == 0 or _local(folder) is not None:
+    if os.geteuid() == 0 or _local_server(folder) is not None:
         return False
     root_s = folder if chosen else paths.ROOT_STATE
-    return _through_sudo(root_s) is not None or (_by_sudo(root_s) is not None and _known(folder) == ("", ""))
+    return _running_root_server(root_s) is not None or (
+        _known_root_server(root_s) is not None and _read_client_file(folder) == ("", "")
+    )
 
 
-def _answers(url: str) -> bool:
+def _accepts_connections(url: str) -> bool:
     """Whether somebody listens there."""
     import socket
     from urllib.parse import urlsplit
@@ -93,7 +100,7 @@ def _answers(url: str) -> bool:
     return True
 
 
-def _check(url: str, token: str) -> None:
+def _check_address(url: str, token: str) -> None:
     """Raises Refused for an address or a token that can't be one."""
     from urllib.parse import urlsplit
 
@@ -110,13 +117,13 @@ def _check(url: str, token: str) -> None:
         )
 
 
-def _local(folder: Path) -> tuple[str, str] | None:
+def _local_server(folder: Path) -> tuple[str, str] | None:
     """(url, token) of the server running on this state folder."""
-    from headway.sdk.process_liveness import alive
+    from headway.sdk.process_liveness import is_alive
 
     try:
         running = json.loads((folder / paths.SERVER_FILE).read_text())
-        if not alive(int(running["pid"]), str(running.get("started", ""))):
+        if not is_alive(int(running["pid"]), str(running.get("started", ""))):
             return None
         known = json.loads((folder / paths.CLIENT_FILE).read_text())
         return str(running["url"]), str(known["token"])
@@ -124,7 +131,7 @@ def _local(folder: Path) -> tuple[str, str] | None:
         return None
 
 
-def own_certificate(url: str) -> str:
+def local_certificate(url: str) -> str:
     """The certificate's file of this state folder's server, if it is the one at this address; "" for none."""
     try:
         running = json.loads((paths.state_dir() / paths.SERVER_FILE).read_text())
@@ -133,35 +140,35 @@ def own_certificate(url: str) -> str:
         return ""
 
 
-def _own_token(urls: list[str]) -> str:
+def _local_token(urls: list[str]) -> str:
     """That of this state folder's server where it is one of these; who listens elsewhere does not get it."""
-    known, token = _known(paths.state_dir())
+    known, token = _read_client_file(paths.state_dir())
     try:
         running = str(json.loads((paths.state_dir() / paths.SERVER_FILE).read_text())["url"])
     except (OSError, ValueError, KeyError, TypeError):
         running = known
-    return token if {_spelled(known), _spelled(running)}.intersection(map(_spelled, urls)) else ""
+    return token if {_normalized(known), _normalized(running)}.intersection(map(_normalized, urls)) else ""
 
 
-def _spelled(url: str) -> str:
+def _normalized(url: str) -> str:
     """The same for all names of this very machine's own address."""
     return re.sub(r"//(localhost|\[::1\])(?=[:/]|$)", "//127.0.0.1", url.rstrip("/"))
 
 
-def _through_sudo(folder: Path) -> tuple[str, str] | None:
+def _running_root_server(folder: Path) -> tuple[str, str] | None:
     """(url, token) of root's server on this state folder, whose own files only root may read."""
-    from headway.sdk.process_liveness import alive
+    from headway.sdk.process_liveness import is_alive
 
-    known = _by_sudo(folder)
+    known = _known_root_server(folder)
     try:
-        if known is None or not alive(int(known["pid"]), str(known["started"])):
+        if known is None or not is_alive(int(known["pid"]), str(known["started"])):
             return None
         return str(known["url"]), str(known["token"])
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def _by_sudo(folder: Path) -> dict[str, Any] | None:
+def _known_root_server(folder: Path) -> dict[str, Any] | None:
     """What is known of root's server on this state folder, whether or not it runs."""
     try:
         known = json.loads((paths.config_dir() / paths.SUDO_FILE).read_text())[str(folder)]
@@ -170,16 +177,16 @@ def _by_sudo(folder: Path) -> dict[str, Any] | None:
     return known if isinstance(known, dict) else None
 
 
-def _remote() -> tuple[str, str] | None:
-    url, token = _known(paths.config_dir())
+def _configured_server() -> tuple[str, str] | None:
+    url, token = _read_client_file(paths.config_dir())
     return (url, token) if url else None
 
 
-def _none(state_dir: Path | str | None) -> tuple[str, str]:
-    raise Unreachable(NO_SERVER, hint=start_hint(state_dir))
+def _no_server(state_dir: Path | str | None) -> tuple[str, str]:
+    raise Unreachable(NO_SERVER, hint=start_command(state_dir))
 
 
-def _known(folder: Path) -> tuple[str, str]:
+def _read_client_file(folder: Path) -> tuple[str, str]:
     try:
         known = json.loads((folder / paths.CLIENT_FILE).read_text())
         return str(known["url"]), str(known["token"])

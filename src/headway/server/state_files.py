@@ -12,8 +12,8 @@ from typing import IO, Any
 
 from headway import __version__, paths
 from headway.errors import Refused
-from headway.sdk.local_server import running
-from headway.sdk.process_liveness import start_time
+from headway.sdk.local_server import running_server
+from headway.sdk.process_liveness import process_start_time
 
 LEAST_MIB = 16  # free on the state folder's disk when the server starts
 
@@ -31,7 +31,7 @@ def take(state_dir: Path) -> IO[str]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         lock.close()
-        other = running(state_dir)
+        other = running_server(state_dir)
         where = f" at {other.url} (process {other.pid})" if other else ""
         raise Refused(f"a server runs on {state_dir} already{where}", hint="headway server stop") from None
     (state_dir / paths.SERVER_FILE).unlink(missing_ok=True)
@@ -52,7 +52,7 @@ def announce(state_dir: Path, url: str, cert: str = "") -> None:
     """Called once the server answers. `cert`: the file of its certificate, if it speaks TLS."""
     pid = os.getpid()
     write_private(state_dir / paths.PID_FILE, f"{pid}\n")
-    known = {"url": url, "pid": pid, "started": start_time(pid), "version": __version__, "cert": cert}
+    known = {"url": url, "pid": pid, "started": process_start_time(pid), "version": __version__, "cert": cert}
     write_private(state_dir / paths.SERVER_FILE, json.dumps(known) + "\n")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from headway import paths
-from headway.sdk.process_liveness import alive, start_time
+from headway.sdk.process_liveness import is_alive, process_start_time
 from headway.server.state_files import write_private
 from headway.store import Store
 from headway.system_user import acting_as, behind
@@ -37,8 +37,8 @@ async def hand_over(store: Store, state_dir: Path, url: str) -> None:
             row, token = await store.tokens.create(user.pw_name, label="made for who started the server by sudo")
             await store.audit.record(user.pw_name, "token.create", user.pw_name, {"by": "sudo", "id": row.id})
         pid = os.getpid()
-        others = {of: one for of, one in known.items() if alive(one["pid"], one["started"])}
-        ours = {"url": url, "token": token, "pid": pid, "started": start_time(pid)}
+        others = {of: one for of, one in known.items() if is_alive(one["pid"], one["started"])}
+        ours = {"url": url, "token": token, "pid": pid, "started": process_start_time(pid)}
         with acting_as(user):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_private(folder / paths.SUDO_FILE, json.dumps({**others, str(state_dir): ours}) + "\n")

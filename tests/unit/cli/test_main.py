@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headway import errors
-from headway.cli.main import complain, load
+from headway.cli.main import load_command, print_error
 from headway.cli.registry import ENTRIES
 from headway.schemas.backups import BackupIn
 from tests.support.cli_fakes import Cli, FakeApi, cli, cluster
@@ -97,7 +97,7 @@ def test_errors_end_with_their_code_on_stderr(cli: Cli, error: errors.HeadwayErr
 
 def test_an_error_s_words_do_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """They may hold another person's: the name of a log file, what a job said."""
-    complain(
+    print_error(
         "job 7 has not written /home/eve/\x1b]0;pwn\x07\x1b[2J\x9b31m\u202elog\n  second line", "look\x1b[1A\nthere"
     )
     said = capsys.readouterr().err
@@ -170,7 +170,7 @@ def test_an_empty_name_is_not_the_only_cluster(
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_a_cluster_that_was_not_named_is_told_from_an_empty_name(name: str) -> None:
-    found = load(ENTRIES[name])
+    found = load_command(ENTRIES[name])
     for command in getattr(found, "commands", {"": found}).values():
         assert [p.default for p in command.params if p.name == "cluster" and not p.required] in ([], [None])
 

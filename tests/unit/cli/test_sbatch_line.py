@@ -47,7 +47,7 @@ from headway.domain.slurm import sbatch_options as flags
     ],
 )
 def test_the_script_is_found(words: str, args: str, script: str | None, rest: str) -> None:
-    line = sbatch_line.read(words.split())
+    line = sbatch_line.parse_sbatch_line(words.split())
     assert (line.args, line.script, line.script_args) == (args.split(), script, rest.split())
     assert line.own == {}
 
@@ -70,22 +70,22 @@ def test_the_script_is_found(words: str, args: str, script: str | None, rest: st
     ],
 )
 def test_what_headway_answers_itself(words: str, own: dict[str, str], args: str) -> None:
-    line = sbatch_line.read(words.split())
+    line = sbatch_line.parse_sbatch_line(words.split())
     assert (line.own, line.args) == (own, args.split())
 
 
 def test_wrap_is_the_script() -> None:
-    line = sbatch_line.read(["-N", "2", "--wrap", "srun hostname; date"])
+    line = sbatch_line.parse_sbatch_line(["-N", "2", "--wrap", "srun hostname; date"])
     assert line.wrap
     assert (line.args, line.script) == (["-N", "2", "--wrap", "srun hostname; date"], None)
     with pytest.raises(typer.BadParameter, match=r"x\.sh is one too many"):
-        sbatch_line.read(["--wrap=hostname", "x.sh"])
+        sbatch_line.parse_sbatch_line(["--wrap=hostname", "x.sh"])
 
 
 @pytest.mark.parametrize("words", ["-N", "--nodes", "-HN", "--as", "-D", "--wrap"])
 def test_a_missing_value(words: str) -> None:
     with pytest.raises(typer.BadParameter, match="needs a value"):
-        sbatch_line.read([words])
+        sbatch_line.parse_sbatch_line([words])
 
 
 def test_no_flag_is_in_two_tables() -> None:

@@ -31,10 +31,10 @@ from headway.errors import (
 from headway.schemas.base import ErrorOut
 from headway.schemas.submissions import SubmitIn
 from headway.sdk.client import Client, connect
-from headway.sdk.cluster_file import identity, load_document
-from headway.sdk.errors import to_error
-from headway.sdk.process_liveness import start_time
-from headway.sdk.server_address import in_reach, of_root, start_hint
+from headway.sdk.cluster_file import load_document, private_key_file
+from headway.sdk.errors import error_from_answer
+from headway.sdk.process_liveness import process_start_time
+from headway.sdk.server_address import find_server, is_root_server, start_command
 from headway.server.state_files import write_client
 from headway.services.error_report import error_out
 from headway.validation.ssh_keys import key_fault
@@ -73,7 +73,7 @@ def test_own_key_is_used_or_made_once(tmp_path: Path) -> None:
     assert key_fault(made[0]) == ("", "")
     assert (config / "id_ed25519").stat().st_mode & 0o777 == 0o600
     assert load_document(file, config_dir=config, home=home).spec["ssh_keys"] == made
-    assert identity(config, home) == config / "id_ed25519"
+    assert private_key_file(config, home) == config / "id_ed25519"
     (home / ".ssh").mkdir(parents=True)
     (home / ".ssh/id_ed25519").write_text("private")
     (home / ".ssh/id_ed25519.pub").write_text(KEY)
@@ -165,15 +165,15 @@ def test_errors_cross_the_wire(cls: type[HeadwayError]) -> None:
 
 
 def test_faults_and_failed_commands_cross_the_wire() -> None:
-    spec = to_error(error_out(InvalidSpec([Fault("a.b", "bad", "do c")], "the pipeline file")))
+    spec = error_from_answer(error_out(InvalidSpec([Fault("a.b", "bad", "do c")], "the pipeline file")))
     assert isinstance(spec, InvalidSpec)
     assert spec.faults == (Fault("a.b", "bad", "do c"),)
     assert str(spec) == "the pipeline file has 1 fault:\n  a.b: bad; do c"
     sent = CommandFailed(["sbatch", "x"], 2, "no partition", where="lab-head")
-    command = to_error(error_out(sent))
+    command = error_from_answer(error_out(sent))
     assert isinstance(command, CommandFailed)
     assert str(command) == str(sent)
-    newer = to_error(ErrorOut(kind="of_the_future", message="m"))
+    newer = error_from_answer(ErrorOut(kind="of_the_future", message="m"))
     assert type(newer) is HeadwayError
 
 
@@ -197,7 +197,7 @@ def test_a_server_started_by_sudo_is_found_without_it(tmp_path: Path, monkeypatc
     file = tmp_path / "headway" / paths.SUDO_FILE
     file.parent.mkdir()
     pid = os.getpid()
-    lives = {"url": "http://127.0.0.1:7001", "token": "hw_a", "pid": pid, "started": start_time(pid)}
+    lives = {"url": "http://127.0.0.1:7001", "token": "hw_a", "pid": pid, "started": process_start_time(pid)}
     ended = {**lives, "url": "http://127.0.0.1:7002", "started": "1"}
     file.write_text(json.dumps({str(tmp_path / "root"): lives, str(tmp_path / "lab"): ended}))
     assert connect().url == "http://127.0.0.1:7001"
@@ -215,11 +215,11 @@ def test_a_server_started_by_sudo_is_found_without_it(tmp_path: Path, monkeypatc
     own = tmp_path / "data" / "headway"
     own.mkdir(parents=True)
     write_client(own, "http://127.0.0.1:7003", "hw_own")
-    assert (connect().url, of_root(), start_hint()) == (lives["url"], True, "sudo headway server start")
+    assert (connect().url, is_root_server(), start_command()) == (lives["url"], True, "sudo headway server start")
     file.write_text(json.dumps({str(tmp_path / "root"): ended}))
-    assert (of_root(), start_hint()) == (False, "headway server start"), "they have one of their own"
+    assert (is_root_server(), start_command()) == (False, "headway server start"), "they have one of their own"
     (own / paths.CLIENT_FILE).unlink()
-    assert (of_root(), start_hint()) == (True, "sudo headway server start")
+    assert (is_root_server(), start_command()) == (True, "sudo headway server start")
     monkeypatch.setenv("HEADWAY_STATE", str(tmp_path / "lab"))
     monkeypatch.setattr("os.geteuid", lambda: 0)
     with pytest.raises(Unreachable) as caught:
@@ -253,10 +253,10 @@ def test_the_own_server_s_token_goes_to_nobody_else(tmp_path: Path, monkeypatch:
         ("http://two:7878,http://127.0.0.1:7878", "hw_own"),  # said to be one
     ):
         monkeypatch.setenv("HEADWAY_URL", url)
-        assert in_reach()[1] == token
+        assert find_server()[1] == token
     (tmp_path / paths.SERVER_FILE).write_text(json.dumps({"url": "http://127.0.0.1:9001"}))
     monkeypatch.setenv("HEADWAY_URL", "http://127.0.0.1:9001")
-    assert in_reach()[1] == "hw_own"
+    assert find_server()[1] == "hw_own"
 
 
 def test_of_several_servers_the_one_that_answers_is_spoken_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +273,7 @@ def test_of_several_servers_the_one_that_answers_is_spoken_to(tmp_path: Path, mo
             raise httpx.RemoteProtocolError("gone", request=request)
         return httpx.Response(201, json={"job_id": 7, "cluster": "lab", "user": "ann", "workdir": "~"})
 
-    url, token, refresh = in_reach()
+    url, token, refresh = find_server()
     with two, Client(url, token, refresh=refresh, transport=httpx.MockTransport(far)) as client:
         assert client.url == urls[0]
         assert client.jobs.sbatch("lab", SubmitIn()).job_id == 7

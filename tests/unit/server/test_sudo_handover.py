@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from headway import paths
-from headway.sdk.cluster_file import load_document, own_key
-from headway.sdk.process_liveness import start_time
+from headway.sdk.cluster_file import load_document, public_key
+from headway.sdk.process_liveness import process_start_time
 from headway.server import sudo_handover
 from headway.system_user import behind
 from tests.support import builders
@@ -43,7 +43,7 @@ async def test_the_person_gets_a_token_of_their_own(home: Path, tmp_path: Path) 
     known = json.loads(file.read_text())[str(tmp_path)]
     assert (file.stat().st_uid, file.stat().st_mode & 0o777) == (STRANGER, 0o600)
     assert (known["url"], known["pid"], known["started"]) == (
-        "http://127.0.0.1:7001", os.getpid(), start_time(os.getpid()),
+        "http://127.0.0.1:7001", os.getpid(), process_start_time(os.getpid()),
     )  # fmt: skip
     held = await store.tokens.holder(known["token"])
     assert held is not None
@@ -87,7 +87,10 @@ def test_a_cluster_applied_through_sudo_takes_the_key_of_who_called_it_too(
     (tmp_path / "cluster.yaml").write_text("name: lab\nplan: h100-8\nnodes: 2\n")
     keys = load_document(tmp_path / "cluster.yaml").spec["ssh_keys"]
     theirs = home / ".config" / "headway" / "id_ed25519"
-    assert keys == [own_key(tmp_path / ".config" / "headway", tmp_path), theirs.with_suffix(".pub").read_text().strip()]
+    assert keys == [
+        public_key(tmp_path / ".config" / "headway", tmp_path),
+        theirs.with_suffix(".pub").read_text().strip(),
+    ]
     assert (theirs.stat().st_uid, theirs.stat().st_mode & 0o777) == (STRANGER, 0o600)
 
 

@@ -12,7 +12,7 @@ from headway.schemas.people import PersonIn, PersonOut, SignInLinkOut, TokenIn, 
 from headway.schemas.stream_frames import frames
 from headway.schemas.submissions import CommandIn, ExecIn, ExecOut
 from headway.sdk.connection import Resource, cluster_path, path_segment
-from headway.sdk.errors import to_error
+from headway.sdk.errors import error_from_answer
 from headway.sdk.stdin import forward_stdin
 
 
@@ -81,7 +81,7 @@ class Commands(Resource):
                 forward_stdin(lambda piece: self._connection.send_piece(f"{path}/{key}/input", piece), read)
             for kind, data in frames(answer.iter_raw()):
                 if kind == "error":
-                    raise to_error(ErrorOut.model_validate_json(data))
+                    raise error_from_answer(ErrorOut.model_validate_json(data))
                 yield kind, data
                 if kind == "code":
                     return

@@ -23,7 +23,7 @@ from headway.schemas.clusters import (
 )
 from headway.schemas.people import AccessOut
 from headway.sdk.connection import Resource, cluster_path, path_segment
-from headway.sdk.server_address import start_hint
+from headway.sdk.server_address import start_command
 
 STOPPED_PATIENCE_S = 15.0  # a server that was stopped on purpose may be about to start again
 SSE_SILENCE_S = 40.0  # the server pings open streams every 10 s
@@ -152,7 +152,7 @@ class Operations(Resource):
                         last_seq = event.seq
                         yield event
                 error = Unreachable(
-                    "the server was stopped; the operation continues when it starts again", hint=start_hint()
+                    "the server was stopped; the operation continues when it starts again", hint=start_command()
                 )
             except Unreachable as caught:
                 error = caught

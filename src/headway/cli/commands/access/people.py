@@ -28,16 +28,15 @@ def ls(output: Output = Format.table) -> None:
         session.print_json(people)
         return
     columns = [
-        tables.Column("PERSON"), tables.Column("ROLE"), tables.Column("USER"), tables.Column("SIGNS IN BY", drop=2),
-        tables.Column("TEAMS", shrink=True, drop=3), tables.Column("LEADS", shrink=True, drop=1),
+        tables.Column("PERSON"), tables.Column("ROLE"), tables.Column("USER"), tables.Column("SIGNS IN BY", drop_order=2),
+        tables.Column("TEAMS", shrink=True, drop_order=3), tables.Column("LEADS", shrink=True, drop_order=1),
     ]  # fmt: skip
     rows = [
         [one.name, one.role, one.user or "none: only looks", "provider" if one.provider else "token, link",
          _places(one.teams), _places(one.leads)]
         for one in people
     ]  # fmt: skip
-    for line in tables.table(columns, rows, tables.screen()):
-        session.say(line)
+    tables.print_table(columns, rows)
 
 
 def _places(teams: Mapping[str, list[str]]) -> str:
@@ -56,15 +55,17 @@ def put(
     from headway.schemas.people import PersonIn
 
     made = session.connect().people.put(person, PersonIn.model_validate({"role": role.value, "user": user}))
-    session.say(f"{made.name} is {made.role}, {f'on clusters as {made.user}' if made.user else 'and only looks on'}")
-    session.note(f"  headway token create {person} makes a token for them")
+    session.print_line(
+        f"{made.name} is {made.role}, {f'on clusters as {made.user}' if made.user else 'and only looks on'}"
+    )
+    session.print_note(f"  headway token create {person} makes a token for them")
 
 
 @app.command()
 def rm(person: Annotated[str, typer.Argument(metavar="PERSON")]) -> None:
     """Remove somebody: their tokens and sessions end at once."""
     session.connect().people.delete(person)
-    session.say(f"{person} is removed")
+    session.print_line(f"{person} is removed")
 
 
 class Export(StrEnum):

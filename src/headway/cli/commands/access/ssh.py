@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import session, ssh_files
-from headway.cli.registry import REST
+from headway.cli.registry import WORDS_AFTER_DASHES
 from headway.cli.session import ClusterName, Format, Output, complete_cluster
 from headway.errors import Conflict, NotFound, Refused
 
@@ -38,19 +38,19 @@ def ssh(
     """Log in to a cluster, or to a node that you have a job on. Runs ssh with pinned host keys.
 
     headway ssh lab-1-2 -- nvidia-smi"""
-    access, target = _place(session.connect(), words or [])
-    config = ssh_files.write(access)
-    become(["ssh", "-F", str(config), target, *(ctx.meta.get(REST) or [])])
+    access, target = _resolve_target(session.connect(), words or [])
+    config = ssh_files.write_ssh_config(access)
+    exec_program(["ssh", "-F", str(config), target, *(ctx.meta.get(WORDS_AFTER_DASHES) or [])])
 
 
-def _place(api: Client, words: list[str]) -> tuple[AccessOut, str]:
+def _resolve_target(api: Client, words: list[str]) -> tuple[AccessOut, str]:
     """(its cluster, what is meant there): a node's name alone says its cluster."""
     if len(words) > 2:
         raise typer.BadParameter(f"what is {words[2]!r}? A command stands after --")
     if not words:
-        access = api.clusters.ssh_access(session.pick(api, None))
+        access = api.clusters.ssh_access(session.choose_cluster(api, None))
         return access, access.cluster
-    session.named(words[0])
+    session.require_cluster_name(words[0])
     if len(words) == 1:
         return _access_of(api, words[0], [c.name for c in api.clusters.list()]), words[0]
     cluster, node = words
@@ -91,11 +91,11 @@ def exec_(
     """Run one command on the login. Output, input and exit code pass through as they come; ^C ends it there too.
 
     headway exec lab -u alice -- squeue --me"""
-    argv = ctx.meta.get(REST)
+    argv = ctx.meta.get(WORDS_AFTER_DASHES)
     if not argv:
         raise typer.BadParameter("the command stands after --: headway exec CLUSTER -- COMMAND")
     api = session.connect()
-    pieces = api.commands.stream(session.pick(api, cluster), argv, user, None if no_stdin else _stdin())
+    pieces = api.commands.stream(session.choose_cluster(api, cluster), argv, user, None if no_stdin else _stdin())
     with closing(pieces):
         for kind, data in pieces:
             if kind == "code":
@@ -129,10 +129,10 @@ def cp(
     names = [c.name for c in api.clusters.list()]
     config = None
     for host in dict.fromkeys(match.group(2) for word in words if (match := _REMOTE.match(word))):
-        config = ssh_files.write(_access_of(api, host, names))
+        config = ssh_files.write_ssh_config(_access_of(api, host, names))
     if config is None:
         raise typer.BadParameter("no cluster is named: write it before a colon, as in lab:path")
-    become(["scp", "-F", str(config), *words])
+    exec_program(["scp", "-F", str(config), *words])
 
 
 def ssh_config(
@@ -147,23 +147,23 @@ def ssh_config(
     headway ssh-config --install"""
     api = session.connect()
     every = install and cluster is None
-    names = [c.name for c in api.clusters.list()] if every else [session.pick(api, cluster)]
+    names = [c.name for c in api.clusters.list()] if every else [session.choose_cluster(api, cluster)]
     found = [api.clusters.ssh_access(name) for name in names]
     for access in found:
-        ssh_files.write(access)
+        ssh_files.write_ssh_config(access)
     if output is Format.json:
         session.print_json(found if every else found[0])
     elif not install:
         for access in found:
-            session.say(ssh_files.config_text(access).rstrip("\n"))
+            session.print_line(ssh_files.config_text(access).rstrip("\n"))
     if install:
-        path, new = ssh_files.install()
-        session.note(f"{path} {'now includes' if new else 'includes already'} {ssh_files.folder()}/*.conf")
+        path, new = ssh_files.install_include()
+        session.print_note(f"{path} {'now includes' if new else 'includes already'} {ssh_files.ssh_folder()}/*.conf")
         for access in found:
-            session.note(f"  ssh {access.cluster}")
+            session.print_note(f"  ssh {access.cluster}")
 
 
-def become(argv: list[str]) -> None:
+def exec_program(argv: list[str]) -> None:
     """This process turns into `argv`: its terminal, signals and exit code are the program's."""
     sys.stdout.flush()
     sys.stderr.flush()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session, tables
+from headway.cli import formatting, session, tables
 from headway.cli.session import Format, Output
 
 if TYPE_CHECKING:
@@ -53,18 +53,18 @@ def create(
         "label": name,
         "days": days,
         "scopes": [scope.value],
-        "cluster": "" if cluster is None else session.named(cluster),
+        "cluster": "" if cluster is None else session.require_cluster_name(cluster),
     }
     made = session.connect().tokens.create(TokenIn.model_validate(asked))
     if quiet:
-        session.say(made.token or "")
+        session.print_line(made.token or "")
         return
     if output is Format.json:
         session.print_json(made)
         return
-    session.say(made.token or "")
-    until = f" until {tables.moment(made.expires_at)}" if made.expires_at else ""
-    session.note(f"token {made.id} of {made.person} ({made.role}){until}; it is not shown again")
+    session.print_line(made.token or "")
+    until = f" until {formatting.local_time(made.expires_at)}" if made.expires_at else ""
+    session.print_note(f"token {made.id} of {made.person} ({made.role}){until}; it is not shown again")
 
 
 @app.command()
@@ -75,17 +75,16 @@ def ls(output: Output = Format.table) -> None:
         session.print_json(tokens)
         return
     columns = [
-        tables.Column("ID"), tables.Column("PERSON"), tables.Column("ROLE"), tables.Column("FOR", drop=5),
-        tables.Column("NAME", shrink=True, drop=3), tables.Column("CREATED", drop=2), tables.Column("EXPIRES", drop=1),
-        tables.Column("LAST USED", drop=4),
+        tables.Column("ID"), tables.Column("PERSON"), tables.Column("ROLE"), tables.Column("FOR", drop_order=5),
+        tables.Column("NAME", shrink=True, drop_order=3), tables.Column("CREATED", drop_order=2),
+        tables.Column("EXPIRES", drop_order=1), tables.Column("LAST USED", drop_order=4),
     ]  # fmt: skip
     rows = [
-        [t.id, t.person, t.role, _for(t), t.label, tables.moment(t.created_at), tables.moment(t.expires_at) or "never",
-         tables.moment(t.last_used_at) or "never"]
+        [t.id, t.person, t.role, _for(t), t.label, formatting.local_time(t.created_at),
+         formatting.local_time(t.expires_at) or "never", formatting.local_time(t.last_used_at) or "never"]
         for t in tokens
     ]  # fmt: skip
-    for line in tables.table(columns, rows, tables.screen()):
-        session.say(line)
+    tables.print_table(columns, rows)
 
 
 def _for(token: TokenOut) -> str:
@@ -96,7 +95,7 @@ def _for(token: TokenOut) -> str:
 def revoke(token: Annotated[str, typer.Argument(metavar="ID", help="From headway token ls.")]) -> None:
     """Revoke a token; it stops working at once."""
     session.connect().tokens.revoke(token)
-    session.say(f"revoked {token}")
+    session.print_line(f"revoked {token}")
 
 
 @app.command()
@@ -106,5 +105,5 @@ def link(output: Output = Format.table) -> None:
     if output is Format.json:
         session.print_json(made)
         return
-    session.say(made.url)
-    session.note(f"works once, until {tables.moment(made.expires_at)}")
+    session.print_line(made.url)
+    session.print_note(f"works once, until {formatting.local_time(made.expires_at)}")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-
 import typer
 
-from headway.cli import session, tables
+from headway.cli import session
 from headway.cli.session import Format, Output
+from headway.cli.terminal import detect_terminal, paint, without_control_characters
 
 # The quickstart cluster: a head, four nodes and a spare, and the building of their image.
 NEED_MIB = 2000
@@ -24,15 +22,15 @@ def doctor(output: Output = Format.table) -> None:
 
     gaps = [*host_gaps(need_mib=NEED_MIB, need_disk_mib=NEED_DISK_MIB), *asyncio.run(podman_problem())]
     if output is Format.json:
-        session.say(json.dumps([asdict(gap) for gap in gaps], indent=2))
+        session.print_json(gaps)
     else:
-        on = tables.screen()
+        terminal = detect_terminal()
         for gap in gaps:
-            word = tables.paint("FAIL", "bad", on) if gap.fatal else tables.paint("warn", "warn", on)
-            session.say(f"{word}  {tables.clean(gap.what)}")
+            word = paint("FAIL", "bad", terminal) if gap.fatal else paint("warn", "warn", terminal)
+            session.print_line(f"{word}  {without_control_characters(gap.what)}")
             if gap.fix:
-                session.say(f"      {gap.fix}")
+                session.print_line(f"      {gap.fix}")
         if not gaps:
-            session.say(f"{tables.paint('ok', 'good', on)}    this machine has what local clusters need")
+            session.print_line(f"{paint('ok', 'good', terminal)}    this machine has what local clusters need")
     if any(gap.fatal for gap in gaps):
         raise typer.Exit(1)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Coroutine
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from headway.catalog.releases import DEFAULT_IMAGE, IMAGES
-from headway.cli import session, tables
+from headway.cli import formatting, session, tables
 from headway.cli.operation_progress import STEP_WIDTH
 from headway.cli.session import Format, Output
 from headway.validation.syntax_rules import listed
@@ -38,15 +36,15 @@ def build(name: Name = DEFAULT_IMAGE, output: Output = Format.table) -> None:
 
     async def say(step: str, text: str, *, level: str = "info", **_: object) -> None:
         mark = "" if level == "info" else f"{level}: "
-        session.note(f"{time.monotonic() - started:7.1f}s  {step:<{STEP_WIDTH}}  {mark}{text}")
+        session.print_note(f"{time.monotonic() - started:7.1f}s  {step:<{STEP_WIDTH}}  {mark}{text}")
 
     built = _run(image_build.build_image(name, say))
     if output is Format.json:
-        session.say(json.dumps(asdict(built), indent=2))
+        session.print_json(built)
         return
-    session.say(f"{built.tag} is there: Slurm {built.slurm_version}, {built.size_mib} MiB")
+    session.print_line(f"{built.tag} is there: Slurm {built.slurm_version}, {built.size_mib} MiB")
     if old := sum(i.unused for i in _run(local_images.list_images())):
-        session.note(f"{tables.count(old, 'image')} of earlier inputs unused; headway image rm --unused")
+        session.print_note(f"{formatting.plural(old, 'image')} of earlier inputs unused; headway image rm --unused")
 
 
 @app.command()
@@ -56,22 +54,20 @@ def ls(output: Output = Format.table) -> None:
 
     images = _run(local_images.list_images())
     if output is Format.json:
-        session.say(json.dumps([asdict(i) for i in images], indent=2))
+        session.print_json(images)
         return
     if not images:
-        session.say("no node image yet; headway image build")
+        session.print_line("no node image yet; headway image build")
         return
-    on = tables.screen()
     columns = [
-        tables.Column("NAME"), tables.Column("SLURM"), tables.Column("SIZE", right=True), tables.Column("BUILT", drop=2),
-        tables.Column("MACHINES", right=True), tables.Column("STATE"), tables.Column("TAG", shrink=True, drop=1),
+        tables.Column("NAME"), tables.Column("SLURM"), tables.Column("SIZE", right=True), tables.Column("BUILT", drop_order=2),
+        tables.Column("MACHINES", right=True), tables.Column("STATE"), tables.Column("TAG", shrink=True, drop_order=1),
     ]  # fmt: skip
     rows: list[list[tables.Cell]] = [
         [i.name, i.slurm_version, f"{i.size_mib} MiB", i.built, str(i.machines), _state(i), i.tag]
         for i in images
     ]  # fmt: skip
-    for line in tables.table(columns, rows, on):
-        session.say(line)
+    tables.print_table(columns, rows)
 
 
 @app.command()
@@ -90,9 +86,9 @@ def rm(
         raise typer.BadParameter("name an image, or say --unused")
     removed = _run(local_images.remove_unused_images() if unused else local_images.remove_images(name))
     for tag in removed:
-        session.say(f"removed {tag}")
+        session.print_line(f"removed {tag}")
     if unused and not removed:
-        session.say("no image is unused")
+        session.print_line("no image is unused")
 
 
 def _state(info: ImageInfo) -> tables.Cell:

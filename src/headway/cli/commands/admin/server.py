@@ -39,12 +39,12 @@ def _speak_tls(cert: Path | None, key: Path | None) -> None:
 @app.command()
 def start(tls_cert: Cert = None, tls_key: Key = None) -> None:
     """Start the server in the background, unless it runs already."""
-    from headway.sdk.local_server import running, start_server
+    from headway.sdk.local_server import running_server, start_server
 
     _speak_tls(tls_cert, tls_key)
-    already = running()
+    already = running_server()
     server = already or start_server()
-    session.say(f"the server {'runs already' if already else 'runs'} at {server.url} (process {server.pid})")
+    session.print_line(f"the server {'runs already' if already else 'runs'} at {server.url} (process {server.pid})")
 
 
 @app.command()
@@ -52,7 +52,7 @@ def stop() -> None:
     """Stop the server. Clusters and their jobs go on."""
     from headway.sdk.local_server import stop_server
 
-    session.say("the server has ended" if stop_server() else "no server runs")
+    session.print_line("the server has ended" if stop_server() else "no server runs")
 
 
 @app.command()
@@ -68,8 +68,7 @@ def status(output: Output = Format.table) -> None:
     ]  # fmt: skip
     if not server.leads:
         pairs.append(("part", "follows: another server on the database leads"))
-    for line in tables.facts(pairs, tables.screen()):
-        session.say(line)
+    tables.print_facts(pairs)
 
 
 @app.command()
@@ -87,7 +86,7 @@ def logs(
         sys.stdout.flush()
         os.execvp("tail", ["tail", "-n", str(lines), "-F", str(log)])  # noqa: S606, S607
     for line in _last(log, lines):
-        session.say(line)
+        session.print_line(line)
 
 
 def _last(log: Path, lines: int) -> list[str]:
@@ -100,10 +99,10 @@ def _last(log: Path, lines: int) -> list[str]:
 @app.command()
 def run(tls_cert: Cert = None, tls_key: Key = None) -> None:
     """Run the server in the foreground (what a service manager starts)."""
-    from headway.sdk.local_server import running, server_argv
+    from headway.sdk.local_server import running_server, server_argv
 
     _speak_tls(tls_cert, tls_key)
-    already = running()
+    already = running_server()
     if already is not None:
         raise Refused(f"a server runs already at {already.url} (process {already.pid})", hint="headway server stop")
     argv = server_argv()
@@ -169,8 +168,8 @@ def install(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "headway.service").write_text(text)
     systemctl = "systemctl" if root else "systemctl --user"
-    session.say(f"wrote {folder / 'headway.service'}")
-    session.say(f"  {systemctl} daemon-reload && {systemctl} enable --now headway")
+    session.print_line(f"wrote {folder / 'headway.service'}")
+    session.print_line(f"  {systemctl} daemon-reload && {systemctl} enable --now headway")
 
 
 def _for_a_unit(name: str, text: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from headway import __version__
 from headway.cli import session
 from headway.cli.session import Format, Output
@@ -24,9 +22,9 @@ def version(output: Output = Format.table) -> None:
     except HeadwayError as error:
         failed = error
     if output is Format.json:
-        session.say(json.dumps({"client": __version__, "server": server}))
+        session.print_json({"client": __version__, "server": server})
     else:
-        session.say(f"headway {__version__}")
-        session.say(f"server  {said}")
+        session.print_line(f"headway {__version__}")
+        session.print_line(f"server  {said}")
     if failed is not None:  # there is one, which refuses us or which we can't read
         raise failed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headway.cli import session, tables
+from headway.cli import formatting, session, tables
 from headway.cli.session import ClusterName, Format, Output
 from headway.errors import Refused
 
@@ -29,7 +29,7 @@ SheetOutput = Annotated[
     Sheet, typer.Option("-o", "--output", help="table for people, json or csv for programs.", show_default=False)
 ]
 Month = Annotated[str, typer.Option("--period", "-p", metavar="YYYY-MM", help="A month; this one unless said.")]
-_STOOD = {"down": "bad", "drained": "warn", "spare": "dim", "off": "dim"}
+_NODE_STATE_STYLE = {"down": "bad", "drained": "warn", "spare": "dim", "off": "dim"}
 _LEVEL = {"ok": "good", "warn": "warn", "over": "bad"}
 
 
@@ -56,11 +56,11 @@ def usage(
     which: RunFilters = {"team": team, "user": user, "partition": partition, "gpu": gpu, "group": group}
     if nodes:
         of_runs = {**which, "group": "", "cause": cause, "job": job, "runs": runs}
-        _none_of(of_runs, "--nodes", "nodes have --group, --from and --to")
+        _require_unset(of_runs, "--nodes", "nodes have --group, --from and --to")
     if nodes or runs or job or cause:
-        _none_of({"by": by != "team"}, "--nodes" if nodes else "--runs, --job and --cause", "it is for sums")
+        _require_unset({"by": by != "team"}, "--nodes" if nodes else "--runs, --job and --cause", "it is for sums")
     api = session.connect()
-    name = session.pick(api, cluster)
+    name = session.choose_cluster(api, cluster)
     if nodes:
         _nodes(
             _pages(
@@ -80,20 +80,22 @@ def usage(
         return
     found = api.billing.usage(name, by=by.split(","), start=start, end=end, **which)
     if found.stale:
-        session.note(f"accounting can't be read now, this is what was read before: {found.stale}")
-    if _printed(found, output):
+        session.print_note(f"accounting can't be read now, this is what was read before: {found.stale}")
+    if _print_for_programs(found, output):
         return
     if not found.rows:
-        session.say(f"nothing ran on {name} from {tables.moment(found.start)} to {tables.moment(found.end)}")
+        session.print_line(
+            f"nothing ran on {name} from {formatting.local_time(found.start)} to {formatting.local_time(found.end)}"
+        )
         return
     columns = [
         *(tables.Column(word.upper(), shrink=True) for word in found.rows[0].by),
         tables.Column("RUNS", right=True),
         tables.Column("GPU-HOURS", right=True),
-        tables.Column("LOST", right=True, drop=2),
-        tables.Column("IDLE", right=True, drop=2),
-        tables.Column("WAITED H", right=True, drop=3),
-        tables.Column("KWH", right=True, drop=4),
+        tables.Column("LOST", right=True, drop_order=2),
+        tables.Column("IDLE", right=True, drop_order=2),
+        tables.Column("WAITED H", right=True, drop_order=3),
+        tables.Column("KWH", right=True, drop_order=4),
         tables.Column("USD", right=True),
     ]
     rows = [_usage_cells(row, list(row.by.values())) for row in found.rows]
@@ -101,12 +103,12 @@ def usage(
     rows.append(_usage_cells(found.total, ["all", *blank]))
     _table(columns, rows)
     if any(row.energy_estimated for row in found.rows):
-        session.note("~ energy: some of it was not measured and is an estimate")
+        session.print_note("~ energy: some of it was not measured and is an estimate")
     if found.simulated:
-        session.note(tables.SIMULATED_NOTE)
+        session.print_note(formatting.SIMULATED_NOTE)
 
 
-def _none_of(given: Mapping[str, object], beside: str, why: str) -> None:
+def _require_unset(given: Mapping[str, object], beside: str, why: str) -> None:
     """Raises BadParameter for an option that would be passed over."""
     for name, value in given.items():
         if value:
@@ -130,7 +132,7 @@ def _pages(ask: Callable[[str], Any], field: str) -> Any:
 
 
 def _nodes(found: NodeStatesOut, output: Sheet) -> None:
-    if _printed(found, output):
+    if _print_for_programs(found, output):
         return
     columns = [
         tables.Column("NODE"), tables.Column("STATE"), tables.Column("FROM"), tables.Column("LASTED", right=True),
@@ -138,8 +140,8 @@ def _nodes(found: NodeStatesOut, output: Sheet) -> None:
     ]  # fmt: skip
     rows: list[list[tables.Cell]] = [
         [
-            one.node, (one.state, _STOOD.get(one.state, "")), tables.moment(one.start),
-            tables.duration(one.seconds) + ("" if one.end else "+"), one.reason,
+            one.node, (one.state, _NODE_STATE_STYLE.get(one.state, "")), formatting.local_time(one.start),
+            formatting.duration(one.seconds) + ("" if one.end else "+"), one.reason,
         ]
         for one in found.states
     ]  # fmt: skip
@@ -147,11 +149,11 @@ def _nodes(found: NodeStatesOut, output: Sheet) -> None:
 
 
 def _runs(found: Any, output: Sheet) -> None:
-    if _printed(found, output):
+    if _print_for_programs(found, output):
         return
     columns = [
         tables.Column("JOB", right=True),
-        tables.Column("USER", shrink=True, drop=3),
+        tables.Column("USER", shrink=True, drop_order=3),
         tables.Column("STATE"),
         tables.Column("BEGAN"),
         tables.Column("HELD", right=True),
@@ -160,20 +162,20 @@ def _runs(found: Any, output: Sheet) -> None:
         tables.Column("IDLE", right=True),
         tables.Column("GPUS", right=True),
         tables.Column("NODES", shrink=True),
-        tables.Column("KWH", right=True, drop=4),
+        tables.Column("KWH", right=True, drop_order=4),
         tables.Column("USD", right=True),
     ]
     rows: list[list[tables.Cell]] = [
         [
-            str(one.job), one.user, one.state, tables.moment(one.start), tables.duration(one.held_s),
-            tables.duration(one.waited_s), tables.duration(one.lost_s) if one.lost_s else "",
-            tables.duration(one.idle_s) if one.idle_s else "", str(one.gpus), one.nodes,
+            str(one.job), one.user, one.state, formatting.local_time(one.start), formatting.duration(one.held_s),
+            formatting.duration(one.waited_s), formatting.duration(one.lost_s) if one.lost_s else "",
+            formatting.duration(one.idle_s) if one.idle_s else "", str(one.gpus), one.nodes,
             f"{'~' if one.energy_estimated else ''}{one.energy_kwh:,.2f}", "" if one.usd is None else _usd(one.usd),
         ]
         for one in found.runs
     ]  # fmt: skip
     if not rows:
-        session.say("no run that you see fits")
+        session.print_line("no run that you see fits")
     _table(columns, rows)
 
 
@@ -187,16 +189,18 @@ def invoice(
 
     headway invoice lab --period 2026-10 --close"""
     api = session.connect()
-    name = session.pick(api, cluster)
+    name = session.choose_cluster(api, cluster)
     if close and not period:
         raise Refused("which month is to be closed?", hint="headway invoice --period 2026-10 --close")
     found = api.billing.close_invoice(name, period) if close else api.billing.invoice(name, period)
-    if _printed(found, output):
+    if _print_for_programs(found, output):
         return
     state = (
-        f"closed as invoice {found.number}" if found.state == "closed" else f"open, until {tables.moment(found.as_of)}"
+        f"closed as invoice {found.number}"
+        if found.state == "closed"
+        else f"open, until {formatting.local_time(found.as_of)}"
     )
-    session.say(f"{name} {found.period} ({found.timezone}): {state}")
+    session.print_line(f"{name} {found.period} ({found.timezone}): {state}")
     columns = [
         tables.Column("WHAT"), tables.Column("GROUP"), tables.Column("BILLING"), tables.Column("HOURS", right=True),
         tables.Column("USD AN HOUR", right=True), tables.Column("USD", right=True), tables.Column("OF"),
@@ -214,8 +218,8 @@ def chargeback(cluster: ClusterName = None, period: Month = "", output: SheetOut
 
     headway chargeback lab --period 2026-10 -o json"""
     api = session.connect()
-    found = api.billing.chargeback(session.pick(api, cluster), period)
-    if _printed(found, output):
+    found = api.billing.chargeback(session.choose_cluster(api, cluster), period)
+    if _print_for_programs(found, output):
         return
     fields = ("productive_usd", "lost_usd", "held_idle_usd", "idle_usd", "spare_usd", "broken_usd", "total_usd")
     columns = [
@@ -233,7 +237,7 @@ def chargeback(cluster: ClusterName = None, period: Month = "", output: SheetOut
         rows.append(["invoice", *[""] * 6, (_usd(found.invoice_total_usd), "bold")])
     _table(columns, rows)
     if found.state == "open":
-        session.note(f"{found.period} is open: these figures still move")
+        session.print_note(f"{found.period} is open: these figures still move")
 
 
 def goodput(
@@ -246,24 +250,24 @@ def goodput(
 
     headway goodput --job 104"""
     if job:
-        _none_of({"period": period}, "--job", "it is over all its runs")
+        _require_unset({"period": period}, "--job", "it is over all its runs")
     api = session.connect()
     if job:
-        told = api.billing.job_goodput(session.pick(api, cluster), job)
-        if not _printed(told, output):
+        told = api.billing.job_goodput(session.choose_cluster(api, cluster), job)
+        if not _print_for_programs(told, output):
             _parts("JOB", [(f"{job} ({told.user}), {told.runs} run{'s' * (told.runs != 1)}", told.total)])
         return
-    found = api.billing.goodput(session.pick(api, cluster), period)
-    if _printed(found, output):
+    found = api.billing.goodput(session.choose_cluster(api, cluster), period)
+    if _print_for_programs(found, output):
         return
     _parts("TEAM", [*((one.team or "no team", one) for one in found.teams), ("all", found.total)])
     if found.causes:
-        session.say()
+        session.print_line()
     columns = [
         tables.Column("USD", right=True),
         tables.Column("GPU-HOURS", right=True),
-        tables.Column("WHAT", shrink=True, least=24),
-        tables.Column("JOBS", shrink=True, drop=1),
+        tables.Column("WHAT", shrink=True, min_width=24),
+        tables.Column("JOBS", shrink=True, drop_order=1),
     ]
     rows = [
         [_usd(one.usd), f"{one.gpu_hours:,.2f}", one.what, " ".join(str(job) for job in one.jobs)]
@@ -272,7 +276,7 @@ def goodput(
     _table(columns, rows)
     better = [one for one in found.checkpoints if one.saves_usd]
     if better:
-        session.say()
+        session.print_line()
     columns = [
         tables.Column(word, right=True) for word in ("JOB", "SAVES FOR", "EVERY", "BETTER EVERY", "WOULD SAVE USD")
     ]
@@ -280,8 +284,8 @@ def goodput(
         [
             str(one.job),
             f"{one.write_s:.1f} s",
-            tables.duration(one.now_s),
-            tables.duration(one.best_s),
+            formatting.duration(one.now_s),
+            formatting.duration(one.best_s),
             _usd(one.saves_usd),
         ]
         for one in better
@@ -306,12 +310,12 @@ def _parts(what: str, of: Iterable[tuple[str, PartsOut]]) -> None:
 def budgets(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """What teams may spend in their period, what is used, and what is left."""
     api = session.connect()
-    name = session.pick(api, cluster)
+    name = session.choose_cluster(api, cluster)
     found = api.billing.budgets(name)
-    if _printed(found, output):
+    if _print_for_programs(found, output):
         return
     if not found:
-        session.say(f"no team of {name} that you see has a budget; teams.NAME.budget in its file gives one")
+        session.print_line(f"no team of {name} that you see has a budget; teams.NAME.budget in its file gives one")
         return
     columns = [
         tables.Column("TEAM"),
@@ -320,13 +324,13 @@ def budgets(cluster: ClusterName = None, output: Output = Format.table) -> None:
         tables.Column("LEFT", right=True),
         tables.Column("UNIT"),
         tables.Column("PER"),
-        tables.Column("UNTIL", drop=1),
+        tables.Column("UNTIL", drop_order=1),
         tables.Column("STATE"),
     ]
     rows: list[list[tables.Cell]] = [
         [
             one.team, f"{one.used:,.2f}", f"{one.limit:,.2f}", f"{one.left:,.2f}", one.unit, one.per,
-            tables.moment(one.end), (_state(one), _LEVEL[one.level]),
+            formatting.local_time(one.end), (_state(one), _LEVEL[one.level]),
         ]
         for one in found
     ]  # fmt: skip
@@ -340,8 +344,8 @@ def _state(one: BudgetOut) -> str:
 def energy(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:
     """Kilowatt-hours by team, as measured or estimated, with the site's own share."""
     api = session.connect()
-    found = api.billing.energy(session.pick(api, cluster), period)
-    if _printed(found, output):
+    found = api.billing.energy(session.choose_cluster(api, cluster), period)
+    if _print_for_programs(found, output):
         return
     columns = [
         tables.Column("TEAM"),
@@ -355,73 +359,72 @@ def energy(cluster: ClusterName = None, period: Month = "", output: Output = For
         for who, one in (*((one.team or "no team", one) for one in found.teams), ("all", found.total))
     ]  # fmt: skip
     _table(columns, rows)
-    session.note(f"PUE {found.pue:g}: for each kilowatt-hour of the machines the site draws so many")
+    session.print_note(f"PUE {found.pue:g}: for each kilowatt-hour of the machines the site draws so many")
     if found.simulated:
-        session.note("power is that of SIMULATED GPUs")
+        session.print_note("power is that of SIMULATED GPUs")
 
 
 def capacity(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:
     """How full the GPUs were, whether what was free lay together, and how long jobs of a size waited."""
     api = session.connect()
-    found = api.billing.capacity(session.pick(api, cluster), period)
-    if _printed(found, output):
+    found = api.billing.capacity(session.choose_cluster(api, cluster), period)
+    if _print_for_programs(found, output):
         return
     for one in found.types:
         busiest = max(one.hours, key=lambda hour: hour.held / hour.there if hour.there else 0, default=None)
         words = f"{one.gpu_type}: {_share(one.utilisation)} held"
         if busiest is not None and busiest.there:
-            words += f", {_share(busiest.held / busiest.there)} in the fullest hour ({tables.moment(busiest.at)})"
-        session.say(words)
+            words += (
+                f", {_share(busiest.held / busiest.there)} in the fullest hour ({formatting.local_time(busiest.at)})"
+            )
+        session.print_line(words)
         if one.fragmentation is not None:
             worst = max(one.hours, key=lambda hour: hour.fragmented)
             words = f"{one.gpu_type}: {_share(one.fragmentation)} of the free GPU-hours beside a job on the same node"
             if worst.fragmented:
-                words += (
-                    f", most in the hour of {tables.moment(worst.at)} ({worst.fragmented:,.2f} of {worst.free:,.2f})"
-                )
-            session.say(words)
-    session.say(
+                words += f", most in the hour of {formatting.local_time(worst.at)} ({worst.fragmented:,.2f} of {worst.free:,.2f})"
+            session.print_line(words)
+    session.print_line(
         f"free now: {found.free_gpus} GPUs, {found.free_whole_node_gpus} of them on wholly free nodes "
         f"({_share(found.fragmentation)} in pieces)"
     )
     if found.waits:
-        session.say()
+        session.print_line()
     columns = [
         tables.Column("JOBS OF"),
         *(tables.Column(word, right=True) for word in ("RUNS", "HALF WAIT", "90 %", "99 %")),
     ]
     rows: list[list[tables.Cell]] = [
-        [one.size, f"{one.runs:,}", *(tables.duration(wait or 0) for wait in (one.p50_s, one.p90_s, one.p99_s))]
+        [one.size, f"{one.runs:,}", *(formatting.duration(wait or 0) for wait in (one.p50_s, one.p90_s, one.p99_s))]
         for one in found.waits
     ]
     _table(columns, rows)
 
 
-def say_estimate(found: EstimateOut) -> None:
+def print_estimate(found: EstimateOut) -> None:
     """Of `submit --estimate` and `run --estimate`: price, start, and what is left of the budget."""
     if found.unread:
         price = f"can't be said; not understood here: {', '.join(found.unread)}"
     elif found.usd is None:
         price = f"{_usd(found.usd_per_hour or 0)} USD an hour; without a time limit nobody can say how much in all"
     else:
-        limit = tables.duration(found.time_limit_s or 0)
+        limit = formatting.duration(found.time_limit_s or 0)
         tasks = f"{found.tasks:,} tasks of " if found.tasks > 1 else ""
         price = (
             f"at most {_usd(found.usd)} USD: {tasks}{found.gpus} GPUs for {limit} ({found.gpu_hours:,.2f} GPU-hours)"
         )
-    on = f" on {found.expected_nodes}" if found.expected_nodes else ""
+    place = f" on {found.expected_nodes}" if found.expected_nodes else ""
     facts: list[tuple[str, tables.Cell]] = [
         ("price", price),
-        ("start", f"{tables.moment(found.start)}{on}" if found.start else found.waits or "Slurm can't say"),
+        ("start", f"{formatting.local_time(found.start)}{place}" if found.start else found.waits or "Slurm can't say"),
     ]
     if found.budget is not None:
         unit = "USD" if found.budget.unit == "usd" else "GPU-hours"
         left = f"{found.budget.left:,.2f} of {found.budget.limit:,.2f} {unit} a {found.budget.per} are left to {found.team}"
         facts.append(("budget", (left, _LEVEL[found.budget.level])))
-    for line in tables.facts(facts, tables.screen()):
-        session.say(line)
+    tables.print_facts(facts)
     if found.warning:
-        session.note(found.warning)
+        session.print_note(found.warning)
 
 
 def _usd(amount: Any) -> str:
@@ -433,11 +436,11 @@ def _share(part: float | None) -> str:
 
 
 def _table(columns: Sequence[tables.Column], rows: Sequence[Sequence[tables.Cell]]) -> None:
-    for line in tables.table(columns, rows, tables.screen()) if rows else ():
-        session.say(line)
+    if rows:
+        tables.print_table(columns, rows)
 
 
-def _printed(found: Any, output: Sheet | Format) -> bool:
+def _print_for_programs(found: Any, output: Sheet | Format) -> bool:
     """False: it is to be a table."""
     if output.value == "json":
         session.print_json(found)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import changeset_text, session, tables
-from headway.cli.deadline_option import Deadline, deadline_of
-from headway.cli.operation_progress import to_the_end
+from headway.cli import changeset_text, formatting, session
+from headway.cli.deadline_option import Deadline, parse_deadline
+from headway.cli.operation_progress import follow_to_end
 from headway.cli.session import Format, Output
+from headway.cli.terminal import detect_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,9 +62,9 @@ def apply(
     quiet = output is Format.json
     if follow_id:
         api = session.connect()
-        _end(to_the_end(api, api.operations.get(follow_id), quiet=quiet), output)
+        _end(follow_to_end(api, api.operations.get(follow_id), quiet=quiet), output)
         return
-    deadline_s = deadline_of(deadline)
+    deadline_s = parse_deadline(deadline)
     document = _document(file)
     api = _reach(quiet=quiet)
     changes = api.clusters.plan(document)
@@ -78,10 +79,10 @@ def apply(
         return
     if changes.asks:
         session.confirm(
-            "Go ahead?", yes=yes, otherwise=f"{tables.count(changes.asks, 'change')} would disturb what is running"
+            "Go ahead?", yes=yes, refusal=f"{formatting.plural(changes.asks, 'change')} would disturb what is running"
         )
     operation = api.clusters.apply(document, digest=changes.digest, confirmed=bool(changes.asks), deadline_s=deadline_s)
-    _end(to_the_end(api, operation, quiet=quiet, on_lost=_when_lost(api)), output)
+    _end(follow_to_end(api, operation, quiet=quiet, on_lost=_when_lost(api)), output)
 
 
 def _settled(api: Client, name: str) -> bool:
@@ -113,7 +114,7 @@ def _document(file: Path) -> Document:
 def _reach(*, quiet: bool) -> Client:
     """The server; started when none runs here and no other was named. Root's is waited for."""
     from headway.errors import Unreachable
-    from headway.sdk.server_address import named_by, of_root
+    from headway.sdk.server_address import address_source, is_root_server
 
     api: Client | None = None
     try:
@@ -121,13 +122,13 @@ def _reach(*, quiet: bool) -> Client:
         api.me()
         return api
     except Unreachable as error:
-        if api is not None and named_by(api.url):
+        if api is not None and address_source(api.url):
             raise
-        if of_root():
+        if is_root_server():
             return _come_back(error)
     url = _start_server()
     if url and not quiet:
-        session.say(f"started the server at {url}; headway server stop ends it")
+        session.print_line(f"started the server at {url}; headway server stop ends it")
     return session.connect()
 
 
@@ -135,9 +136,9 @@ def _come_back(error: Unreachable) -> Client:
     """Root's server once it answers. Raises Unreachable when it stays away."""
     from headway.errors import Unreachable
     from headway.sdk.reconnect import ReconnectDeadline
-    from headway.sdk.server_address import start_hint
+    from headway.sdk.server_address import start_command
 
-    _say_of_root(error.message, start_hint())
+    _say_of_root(error.message, start_command())
     deadline = ReconnectDeadline(AWAY_S)
     deadline.clear()
     while True:
@@ -151,17 +152,17 @@ def _come_back(error: Unreachable) -> Client:
 
 def _when_lost(api: Client) -> Callable[[], None] | None:
     """What is done when this server goes away while it works for us."""
-    from headway.sdk.server_address import named_by, of_root, start_hint
+    from headway.sdk.server_address import address_source, is_root_server, start_command
 
-    if named_by(api.url):
+    if address_source(api.url):
         return None
-    start = start_hint()
-    return (lambda: _say_of_root("the server is gone", start)) if of_root() else _start_again
+    start = start_command()
+    return (lambda: _say_of_root("the server is gone", start)) if is_root_server() else _start_again
 
 
 def _say_of_root(what: str, start: str) -> None:
     """A server of the person's own would know nothing of root's clusters, and hide root's server from then on."""
-    session.note(f"{what}; it is waited for: {start}")
+    session.print_note(f"{what}; it is waited for: {start}")
 
 
 def _start_server() -> str:
@@ -177,7 +178,7 @@ def _start_again() -> None:
     try:
         _start_server()
     except HeadwayError as error:
-        session.note(f"the server is gone and did not start again: {error.message}")
+        session.print_note(f"the server is gone and did not start again: {error.message}")
 
 
 def _show(changes: ChangeSetOut, *, diff: bool, output: Format) -> None:
@@ -188,8 +189,8 @@ def _show(changes: ChangeSetOut, *, diff: bool, output: Format) -> None:
 
 
 def _print_changes(changes: ChangeSetOut, *, diff: bool) -> None:
-    for line in changeset_text.lines(changes, tables.screen(), diffs=diff):
-        session.say(line)
+    for line in changeset_text.changeset_lines(changes, detect_terminal(), diffs=diff):
+        session.print_line(line)
 
 
 def _end(operation: OperationOut, output: Format) -> None:
@@ -200,10 +201,10 @@ def _end(operation: OperationOut, output: Format) -> None:
     took = ""
     if operation.finished_at is not None:
         took = f" in {operation.finished_at - operation.created_at:.1f} s"
-    session.say(f"{ENDS[operation.kind].format(name)}{took}")
+    session.print_line(f"{ENDS[operation.kind].format(name)}{took}")
     for kept in operation.kept:
-        session.say(f"  {kept}")
+        session.print_line(f"  {kept}")
     if operation.kind != "apply":
         return
-    session.say(f"  use it: headway submit {name} SCRIPT · headway queue {name} · headway ssh {name}")
-    session.say(f"  remove: headway down {name}")
+    session.print_line(f"  use it: headway submit {name} SCRIPT · headway queue {name} · headway ssh {name}")
+    session.print_line(f"  remove: headway down {name}")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session, ssh_files, tables
-from headway.cli.operation_progress import follow
+from headway.cli import formatting, session, ssh_files
+from headway.cli.operation_progress import follow_operation
 from headway.cli.session import ClusterName, Format, Output
 
 if TYPE_CHECKING:
@@ -25,28 +25,30 @@ def down(
     """Take a cluster down: its machines and network go; home, scratch and accounting stay for the next apply of its
     name, unless --delete-data."""
     api = session.connect()
-    name = session.pick(api, cluster)
+    name = session.choose_cluster(api, cluster)
     quiet = output is Format.json
     if not yes:
         message = _what_happens(api.clusters.get(name), delete_data=delete_data)
-        if session.at_terminal():
-            session.say(message)
-        session.confirm(f"Take {name} down?", yes=False, otherwise=message)
+        if session.is_interactive():
+            session.print_line(message)
+        session.confirm(f"Take {name} down?", yes=False, refusal=message)
     operation = api.clusters.down(name, delete_data=delete_data)
-    ssh_files.forget(name)  # not at the end: whoever stops following does not stop the cluster from going
-    final = follow(api, operation, quiet=quiet)
+    ssh_files.remove_ssh_config(name)  # not at the end: whoever stops following does not stop the cluster from going
+    final = follow_operation(api, operation, quiet=quiet)
     if quiet:
         session.print_json(final)
         return
-    session.say(f"{name} is down")
+    session.print_line(f"{name} is down")
     for kept in final.kept:
-        session.say(f"  kept {kept}")
+        session.print_line(f"  kept {kept}")
     if final.kept:
-        session.say(f"  headway apply of {name} finds them; headway down {name} --delete-data deletes them")
+        session.print_line(f"  headway apply of {name} finds them; headway down {name} --delete-data deletes them")
 
 
 def _what_happens(c: ClusterOut, *, delete_data: bool) -> str:
-    machines = tables.count(1 + c.nodes + c.spares, "machine")
-    jobs = f", and {tables.count(c.jobs_running + c.jobs_pending, 'job')}" if c.jobs_running + c.jobs_pending else ""
+    machines = formatting.plural(1 + c.nodes + c.spares, "machine")
+    jobs = (
+        f", and {formatting.plural(c.jobs_running + c.jobs_pending, 'job')}" if c.jobs_running + c.jobs_pending else ""
+    )
     data = "home, scratch and accounting are DELETED" if delete_data else "home, scratch and accounting are kept"
     return f"{machines} of {c.name} go{jobs}; {data}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -29,12 +28,12 @@ def init(
             out.write(text)
     except FileExistsError:
         raise Refused(f"{file} is there already", hint="--file names another; --file - prints it") from None
-    session.say(f"wrote {file}")
-    session.say(f"  edit it, then: headway apply {file}")
+    session.print_line(f"wrote {file}")
+    session.print_line(f"  edit it, then: headway apply {file}")
 
 
 def schema() -> None:
     """JSON Schema of cluster.yaml, for editors and checks."""
     from headway.clusterfile.json_schema import schema as json_schema
 
-    session.say(json.dumps(json_schema(), indent=2))
+    session.print_json(json_schema())

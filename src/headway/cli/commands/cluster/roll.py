@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import changeset_text, session, tables
-from headway.cli.deadline_option import By, by_of
-from headway.cli.operation_progress import to_the_end
+from headway.cli import changeset_text, formatting, session
+from headway.cli.deadline_option import By, parse_by
+from headway.cli.operation_progress import follow_to_end
 from headway.cli.session import ClusterName, Format, Output
 
 if TYPE_CHECKING:
@@ -34,21 +34,23 @@ def roll(
 
     headway roll lab --dry-run; headway roll lab --by 2h; headway roll lab --back"""
     api = session.connect()
-    name = session.pick(api, cluster)
+    name = session.choose_cluster(api, cluster)
     quiet = output is Format.json
     if stop:
-        _end(to_the_end(api, api.clusters.roll(name, stop=True), quiet=quiet), output, f"no roll of {name} goes on")
+        _end(follow_to_end(api, api.clusters.roll(name, stop=True), quiet=quiet), output, f"no roll of {name} goes on")
         return
-    by_s = by_of(by)
+    by_s = parse_by(by)
     changes = api.clusters.plan_roll(name, back=back, head=head, by_s=by_s)
     if dry_run or not quiet:
-        changeset_text.tell(changes, output)
+        changeset_text.print_changeset(changes, output)
     if dry_run:
         return
     if changes.asks:
-        session.confirm("Go ahead?", yes=yes, otherwise=f"{tables.count(changes.asks, 'machine')} would be made anew")
+        session.confirm(
+            "Go ahead?", yes=yes, refusal=f"{formatting.plural(changes.asks, 'machine')} would be made anew"
+        )
     operation = api.clusters.roll(name, back=back, head=head, by_s=by_s)
-    _end(to_the_end(api, operation, quiet=quiet), output, f"{name} is rolled")
+    _end(follow_to_end(api, operation, quiet=quiet), output, f"{name} is rolled")
 
 
 def _end(final: OperationOut, output: Format, words: str) -> None:
@@ -56,4 +58,4 @@ def _end(final: OperationOut, output: Format, words: str) -> None:
         session.print_json(final)
         return
     took = f" in {final.finished_at - final.created_at:.1f} s" if final.finished_at else ""
-    session.say(f"{words}{took}")
+    session.print_line(f"{words}{took}")

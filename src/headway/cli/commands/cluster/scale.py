@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import changeset_text, session, tables
-from headway.cli.deadline_option import Deadline, deadline_of
-from headway.cli.operation_progress import to_the_end
+from headway.cli import changeset_text, formatting, session
+from headway.cli.deadline_option import Deadline, parse_deadline
+from headway.cli.operation_progress import follow_to_end
 from headway.cli.session import Format, Output
 
 if TYPE_CHECKING:
@@ -30,29 +30,31 @@ def scale(
     Up: each new node takes work as soon as it is ready. Down: nodes without jobs go first; nodes with jobs go only with
     --deadline. No other job notices. Slurm is not restarted as long as there are slots (max in the cluster file)."""
     cluster, groups = _asked(words)
-    deadline_s = deadline_of(deadline)
+    deadline_s = parse_deadline(deadline)
     api = session.connect()
-    name = session.pick(api, cluster)
+    name = session.choose_cluster(api, cluster)
     quiet = output is Format.json
     changes = api.clusters.plan_scale(name, groups)
     if not quiet or dry_run:
-        changeset_text.tell(changes, output)
+        changeset_text.print_changeset(changes, output)
     if dry_run:
         return
     if changes.asks:
         session.confirm(
-            "Go ahead?", yes=yes, otherwise=f"{tables.count(changes.asks, 'change')} would disturb what is running"
+            "Go ahead?", yes=yes, refusal=f"{formatting.plural(changes.asks, 'change')} would disturb what is running"
         )
     operation = api.clusters.scale(
         name, groups, digest=changes.digest, confirmed=bool(changes.asks), deadline_s=deadline_s
     )
-    final = to_the_end(api, operation, quiet=quiet)
+    final = follow_to_end(api, operation, quiet=quiet)
     if quiet:
         session.print_json(final)
         return
     took = f" in {final.finished_at - final.created_at:.1f} s" if final.finished_at else ""
-    session.say(f"{name} is scaled{took}")
-    session.say("  its file here still says the old number: change it too, or the next apply of it takes this back")
+    session.print_line(f"{name} is scaled{took}")
+    session.print_line(
+        "  its file here still says the old number: change it too, or the next apply of it takes this back"
+    )
 
 
 def _asked(words: list[str]) -> tuple[str | None, dict[str, int]]:

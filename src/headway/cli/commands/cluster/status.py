@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from headway.cli import session, tables
+from headway.cli import formatting, session, tables
 from headway.cli.session import ClusterName, Format, Output
+from headway.cli.terminal import Terminal, detect_terminal, paint, without_control_characters, wrap_text
 
 if TYPE_CHECKING:
     from headway.schemas.clusters import CheckOut, ClusterOut, GroupOut, NodeOut
@@ -24,16 +25,14 @@ def ls(output: Output = Format.table) -> None:
         session.print_json(clusters)
         return
     if not clusters:
-        session.say("no cluster yet; headway init, then headway apply")
+        session.print_line("no cluster yet; headway init, then headway apply")
         return
-    on = tables.screen()
     columns = [
-        tables.Column("CLUSTER"), tables.Column("STATE"), tables.Column("NODES", right=True), tables.Column("PLAN", drop=2),
-        tables.Column("GPUS"), tables.Column("JOBS"), tables.Column("PROVIDER", drop=3),
-        tables.Column("USD/H", right=True, drop=1),
+        tables.Column("CLUSTER"), tables.Column("STATE"), tables.Column("NODES", right=True), tables.Column("PLAN", drop_order=2),
+        tables.Column("GPUS"), tables.Column("JOBS"), tables.Column("PROVIDER", drop_order=3),
+        tables.Column("USD/H", right=True, drop_order=1),
     ]  # fmt: skip
-    for line in tables.table(columns, [_cluster_row(c) for c in clusters], on):
-        session.say(line)
+    tables.print_table(columns, [_cluster_row(c) for c in clusters])
 
 
 def _cluster_row(c: ClusterOut) -> list[tables.Cell]:
@@ -55,47 +54,47 @@ def status(cluster: ClusterName = None, output: Output = Format.table) -> None:
 
     One line a thing: ok or FAIL, and what to do."""
     api = session.connect()
-    answer = api.clusters.status(session.pick(api, cluster))
+    answer = api.clusters.status(session.choose_cluster(api, cluster))
     if output is Format.json:
         session.print_json(answer)
     else:
-        on = tables.screen()
-        lines = [*_headlines(answer.cluster, on), "", *check_lines(answer.checks, on)]
-        lines += ["", *node_lines(answer.nodes, simulated=answer.cluster.simulated_gpus, on=on)]
+        terminal = detect_terminal()
+        lines = [*_headlines(answer.cluster, terminal), "", *check_lines(answer.checks, terminal)]
+        lines += ["", *node_lines(answer.nodes, simulated=answer.cluster.simulated_gpus, terminal=terminal)]
         for line in lines:
-            session.say(line)
+            session.print_line(line)
     if not all(check.ok for check in answer.checks) or answer.cluster.state in {"failed", "down"}:
         raise typer.Exit(1)
 
 
-def _headlines(c: ClusterOut, on: tables.Screen) -> list[str]:
-    name, state = tables.paint(c.name, "bold", on), tables.paint(c.state, _STATE_STYLE.get(c.state, ""), on)
-    size = tables.count(c.nodes, "node") + (f" and {tables.count(c.spares, 'spare')}" if c.spares else "")
-    jobs = f"{tables.count(c.jobs_running, 'job')} running, {c.jobs_pending} waiting"
+def _headlines(c: ClusterOut, terminal: Terminal) -> list[str]:
+    name, state = paint(c.name, "bold", terminal), paint(c.state, _STATE_STYLE.get(c.state, ""), terminal)
+    size = formatting.plural(c.nodes, "node") + (f" and {formatting.plural(c.spares, 'spare')}" if c.spares else "")
+    jobs = f"{formatting.plural(c.jobs_running, 'job')} running, {c.jobs_pending} waiting"
     lines = [f"{name} is {state}: {size} of {c.plan}, Slurm {c.slurm_version}", jobs]
     if len(c.groups) > 1:
         lines += [f"{group.name}: {_group(group)}" for group in c.groups]
     if c.stale:
-        lines.append(tables.paint(f"figures are old: {tables.clean(c.stale)}", "warn", on))
+        lines.append(paint(f"figures are old: {without_control_characters(c.stale)}", "warn", terminal))
     return lines
 
 
 def _group(group: GroupOut) -> str:
     wanted = f"{group.nodes} to {group.max} as jobs ask" if group.idle_s is not None else f"{group.nodes} wanted"
-    more = f" and {tables.count(group.spares, 'spare')}" if group.spares else ""
+    more = f" and {formatting.plural(group.spares, 'spare')}" if group.spares else ""
     price = f", ${group.price_usd_per_node_hour} a node and hour" if group.price_usd_per_node_hour else ""
-    machines = tables.count(group.machines, "machine")
+    machines = formatting.plural(group.machines, "machine")
     return f"{machines} of {group.plan}{', spot' if group.spot else ''}; {wanted}{more}{price}"
 
 
-def check_lines(checks: list[CheckOut], on: tables.Screen) -> list[str]:
+def check_lines(checks: list[CheckOut], terminal: Terminal) -> list[str]:
     """`ok    name  message` or `FAIL  name  message`, one a thing; what to do stands below its message."""
     wide = max((len(check.name) for check in checks), default=0)
     lines = []
     for check in checks:
-        word = tables.paint("ok  ", "good", on) if check.ok else tables.paint("FAIL", "bad", on)
-        first, *more = tables.wrap(check.message, on, indent=wide + 8)
-        lines.append(f"{word}  {tables.clean(check.name):<{wide}}  {first}")
+        word = paint("ok  ", "good", terminal) if check.ok else paint("FAIL", "bad", terminal)
+        first, *more = wrap_text(check.message, terminal, indent=wide + 8)
+        lines.append(f"{word}  {without_control_characters(check.name):<{wide}}  {first}")
         lines += [" " * (wide + 8) + line for line in more]
     return lines
 
@@ -103,33 +102,33 @@ def check_lines(checks: list[CheckOut], on: tables.Screen) -> list[str]:
 def nodes(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """Nodes, their state and their GPUs: a filled cell is a GPU that a job holds."""
     api = session.connect()
-    answer = api.clusters.status(session.pick(api, cluster))
-    session.warn_if_old(answer.cluster)
+    answer = api.clusters.status(session.choose_cluster(api, cluster))
+    session.warn_if_stale(answer.cluster)
     if output is Format.json:
         session.print_json(answer.nodes)
         return
-    for line in node_lines(answer.nodes, simulated=answer.cluster.simulated_gpus, on=tables.screen()):
-        session.say(line)
+    for line in node_lines(answer.nodes, simulated=answer.cluster.simulated_gpus, terminal=detect_terminal()):
+        session.print_line(line)
 
 
-def node_lines(nodes: list[NodeOut], *, simulated: bool, on: tables.Screen) -> list[str]:
+def node_lines(nodes: list[NodeOut], *, simulated: bool, terminal: Terminal) -> list[str]:
     """The node table, with a line below it where the GPUs are simulated."""
     columns = [
-        tables.Column("NODE"), tables.Column("STATE", shrink=True, least=21), tables.Column("GPUS"),
-        tables.Column("JOBS", shrink=True, drop=4), tables.Column("CPUS", right=True, drop=3),
-        tables.Column("MEMORY", right=True, drop=5), tables.Column("PARTITIONS", shrink=True, drop=6),
-        tables.Column("REASON", shrink=True, least=24),
+        tables.Column("NODE"), tables.Column("STATE", shrink=True, min_width=21), tables.Column("GPUS"),
+        tables.Column("JOBS", shrink=True, drop_order=4), tables.Column("CPUS", right=True, drop_order=3),
+        tables.Column("MEMORY", right=True, drop_order=5), tables.Column("PARTITIONS", shrink=True, drop_order=6),
+        tables.Column("REASON", shrink=True, min_width=24),
     ]  # fmt: skip
-    lines = tables.table(columns, [_node_row(n, on) for n in nodes], on)
+    lines = tables.table_lines(columns, [_node_row(n, terminal) for n in nodes], terminal)
     if simulated and any(n.gpus for n in nodes):
-        lines.append(tables.paint(tables.SIMULATED_NOTE, "warn", on))
+        lines.append(paint(formatting.SIMULATED_NOTE, "warn", terminal))
     return lines
 
 
-def _node_row(n: NodeOut, on: tables.Screen) -> list[tables.Cell]:
+def _node_row(n: NodeOut, terminal: Terminal) -> list[tables.Cell]:
     jobs = sorted({gpu.job_id for gpu in n.gpus if gpu.job_id is not None})
     words = "+".join(state.lower() for state in n.states) or n.machine or "unknown"
-    style = tables.node_style(n.states)
+    style = formatting.node_style(n.states)
     if n.role == "head" and not n.states:
         style = "good" if n.machine == "running" else "bad"
     elif n.machine in {"stopped", "missing"}:
@@ -140,7 +139,7 @@ def _node_row(n: NodeOut, on: tables.Screen) -> list[tables.Cell]:
     return [
         [(n.name, ""), (role, "dim")],
         (words, style),
-        tables.node_gpus(n, on),
+        formatting.node_gpus(n, terminal),
         ",".join(map(str, jobs)),
         f"{n.cpus_used}/{n.cpus}" if n.cpus else "",
         f"{n.memory_used_mib / 1024:.0f}/{n.memory_mib / 1024:.0f}G" if n.memory_mib else "",

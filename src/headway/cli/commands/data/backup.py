@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session, tables
-from headway.cli.operation_progress import follow
+from headway.cli import formatting, session, tables
+from headway.cli.operation_progress import follow_operation
 from headway.cli.session import ClusterName, Format, Output
 
 if TYPE_CHECKING:
@@ -38,15 +38,15 @@ def backup(
 
     headway backup lab --to /backup"""
     api = session.connect()
-    name = session.pick(api, cluster)
+    name = session.choose_cluster(api, cluster)
     phrase = passphrase(key_file, twice=True)
-    final = follow(api, api.backups.create(name, _absolute(to), phrase), quiet=output is Format.json)
+    final = follow_operation(api, api.backups.create(name, _absolute(to), phrase), quiet=output is Format.json)
     if output is Format.json:
         session.print_json(final)
         return
     for kept in final.kept:
-        session.say(kept)
-        session.note(f"bring it back: headway restore {name} --from {kept}")
+        session.print_line(kept)
+        session.print_note(f"bring it back: headway restore {name} --from {kept}")
 
 
 def backups(
@@ -78,19 +78,25 @@ def backups(
         session.print_json(found)
         return
     if not found:
-        session.say(f"no backup in {_absolute(folder) if folder else 'the folders that clusters name'}")
+        session.print_line(f"no backup in {_absolute(folder) if folder else 'the folders that clusters name'}")
         return
     columns = [
-        tables.Column("CLUSTER"), tables.Column("MADE"), tables.Column("SIZE", right=True), tables.Column("SLURM", drop=2),
-        tables.Column("WHOLE", drop=1), tables.Column("FILE", shrink=True, least=24),
+        tables.Column("CLUSTER"), tables.Column("MADE"), tables.Column("SIZE", right=True), tables.Column("SLURM", drop_order=2),
+        tables.Column("WHOLE", drop_order=1), tables.Column("FILE", shrink=True, min_width=24),
     ]  # fmt: skip
-    for line in tables.table(columns, [_row(one) for one in found], tables.screen()):
-        session.say(line)
+    tables.print_table(columns, [_row(one) for one in found])
 
 
 def _row(one: BackupOut) -> list[tables.Cell]:
-    whole = "" if one.records is None else f"yes, {tables.count(one.records, 'record')}"
-    return [one.cluster, tables.moment(one.at), f"{one.bytes / 2**20:.1f} MiB", one.slurm_version, whole, one.path]
+    whole = "" if one.records is None else f"yes, {formatting.plural(one.records, 'record')}"
+    return [
+        one.cluster,
+        formatting.local_time(one.at),
+        f"{one.bytes / 2**20:.1f} MiB",
+        one.slurm_version,
+        whole,
+        one.path,
+    ]
 
 
 def restore(
@@ -104,25 +110,27 @@ def restore(
     their uids come back; what its head holds now is replaced.
 
     headway restore lab --from /backup/lab-20260101-020000.headway-backup"""
-    session.named(cluster)
+    session.require_cluster_name(cluster)
     api = session.connect()
     path = _absolute(source)
     here = any(one.name == cluster for one in api.clusters.list())
     if here:
         message = f"queue and accounting of {cluster} are replaced by those of {path}"
-        if session.at_terminal():
-            session.say(message)
-        session.confirm(f"Restore {cluster}?", yes=yes, otherwise=message)
+        if session.is_interactive():
+            session.print_line(message)
+        session.confirm(f"Restore {cluster}?", yes=yes, refusal=message)
     phrase = passphrase(key_file)
-    final = follow(api, api.backups.restore(cluster, path, phrase, confirmed=True), quiet=output is Format.json)
+    final = follow_operation(
+        api, api.backups.restore(cluster, path, phrase, confirmed=True), quiet=output is Format.json
+    )
     if output is Format.json:
         session.print_json(final)
         return
-    session.say(f"{cluster} is back: headway queue {cluster}")
+    session.print_line(f"{cluster} is back: headway queue {cluster}")
 
 
 def _absolute(path: Path) -> str:
-    return os.path.normpath(Path.cwd() / session.expand(path))
+    return os.path.normpath(Path.cwd() / session.expand_home(path))
 
 
 def passphrase(key_file: Path | None, *, twice: bool = False) -> str:
@@ -132,7 +140,7 @@ def passphrase(key_file: Path | None, *, twice: bool = False) -> str:
 
     if key_file is not None:
         try:
-            lines = session.expand(key_file).read_text().strip().splitlines()
+            lines = session.expand_home(key_file).read_text().strip().splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise Refused(
                 f"{key_file} can't be read: {error}", hint="name a file whose first line is the passphrase"
@@ -140,13 +148,13 @@ def passphrase(key_file: Path | None, *, twice: bool = False) -> str:
         found = lines[0] if lines else ""
     elif os.environ.get(PASSPHRASE):
         found = os.environ[PASSPHRASE]
-    elif session.at_terminal():
+    elif session.is_interactive():
         found = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=twice)
     else:
         raise NeedsConfirmation("a backup is sealed with a passphrase", hint=f"--key-file FILE, or {PASSPHRASE}")
     if len(found) < LEAST:
         raise Refused(
-            f"the passphrase has {tables.count(len(found), 'character')}, fewer than {LEAST}",
+            f"the passphrase has {formatting.plural(len(found), 'character')}, fewer than {LEAST}",
             hint="head -c 32 /dev/urandom | base64 > FILE makes a good one",
         )
     return found

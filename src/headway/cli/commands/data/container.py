@@ -32,12 +32,12 @@ def import_(
 
     headway container import lab nvcr.io#nvidia/pytorch:25.05-py3"""
     _check(image)
-    session.note(f"fetching {image} on {cluster}'s head")
+    session.print_note(f"fetching {image} on {cluster}'s head")
     made = json.loads(_ask(cluster, "import", image))
     if output is Format.json:
-        session.say(json.dumps(made))
+        session.print_json(made)
         return
-    session.say(f"{made['image']} is there for everybody: {made['path']}, {made['bytes'] >> 20} MiB")
+    session.print_line(f"{made['image']} is there for everybody: {made['path']}, {made['bytes'] >> 20} MiB")
 
 
 def _check(image: str) -> None:
@@ -60,32 +60,31 @@ def ls(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """List the images that are there for everybody."""
     rows: list[dict[str, Any]] = json.loads(_ask(cluster, "list"))
     if output is Format.json:
-        session.say(json.dumps(rows, indent=2))
+        session.print_json(rows)
         return
     if not rows:
-        session.say("no shared container image; headway container import CLUSTER IMAGE")
+        session.print_line("no shared container image; headway container import CLUSTER IMAGE")
         return
     columns = [tables.Column("DIGEST"), tables.Column("SIZE", right=True), tables.Column("IMPORTED")]
     cells: list[list[tables.Cell]] = [
         [row["digest"], f"{row['bytes'] >> 20} MiB", time.strftime("%Y-%m-%d %H:%M", time.localtime(row["imported"]))]
         for row in rows
     ]
-    for line in tables.table(columns, cells, tables.screen()):
-        session.say(line)
+    tables.print_table(columns, cells)
 
 
 @app.command()
 def rm(cluster: Cluster, digest: Annotated[str, typer.Argument(metavar="DIGEST", help="sha256:...")]) -> None:
     """Remove a shared image. Steps that run from it keep it until they end."""
     _ask(cluster, "remove", digest)
-    session.say(f"removed {digest}")
+    session.print_line(f"removed {digest}")
 
 
 def _ask(cluster: str | None, *words: str) -> str:
     """The runtime's answer on the head, as root: the server lets administrators alone. Raises Refused with its words."""
     api = session.connect()
     said = {"out": b"", "err": b"", "code": b"1"}
-    with closing(api.commands.stream(session.pick(api, cluster), [*RUNTIME, *words])) as pieces:
+    with closing(api.commands.stream(session.choose_cluster(api, cluster), [*RUNTIME, *words])) as pieces:
         for kind, data in pieces:
             said[kind] = data if kind == "code" else said[kind] + data
     words_said = said["err"].decode(errors="replace").strip()
@@ -93,5 +92,5 @@ def _ask(cluster: str | None, *words: str) -> str:
         message, _, hint = words_said.rpartition("headway: ")[2].partition("\n")
         raise Refused(message or f"the head answered with {code}", hint=hint.strip())
     for line in words_said.splitlines():
-        session.note(line.removeprefix("headway: "))
+        session.print_note(line.removeprefix("headway: "))
     return said["out"].decode()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session, tables
-from headway.cli.operation_progress import follow
+from headway.cli import formatting, session, tables
+from headway.cli.operation_progress import follow_operation
 from headway.cli.session import ClusterOption, Format, Output
 from headway.domain.dataset import size
 from headway.errors import NotFound, Refused
@@ -46,14 +46,14 @@ def add(
 
     headway dataset add tiny --from ./data/tiny"""
     api = session.connect()
-    picked = session.pick(api, cluster)
+    picked = session.choose_cluster(api, cluster)
     begun = _begin(api, picked, name, source, endpoint_url)
-    final = follow(api, begun, quiet=output is Format.json)
+    final = follow_operation(api, begun, quiet=output is Format.json)
     if output is Format.json:
         session.print_json(final)
         return
     for place in final.kept:
-        session.say(place)
+        session.print_line(place)
 
 
 def _begin(api: Client, cluster: str, name: str, source: str, endpoint_url: str) -> OperationOut:
@@ -63,7 +63,7 @@ def _begin(api: Client, cluster: str, name: str, source: str, endpoint_url: str)
         return api.datasets.add(cluster, name, source, s3=s3_access(endpoint_url))
     if endpoint_url:
         raise Refused("--endpoint-url is for s3://", hint=f"headway dataset add {name} --from s3://BUCKET/PREFIX")
-    return api.datasets.add(cluster, name, os.path.normpath(Path.cwd() / session.expand(source)))
+    return api.datasets.add(cluster, name, os.path.normpath(Path.cwd() / session.expand_home(source)))
 
 
 @app.command("list")
@@ -76,21 +76,21 @@ def list_all(
 
     headway dataset list tiny"""
     api = session.connect()
-    picked = session.pick(api, cluster)
+    picked = session.choose_cluster(api, cluster)
     found = [one for one in api.datasets.list(picked) if name in ("", one.name)]
     if output is Format.json:
         session.print_json(found)
         return
     if not found:
-        session.say(f"no dataset {name} on {picked}" if name else f"no dataset on {picked}")
+        session.print_line(f"no dataset {name} on {picked}" if name else f"no dataset on {picked}")
         return
     columns = [
         tables.Column("DATASET"), tables.Column("FILES", right=True), tables.Column("SIZE", right=True),
-        tables.Column("ADDED"), tables.Column("BY", drop=3), tables.Column("JOBS", right=True),
-        tables.Column("STATE"), tables.Column("READ AGAIN", drop=1), tables.Column("PATH", shrink=True, least=18, drop=2),
+        tables.Column("ADDED"), tables.Column("BY", drop_order=3), tables.Column("JOBS", right=True),
+        tables.Column("STATE"), tables.Column("READ AGAIN", drop_order=1),
+        tables.Column("PATH", shrink=True, min_width=18, drop_order=2),
     ]  # fmt: skip
-    for line in tables.table(columns, [_row(one) for one in found], tables.screen()):
-        session.say(line)
+    tables.print_table(columns, [_row(one) for one in found])
 
 
 @app.command("verify")
@@ -99,13 +99,13 @@ def verify(which: Which, cluster: ClusterOption = None, output: Output = Format.
 
     headway dataset verify tiny@1"""
     api = session.connect()
-    picked = session.pick(api, cluster)
+    picked = session.choose_cluster(api, cluster)
     name, number = _version(api, picked, which)
-    final = follow(api, api.datasets.verify(picked, name, number), quiet=output is Format.json)
+    final = follow_operation(api, api.datasets.verify(picked, name, number), quiet=output is Format.json)
     if output is Format.json:
         session.print_json(final)
         return
-    session.say(f"{name}@{number} is whole")
+    session.print_line(f"{name}@{number} is whole")
 
 
 @app.command("remove")
@@ -124,16 +124,16 @@ def remove(
     if "@" not in which:
         raise Refused(f"which version of {which}?", hint=f"headway dataset remove {which}@1")
     api = session.connect()
-    picked = session.pick(api, cluster)
+    picked = session.choose_cluster(api, cluster)
     name, number = _version(api, picked, which)
     session.confirm(
-        f"Remove {name}@{number} from {picked}?", yes=yes, otherwise=f"{name}@{number} would be gone for good"
+        f"Remove {name}@{number} from {picked}?", yes=yes, refusal=f"{name}@{number} would be gone for good"
     )
-    final = follow(api, api.datasets.remove(picked, name, number, force=force), quiet=output is Format.json)
+    final = follow_operation(api, api.datasets.remove(picked, name, number, force=force), quiet=output is Format.json)
     if output is Format.json:
         session.print_json(final)
         return
-    session.say(f"{name}@{number} is removed")
+    session.print_line(f"{name}@{number} is removed")
 
 
 def _version(api: Client, cluster: str, which: str) -> tuple[str, int]:
@@ -154,10 +154,10 @@ def _row(one: DatasetOut) -> list[tables.Cell]:
         f"{one.name}@{one.version}",
         str(one.files),
         size(one.bytes),
-        tables.moment(one.at),
+        formatting.local_time(one.at),
         one.person,
         str(one.jobs),
         (one.state, "bad" if one.state == "damaged" else "good"),
-        tables.moment(one.checked_at) if one.checked_at else "-",
+        formatting.local_time(one.checked_at) if one.checked_at else "-",
         one.path,
     ]

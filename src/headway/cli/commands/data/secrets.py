@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headway.cli import session
-from headway.cli.operation_progress import follow
+from headway.cli.operation_progress import follow_operation
 from headway.cli.session import ClusterName, Format, Output
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="Keys of a cluster.")
@@ -35,9 +35,9 @@ def rotate(
 
     headway secrets rotate munge lab"""
     api = session.connect()
-    name = session.pick(api, cluster)
-    final = follow(api, api.clusters.rotate_secret(name, what.value), quiet=output is Format.json)
+    name = session.choose_cluster(api, cluster)
+    final = follow_operation(api, api.clusters.rotate_secret(name, what.value), quiet=output is Format.json)
     if output is Format.json:
         session.print_json(final)
         return
-    session.say(f"{name} has a new {what.value} key")
+    session.print_line(f"{name} has a new {what.value} key")

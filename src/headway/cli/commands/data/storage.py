@@ -26,19 +26,18 @@ def show_volumes(cluster: ClusterName = None, output: Output = Format.table) -> 
 
     headway storage show lab"""
     api = session.connect()
-    found = api.storage.get(session.pick(api, cluster))
+    found = api.storage.get(session.choose_cluster(api, cluster))
     if output is Format.json:
         session.print_json(found)
         return
     if found.stale:
-        session.note(f"how full volumes are can't be read: {found.stale}")
+        session.print_note(f"how full volumes are can't be read: {found.stale}")
     columns = [
         tables.Column("VOLUME"), tables.Column("TYPE"), tables.Column("USED", right=True), tables.Column("FREE", right=True),
         tables.Column("NODES", right=True), tables.Column("WRITE", right=True), tables.Column("READ", right=True),
         tables.Column("CHECKPOINT", right=True), tables.Column("", shrink=True),
     ]  # fmt: skip
-    for line in tables.table(columns, [_row(one) for one in found.volumes], tables.screen()):
-        session.say(line)
+    tables.print_table(columns, [_row(one) for one in found.volumes])
 
 
 def _row(one: VolumeOut) -> list[tables.Cell]:
@@ -69,7 +68,7 @@ def bench(
 
     headway storage bench lab --node lab-1-1"""
     api = session.connect()
-    found = api.storage.benchmark(session.pick(api, cluster), node=node, mib=mib)
+    found = api.storage.benchmark(session.choose_cluster(api, cluster), node=node, mib=mib)
     if output is Format.json:
         session.print_json(found)
         return
@@ -81,8 +80,7 @@ def bench(
         [one.path, _speed(one.write_mib_s), _speed(one.read_mib_s), _speed(one.checkpoint_mib_s), (one.error, "bad")]
         for one in found
     ]
-    for line in tables.table(columns, rows, tables.screen()):
-        session.say(line)
+    tables.print_table(columns, rows)
 
 
 def _speed(mib_s: float) -> str:

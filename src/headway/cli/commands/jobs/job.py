@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from headway.cli import session, tables
+from headway.cli import formatting, session, tables
 from headway.cli.commands.jobs.queue import job_label
 from headway.cli.session import Format, Output
+from headway.cli.terminal import Span, Terminal, detect_terminal, without_control_characters
 from headway.errors import HeadwayError
 
 if TYPE_CHECKING:
@@ -38,21 +39,20 @@ def show_job(
     headway job show 12 --lineage"""
     cluster, word = _one_job(words)
     api = session.connect()
-    name = session.pick(api, cluster)
+    name = session.choose_cluster(api, cluster)
     if lineage:
-        number, task = session.job_and_task(word)
-        _show_lineage(api.jobs.lineage(name, session.job(api, name, word).id if task else number), output)
+        number, task = session.split_job_id(word)
+        _show_lineage(api.jobs.lineage(name, session.get_job(api, name, word).id if task else number), output)
         return
-    found = session.job(api, name, word)
+    found = session.get_job(api, name, word)
     if found.array_job_id and word == str(found.array_job_id):
         found.tasks = api.jobs.tasks(name, found.array_job_id)
     if output is Format.json:
         session.print_json(found)
         return
     simulated = bool(found.gpus) and api.clusters.get(name).simulated_gpus
-    on = tables.screen()
-    for line in tables.facts(_facts(found, name, simulated, on), on):
-        session.say(line)
+    terminal = detect_terminal()
+    tables.print_facts(_facts(found, name, simulated, terminal))
 
 
 def retry(
@@ -84,25 +84,27 @@ def rerun(
 
 
 def _once_more(words: list[str], env: list[str] | None, output: Format, how: str) -> None:
-    from headway.cli.commands.jobs.run import environment
+    from headway.cli.commands.jobs.run import parse_env_options
     from headway.schemas.submissions import RetryIn
 
     cluster, word = _one_job(words)
     api = session.connect()
-    name = session.pick(api, cluster)
-    number, task = session.job_and_task(word)
-    request = RetryIn(env=environment(env or []), task=task)
+    name = session.choose_cluster(api, cluster)
+    number, task = session.split_job_id(word)
+    request = RetryIn(env=parse_env_options(env or []), task=task)
     done = api.jobs.retry(name, number, request) if how == "retry" else api.jobs.rerun(name, number, request)
     if output is Format.json:
         session.print_json(done)
     else:
-        session.say(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {done.workdir}")
+        session.print_line(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {done.workdir}")
 
 
 def _dataset(one: dict[str, str]) -> str:
     if "sha256" not in one:
         return f"{one.get('name')} ({one.get('version')})"
-    gone = f", removed {tables.moment(int(one.get('removed_at', 0)))} {one['removed']}" if "removed" in one else ""
+    gone = (
+        f", removed {formatting.local_time(int(one.get('removed_at', 0)))} {one['removed']}" if "removed" in one else ""
+    )
     return f"{one.get('name')}@{one.get('version')} (sha256 {one['sha256'][:12]}{gone})"
 
 
@@ -112,10 +114,9 @@ def _show_lineage(found: LineageOut, output: Format) -> None:
         return
     git = found.git
     commit = f"{git.commit[:12]} ({git.branch}){', with changes of its own' if git.dirty else ''}" if git else ""
-    on = tables.screen()
     rows: list[tuple[str, tables.Cell]] = [
         ("job", f"{found.job_id} on {found.cluster}, a {found.kind}{f' of {found.parent}' if found.parent else ''}"),
-        ("submitted", f"{tables.moment(int(found.submitted_at))} by {found.person} as {found.user}"),
+        ("submitted", f"{formatting.local_time(int(found.submitted_at))} by {found.person} as {found.user}"),
         ("pipeline", f"{found.pipeline}, step {found.step}" if found.pipeline else ""),
         ("commit", commit),
         ("files", found.bundle),
@@ -130,26 +131,25 @@ def _show_lineage(found: LineageOut, output: Format) -> None:
         ("state", found.state),
         ("checkpoints", f"{found.checkpoint_dir}: {', '.join(found.checkpoints) or 'none'}" if found.checkpoint_dir else ""),
     ]  # fmt: skip
-    for line in tables.facts(rows, on):
-        session.say(line)
-    session.say(f"script {found.script_name}:")
+    tables.print_facts(rows)
+    session.print_line(f"script {found.script_name}:")
     for line in found.script.rstrip("\n").split("\n"):
-        session.say(f"  {tables.clean(line)}")
+        session.print_line(f"  {without_control_characters(line)}")
 
 
-def _facts(j: JobOut, cluster: str, simulated: bool, on: tables.Screen) -> list[tuple[str, tables.Cell]]:
-    gpus: list[tables.Span] = [(str(j.gpus), ""), (" SIMULATED" if simulated else "", "warn")] if j.gpus else []
+def _facts(j: JobOut, cluster: str, simulated: bool, terminal: Terminal) -> list[tuple[str, tables.Cell]]:
+    gpus: list[Span] = [(str(j.gpus), ""), (" SIMULATED" if simulated else "", "warn")] if j.gpus else []
     loss = f"{j.progress.loss_word(4) or 'none said'} at step {j.progress.step}" if j.progress else ""
     if j.progress and j.progress.tokens_per_s is not None:
         loss += f", {j.progress.tokens_per_s:,.0f} tokens/s"
-    curve = tables.sparkline([v for _, v in j.progress.series], on) if j.progress else ""
+    curve = formatting.sparkline([v for _, v in j.progress.series], terminal) if j.progress else ""
     why = f"({j.reason})" if j.reason not in {"", "None"} and j.state != "RUNNING" else ""
     place = j.nodelist or ",".join(j.nodes)
     if j.tasks:
         return _array_facts(j, j.tasks, cluster, gpus)
     return [
         ("job", f"{job_label(j)} {j.name}"),
-        ("state", [(j.state, tables.job_style(j.state)), (f" {why}" if why else "", "")]),
+        ("state", [(j.state, formatting.job_style(j.state)), (f" {why}" if why else "", "")]),
         ("why", j.why),
         ("needs", j.needs),
         ("restarts", str(j.restarts or "")),
@@ -158,11 +158,11 @@ def _facts(j: JobOut, cluster: str, simulated: bool, on: tables.Screen) -> list[
         ("partition", f"{j.partition}, QOS {j.qos}" if j.qos else j.partition),
         ("nodes", f"{j.node_count or len(j.nodes) or ''}{f': {place}' if place else ''}"),
         ("gpus", gpus),
-        ("submitted", tables.moment(j.submit_time)),
-        ("started", tables.moment(j.start_time) if j.state != "PENDING" else ""),
+        ("submitted", formatting.local_time(j.submit_time)),
+        ("started", formatting.local_time(j.start_time) if j.state != "PENDING" else ""),
         ("expected", _expected(j)),
-        ("ended", tables.moment(j.end_time) if j.state not in {"PENDING", "RUNNING", "COMPLETING"} else ""),
-        ("elapsed", f"{tables.duration(j.elapsed_s)} of {tables.duration(j.time_limit_s)}"),
+        ("ended", formatting.local_time(j.end_time) if j.state not in {"PENDING", "RUNNING", "COMPLETING"} else ""),
+        ("elapsed", f"{formatting.duration(j.elapsed_s)} of {formatting.duration(j.time_limit_s)}"),
         ("loss", loss),
         ("", (curve, "busy")),
         ("ETTR", _course(j)),
@@ -178,7 +178,7 @@ def _expected(j: JobOut) -> str:
     """When and where Slurm means to start it."""
     if j.state != "PENDING" or not j.start_time:
         return ""
-    return tables.moment(j.start_time) + (f" on {j.expected_nodes}" if j.expected_nodes else "")
+    return formatting.local_time(j.start_time) + (f" on {j.expected_nodes}" if j.expected_nodes else "")
 
 
 def _course(j: JobOut) -> str:
@@ -189,21 +189,21 @@ def _course(j: JobOut) -> str:
     return f"{course.ettr:.3f}: {course.lost_s:.0f} s of work done again, {course.down_s:.0f} s between its runs"
 
 
-def _array_facts(j: JobOut, told: ArrayOut, cluster: str, gpus: list[tables.Span]) -> list[tuple[str, tables.Cell]]:
+def _array_facts(j: JobOut, told: ArrayOut, cluster: str, gpus: list[Span]) -> list[tuple[str, tables.Cell]]:
     """Of all its tasks: Slurm's record under the array's number is only one of them."""
     waits = j.state == "PENDING" and bool(told.pending)
     state = "RUNNING" if told.running else "PENDING" if told.pending else "FAILED" if told.failed else "COMPLETED"
-    each: list[tables.Span] = [*gpus, (" for each task", "")] if gpus else []
+    each: list[Span] = [*gpus, (" for each task", "")] if gpus else []
     return [
         ("array", f"{j.array_job_id} {j.name}"),
-        ("state", [(state, tables.job_style(state))]),
+        ("state", [(state, formatting.job_style(state))]),
         ("why", j.why if waits else ""),
         ("tasks", _tasks(told)),
         ("cluster", cluster),
         ("user", f"{j.user} ({j.account})" if j.account else j.user),
         ("partition", f"{j.partition}, QOS {j.qos}" if j.qos else j.partition),
         ("gpus", each),
-        ("submitted", tables.moment(j.submit_time)),
+        ("submitted", formatting.local_time(j.submit_time)),
         ("command", PurePosixPath(j.command).name if j.command.startswith(_PASSING) else j.command),
         ("folder", j.workdir),
         ("one task", f"headway job {cluster} {j.array_job_id}_NUMBER"),
@@ -226,8 +226,8 @@ def logs(
     headway logs -f 12"""
     cluster, word = _one_job(words)
     api = session.connect()
-    name = session.pick(api, cluster)
-    number, of_array = session.job_and_task(word)
+    name = session.choose_cluster(api, cluster)
+    number, of_array = session.split_job_id(word)
     if task and not task.isdigit():
         raise typer.BadParameter(f"--task {task!r} is no number of a task")
     one = task or of_array
@@ -236,7 +236,7 @@ def logs(
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
     except KeyboardInterrupt:
-        session.note(f"\njob {number} goes on; follow it again: headway logs {name} -f {number}")
+        session.print_note(f"\njob {number} goes on; follow it again: headway logs {name} -f {number}")
         raise typer.Exit(130) from None
 
 
@@ -249,18 +249,18 @@ def cancel(words: ManyWords) -> None:
     if not rest:
         raise typer.BadParameter("which job?")
     api = session.connect()
-    name = session.pick(api, cluster)
+    name = session.choose_cluster(api, cluster)
     failed: HeadwayError | None = None
     for word in rest:
         try:
-            number, task = session.job_and_task(word)
+            number, task = session.split_job_id(word)
             api.jobs.cancel(name, number, task=task)
         except HeadwayError as error:
             if failed is not None:
-                session.note(failed.message)
+                session.print_note(failed.message)
             failed = error
         else:
-            session.say(f"cancelled {word} on {name}")
+            session.print_line(f"cancelled {word} on {name}")
     if failed is not None:
         raise failed
 

@@ -38,22 +38,24 @@ def notebook(
     from headway.schemas.submissions import NotebookIn
 
     api = session.connect()
-    where = session.pick(api, cluster)
+    where = session.choose_cluster(api, cluster)
     there = [one for one in api.notebooks.list(where) if one.mine and one.state != "ended"]
     if there:
         found = there[0]
-        session.note(f"job {found.job_id} is your notebook already; headway cancel {where} {found.job_id} ends it")
+        session.print_note(
+            f"job {found.job_id} is your notebook already; headway cancel {where} {found.job_id} ends it"
+        )
     else:
         ask = NotebookIn(gpus=gpus, time=time, partition=partition, team=team, idle_minutes=idle)
         found = api.notebooks.start(where, ask)
-        session.note(f"Submitted batch job {found.job_id} on {where} as {found.user}")
+        session.print_note(f"Submitted batch job {found.job_id} on {where} as {found.user}")
     found = _running(api, where, found)
     link = api.notebooks.link(where, found.id)
     if output is Format.json:
         session.print_json(link)
         return
-    session.say(link.url)
-    session.note("It opens once, within a minute; for another browser run headway notebook again.")
+    session.print_line(link.url)
+    session.print_note("It opens once, within a minute; for another browser run headway notebook again.")
     if sys.stdout.isatty() and (
         sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     ):
@@ -71,7 +73,7 @@ def _running(api: Client, cluster: str, found: NotebookOut) -> NotebookOut:
             )
         now = f"waits: {found.why}" if found.state == "waiting" and found.why else found.state
         if now != said:
-            session.note(f"job {found.job_id} {now}")
+            session.print_note(f"job {found.job_id} {now}")
             said = now
         clock.sleep(POLL_S)
         found = api.notebooks.get(cluster, found.id)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session, tables
+from headway.cli import formatting, session, tables
 from headway.cli.session import ClusterOption, Format, Output
 from headway.errors import NotFound
 
@@ -32,14 +32,14 @@ def run(
 
     headway pipeline run rlhf.yaml"""
     from headway.schemas.submissions import PipelineIn
-    from headway.sdk.cluster_file import text_of
+    from headway.sdk.cluster_file import read_text_file
     from headway.validation.yaml_parser import parse_yaml
 
     if not file.is_file():
         raise NotFound(f"{file}: no such file", hint="headway pipeline run FILE.yaml")
-    document = parse_yaml(text_of(file, "the pipeline file"), "the pipeline file")
+    document = parse_yaml(read_text_file(file, "the pipeline file"), "the pipeline file")
     api = session.connect()
-    name = session.pick(api, cluster)
+    name = session.choose_cluster(api, cluster)
     digest, git = "", None
     if not no_files:
         from headway.sdk.submission import send_files
@@ -52,14 +52,14 @@ def run(
 def show_one(pipeline: Which, cluster: ClusterOption = None, output: Output = Format.table) -> None:
     """The steps and how they stand."""
     api = session.connect()
-    _show(api.pipelines.get(session.pick(api, cluster), pipeline), output)
+    _show(api.pipelines.get(session.choose_cluster(api, cluster), pipeline), output)
 
 
 @app.command("ls")
 def ls(cluster: ClusterOption = None, output: Output = Format.table) -> None:
     """List pipelines, the latest first."""
     api = session.connect()
-    found = api.pipelines.list(session.pick(api, cluster))
+    found = api.pipelines.list(session.choose_cluster(api, cluster))
     if output is Format.json:
         session.print_json(found)
         return
@@ -74,8 +74,7 @@ def ls(cluster: ClusterOption = None, output: Output = Format.table) -> None:
         [p.id, p.name, p.user, p.state, f"{sum(s.state == 'COMPLETED' for s in p.steps)} of {len(p.steps)} done"]
         for p in found
     ]
-    for line in tables.table(columns, rows, tables.screen()):
-        session.say(line)
+    tables.print_table(columns, rows)
 
 
 @app.command("retry")
@@ -89,27 +88,34 @@ def retry(
     """Run the failed steps again, and all that follow them, in the same folder.
 
     headway pipeline retry rlhf"""
-    from headway.cli.commands.jobs.run import environment
+    from headway.cli.commands.jobs.run import parse_env_options
     from headway.schemas.submissions import PipelineRetryIn
 
     api = session.connect()
-    request = PipelineRetryIn(steps=step or [], env=environment(env or []))
-    _show(api.pipelines.retry(session.pick(api, cluster), pipeline, request), output)
+    request = PipelineRetryIn(steps=step or [], env=parse_env_options(env or []))
+    _show(api.pipelines.retry(session.choose_cluster(api, cluster), pipeline, request), output)
 
 
 def _show(found: PipelineOut, output: Format) -> None:
     if output is Format.json:
         session.print_json(found)
         return
-    on = tables.screen()
-    session.say(f"{found.name} ({found.id}) on {found.cluster} as {found.user}: {found.state}, in {found.workdir}")
+    session.print_line(
+        f"{found.name} ({found.id}) on {found.cluster} as {found.user}: {found.state}, in {found.workdir}"
+    )
     columns = [
         tables.Column("STEP"), tables.Column("JOB", right=True), tables.Column("STATE"), tables.Column("RUNS", right=True),
-        tables.Column("AFTER", drop=1), tables.Column("WHY", shrink=True, least=20),
+        tables.Column("AFTER", drop_order=1), tables.Column("WHY", shrink=True, min_width=20),
     ]  # fmt: skip
     rows: list[list[tables.Cell]] = [
-        [s.name, str(s.job_id or ""), [(s.state, tables.job_style(s.state))], str(s.runs), ", ".join(s.needs), s.why]
+        [
+            s.name,
+            str(s.job_id or ""),
+            [(s.state, formatting.job_style(s.state))],
+            str(s.runs),
+            ", ".join(s.needs),
+            s.why,
+        ]
         for s in found.steps
     ]
-    for line in tables.table(columns, rows, on):
-        session.say(line)
+    tables.print_table(columns, rows)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session, tables
+from headway.cli import formatting, session, tables
 from headway.cli.session import ClusterName, Format, Output
+from headway.cli.terminal import Terminal, detect_terminal, paint, without_control_characters
 from headway.errors import Refused
 
 if TYPE_CHECKING:
@@ -31,38 +32,38 @@ def queue(
 ) -> None:
     """The queue: who runs what, where, and why a job waits."""
     api = session.connect()
-    name = session.pick(api, cluster)
+    name = session.choose_cluster(api, cluster)
     if watch:
         _watch(api, name, all=all, user=user, state=state.upper())
         return
     jobs, seen = api.jobs.list(name, all=all, user=user, state=state.upper()), api.clusters.get(name)
-    session.warn_if_old(seen)
+    session.warn_if_stale(seen)
     if output is Format.json:
         session.print_json(jobs)
         return
-    for line in _lines(seen, jobs, tables.screen()):
-        session.say(line)
+    for line in _lines(seen, jobs, detect_terminal()):
+        session.print_line(line)
 
 
-def _lines(seen: ClusterOut, jobs: list[JobOut], on: tables.Screen) -> list[str]:
+def _lines(seen: ClusterOut, jobs: list[JobOut], terminal: Terminal) -> list[str]:
     if not jobs:
         return [f"no jobs on {seen.name}"]
-    lines = queue_lines(jobs, on)
+    lines = queue_lines(jobs, terminal)
     if any(job.gpus for job in jobs) and seen.simulated_gpus:
-        lines.append(tables.paint(tables.SIMULATED_NOTE, "warn", on))
+        lines.append(paint(formatting.SIMULATED_NOTE, "warn", terminal))
     return lines
 
 
-def queue_lines(jobs: list[JobOut], on: tables.Screen) -> list[str]:
+def queue_lines(jobs: list[JobOut], terminal: Terminal) -> list[str]:
     """The table: running jobs first, then those that wait, then those that ended."""
     columns = [
-        tables.Column("JOB", right=True), tables.Column("NAME", shrink=True), tables.Column("USER", shrink=True, drop=1),
-        tables.Column("TEAM", shrink=True, drop=5), tables.Column("PARTITION", drop=4), tables.Column("STATE"),
-        tables.Column("TIME", right=True), tables.Column("NODES", right=True, drop=3), tables.Column("GPUS", right=True),
-        tables.Column("LOSS", right=True, drop=2), tables.Column("WHERE OR WHY", shrink=True, least=21),
+        tables.Column("JOB", right=True), tables.Column("NAME", shrink=True), tables.Column("USER", shrink=True, drop_order=1),
+        tables.Column("TEAM", shrink=True, drop_order=5), tables.Column("PARTITION", drop_order=4), tables.Column("STATE"),
+        tables.Column("TIME", right=True), tables.Column("NODES", right=True, drop_order=3), tables.Column("GPUS", right=True),
+        tables.Column("LOSS", right=True, drop_order=2), tables.Column("WHERE OR WHY", shrink=True, min_width=21),
     ]  # fmt: skip
     ranked = sorted(jobs, key=lambda j: (_ORDER.get(j.state, 3), j.id))
-    return tables.table(columns, [_row(job) for job in ranked], on)
+    return tables.table_lines(columns, [_row(job) for job in ranked], terminal)
 
 
 def job_label(job: JobOut) -> str:
@@ -72,7 +73,7 @@ def job_label(job: JobOut) -> str:
     return f"{job.array_job_id}_{job.array_task if job.array_task.isdigit() else f'[{job.array_task}]'}"
 
 
-def where_or_why(job: JobOut) -> str:
+def nodes_or_reason(job: JobOut) -> str:
     """Its nodes, or the reason it waits or ended."""
     place = job.nodelist or ",".join(job.nodes)
     reason = job.reason if job.reason not in {"", "None"} else ""
@@ -93,12 +94,12 @@ def _row(job: JobOut) -> list[tables.Cell]:
         job.user,
         job.account,
         job.partition,
-        [(job.state, tables.job_style(job.state)), (restarts, "warn")],
-        tables.duration(job.elapsed_s),
+        [(job.state, formatting.job_style(job.state)), (restarts, "warn")],
+        formatting.duration(job.elapsed_s),
         str(job.node_count or len(job.nodes) or ""),
         str(job.gpus or "-"),
         job.progress.loss_word(3) if job.progress else "",
-        where_or_why(job),
+        nodes_or_reason(job),
     ]
 
 
@@ -108,11 +109,11 @@ def _watch(api: Client, name: str, *, all: bool, user: str, state: str) -> None:
     sys.stdout.write("\x1b[?1049h\x1b[?25l")  # the alternate screen, no cursor
     try:
         while True:
-            on = tables.screen()
+            terminal = detect_terminal()
             jobs, seen = api.jobs.list(name, all=all, user=user, state=state), api.clusters.get(name)
-            lines = _lines(seen, jobs, on)
-            old = tables.paint(f"  OLD: {tables.clean(seen.stale)}", "warn", on) if seen.stale else ""
-            head = f"{tables.paint(name, 'bold', on)}  {time.strftime('%H:%M:%S')}  (^C ends){old}"
+            lines = _lines(seen, jobs, terminal)
+            old = paint(f"  OLD: {without_control_characters(seen.stale)}", "warn", terminal) if seen.stale else ""
+            head = f"{paint(name, 'bold', terminal)}  {time.strftime('%H:%M:%S')}  (^C ends){old}"
             _draw([head, "", *lines])
             time.sleep(WATCH_S)
     finally:

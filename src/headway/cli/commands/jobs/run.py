@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import session
-from headway.cli.registry import REST
+from headway.cli.registry import WORDS_AFTER_DASHES
 from headway.cli.session import ClusterName, Format, Output
 
 if TYPE_CHECKING:
@@ -54,26 +54,26 @@ def run(
     """Run a command as a job, in a copy of this folder: later edits do not change a queued job.
 
     headway run --nodes 4 --gpus 8 -- torchrun train.py --steps 500"""
-    argv = ctx.meta.get(REST)
+    argv = ctx.meta.get(WORDS_AFTER_DASHES)
     if not argv:
         raise typer.BadParameter("the command stands after --: headway run -- torchrun train.py")
     api = session.connect()
-    where = session.pick(api, cluster)
+    where = session.choose_cluster(api, cluster)
     from headway.schemas.submissions import RunIn
     from headway.sdk.submission import send_files
 
     container = _container(image, mounts or [], container_workdir, container_name, mount_home)
-    made = {"argv": argv, "container": container, "env": environment(env or [])}
+    made = {"argv": argv, "container": container, "env": parse_env_options(env or [])}
     request = RunIn.model_validate({**_given(ctx), **made})
     if not no_files and not dry_run and not estimate:
         digest, git = send_files(api.bundles, where, folder.resolve(), user=user)
         request = request.model_copy(update={"bundle": digest, "git": git})
     if estimate:
-        from headway.cli.commands.billing.costs import say_estimate
+        from headway.cli.commands.billing.costs import print_estimate
         from headway.schemas.submissions import CheckJobIn
 
         told = api.billing.estimate(where, CheckJobIn(run=request))
-        session.print_json(told) if output is Format.json else say_estimate(told)
+        session.print_json(told) if output is Format.json else print_estimate(told)
         return
     _show(api.jobs.create_run(where, request), output, dry_run=dry_run)
 
@@ -85,7 +85,7 @@ def _given(ctx: typer.Context) -> dict[str, object]:
     return {name: value for name, value in ctx.params.items() if name in RunIn.model_fields and value not in (None, "")}
 
 
-def environment(words: list[str]) -> dict[str, str]:
+def parse_env_options(words: list[str]) -> dict[str, str]:
     """["A=1", "B"] -> {"A": "1", "B": what it is here}. Raises BadParameter for one that is not set here."""
     found = {}
     for word in words:
@@ -114,8 +114,8 @@ def _show(done: RunOut, output: Format, *, dry_run: bool) -> None:
         import shlex
 
         for line in done.script:
-            session.say(f"{line.text:<48} # {line.origin}" if line.origin else line.text)
-        session.say(f"# its arguments: {shlex.join(done.script_args)}")
+            session.print_line(f"{line.text:<48} # {line.origin}" if line.origin else line.text)
+        session.print_line(f"# its arguments: {shlex.join(done.script_args)}")
     else:
-        session.say(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {done.workdir}")
-        session.note(f"follow it: headway logs {done.cluster} -f {done.job_id}")
+        session.print_line(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {done.workdir}")
+        session.print_note(f"follow it: headway logs {done.cluster} -f {done.job_id}")

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from headway.cli import session, ssh_files
-from headway.cli.commands.access.ssh import become
-from headway.cli.registry import REST
+from headway.cli.commands.access.ssh import exec_program
+from headway.cli.registry import WORDS_AFTER_DASHES
 from headway.cli.session import ClusterName
 from headway.errors import Refused
 
@@ -28,10 +28,10 @@ def shell(
 
     headway shell --gpus 1"""
     api = session.connect()
-    access = api.clusters.ssh_access(session.pick(api, cluster))
-    config = ssh_files.write(access)
-    terminal = session.at_terminal()
-    command = ctx.meta.get(REST) or ["bash", "-l"]
+    access = api.clusters.ssh_access(session.choose_cluster(api, cluster))
+    config = ssh_files.write_ssh_config(access)
+    terminal = session.is_interactive()
+    command = ctx.meta.get(WORDS_AFTER_DASHES) or ["bash", "-l"]
     step = ["srun", "--job-name=shell", "--nodes=1", "--ntasks=1", *(["--pty"] if terminal else [])]
     for flag, value in (
         ("gpus-per-node", gpus), ("cpus-per-task", cpus), ("mem", memory), ("time", time), ("partition", partition),
@@ -43,4 +43,6 @@ def shell(
         raise Refused("a word holds a line break")
     import shlex
 
-    become(["ssh", "-F", str(config), *(["-t"] if terminal else []), access.cluster, shlex.join([*step, *command])])
+    exec_program(
+        ["ssh", "-F", str(config), *(["-t"] if terminal else []), access.cluster, shlex.join([*step, *command])]
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headway.cli import sbatch_line, session, tables
+from headway.cli import formatting, sbatch_line, session
 from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ def submit(
     words = words or []
     line, first = _read(words)
     if "help" in line.own:
-        session.say(ctx.get_help())
+        session.print_line(ctx.get_help())
         return
-    from headway.cli.commands.jobs.run import environment
+    from headway.cli.commands.jobs.run import parse_env_options
 
     api = session.connect()
-    name, line = _which(api, words) if first else (session.pick(api, None), line)
+    name, line = _which(api, words) if first else (session.choose_cluster(api, None), line)
     digest, git = "", None
     if "with-files" in line.own and "estimate" not in line.own:
         from headway.sdk.submission import send_files
@@ -50,7 +50,7 @@ def submit(
     request = _request(
         bundle=digest,
         git=git,
-        env=environment(line.env),
+        env=parse_env_options(line.env),
         args=line.args,
         script=None if line.wrap else _script(line.script, name),
         script_name=Path(line.script).name if line.script else ("wrap" if line.wrap else "stdin"),
@@ -60,22 +60,22 @@ def submit(
         stage_in=line.stage_in,
     )
     if "estimate" in line.own:
-        from headway.cli.commands.billing.costs import say_estimate
+        from headway.cli.commands.billing.costs import print_estimate
         from headway.schemas.submissions import CheckJobIn
 
         told = api.billing.estimate(name, CheckJobIn(submit=request.model_copy(update={"bundle": "", "git": None})))
-        session.print_json(told) if "json" in line.own else say_estimate(told)
+        session.print_json(told) if "json" in line.own else print_estimate(told)
         return
     done = api.jobs.sbatch(name, request)
     if "json" in line.own:
         session.print_json(done)
     elif "parsable" in line.own:
-        session.say(str(done.job_id))
+        session.print_line(str(done.job_id))
     elif done.job_id:
         place = done.workdir if done.workdir not in {"", "~"} else f"/home/{done.user}"
-        session.say(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {place}")
+        session.print_line(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {place}")
     else:
-        session.say(done.message)  # --test-only: sbatch says when and where it would run
+        session.print_line(done.message)  # --test-only: sbatch says when and where it would run
     if "wait" in line.own and done.job_id:
         raise typer.Exit(_wait(api, done.cluster, done.job_id))
 
@@ -94,24 +94,24 @@ def _request(**fields: Any) -> SubmitIn:
         ) from None
 
 
-def _read(words: list[str]) -> tuple[sbatch_line.Line, bool]:
+def _read(words: list[str]) -> tuple[sbatch_line.SbatchLine, bool]:
     """(line, whether the first word may be a cluster or the script: only the server can tell)."""
     if not words or words[0].startswith("-") or "/" in words[0] or "." in words[0]:
-        return sbatch_line.read(words), False
-    return sbatch_line.Line(own={"help": "1"} if words[1:] in (["--help"], ["-h"]) else {}), True
+        return sbatch_line.parse_sbatch_line(words), False
+    return sbatch_line.SbatchLine(own={"help": "1"} if words[1:] in (["--help"], ["-h"]) else {}), True
 
 
-def _which(api: Client, words: list[str]) -> tuple[str, sbatch_line.Line]:
-    session.named(words[0])
+def _which(api: Client, words: list[str]) -> tuple[str, sbatch_line.SbatchLine]:
+    session.require_cluster_name(words[0])
     names = [c.name for c in api.clusters.list()]
     if words[0] in names:
-        return words[0], sbatch_line.read(words[1:])
+        return words[0], sbatch_line.parse_sbatch_line(words[1:])
     if not Path(words[0]).exists():
         raise NotFound(
             f"{words[0]} is neither a cluster nor a script here",
             hint=f"clusters: {', '.join(names)}" if names else "headway init, then headway apply",
         )
-    return session.pick(api, None), sbatch_line.read(words)
+    return session.choose_cluster(api, None), sbatch_line.parse_sbatch_line(words)
 
 
 def _script(name: str | None, cluster: str) -> str:
@@ -121,7 +121,7 @@ def _script(name: str | None, cluster: str) -> str:
         if sys.stdin.isatty():
             raise Refused("which script?", hint="headway submit SCRIPT, or --wrap 'COMMAND'")
         return script_text(sys.stdin.buffer.read(MAX_SCRIPT_BYTES + 1), "standard input")
-    path = session.expand(name)
+    path = session.expand_home(name)
     if not path.is_file():
         raise NotFound(
             f"{name}: no such script on this machine",
@@ -135,15 +135,15 @@ def _wait(api: Client, cluster: str, job_id: int) -> int:
     from headway.sdk.resources.jobs import Job
 
     def lost(error: Unreachable) -> None:
-        session.note(f"{error.message}; job {job_id} goes on and is waited for")
+        session.print_note(f"{error.message}; job {job_id} goes on and is waited for")
 
     try:
         job = Job(api.jobs, cluster, job_id).wait(poll_s=WAIT_S, on_lost=lost)
     except KeyboardInterrupt:
-        session.note(f"\njob {job_id} goes on; headway logs {cluster} -f {job_id}")
+        session.print_note(f"\njob {job_id} goes on; headway logs {cluster} -f {job_id}")
         return 130
     if job.state != "COMPLETED":
-        told = f"; failed: {job.tasks.failed_tasks}" if job.tasks else f" after {tables.duration(job.elapsed_s)}"
-        session.note(f"job {job_id}: {job.state}{told}")
+        told = f"; failed: {job.tasks.failed_tasks}" if job.tasks else f" after {formatting.duration(job.elapsed_s)}"
+        session.print_note(f"job {job_id}: {job.state}{told}")
         return job.exit_code or 1
     return job.exit_code

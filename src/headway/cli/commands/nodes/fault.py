@@ -39,11 +39,11 @@ def fault(
     headway fault kill slurmctld"""
     cluster, ask = parse(words, gpu=gpu, text=text, in_s=in_s, heal=heal, force=force)
     api = session.connect()
-    done = api.nodes.inject_fault(session.pick(api, cluster), ask)
+    done = api.nodes.inject_fault(session.choose_cluster(api, cluster), ask)
     if output is Format.json:
         session.print_json(done)
     else:
-        session.say(done.done)
+        session.print_line(done.done)
 
 
 def parse(words: list[str], **options: Any) -> tuple[str | None, FaultIn]:

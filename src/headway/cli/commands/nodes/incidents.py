@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import session, tables
+from headway.cli import formatting, session, tables
 from headway.cli.session import ClusterName, ClusterOption, Format, Output
 from headway.errors import Conflict
 
@@ -29,23 +29,23 @@ LOOK_S = 1.0
 def incidents(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """Faults of nodes, the latest first; as JSON with all their steps."""
     api = session.connect()
-    name = session.pick(api, cluster)
+    name = session.choose_cluster(api, cluster)
     found = api.incidents.list(name, steps=output is Format.json)
     if output is Format.json:
         session.print_json(found)
         return
     if not found:
-        session.say(f"no incident on {name}")
+        session.print_line(f"no incident on {name}")
         return
     columns = [
         tables.Column("INCIDENT", right=True), tables.Column("NODE"), tables.Column("STATE"),
-        tables.Column("SINCE", drop=1), tables.Column("WHAT", shrink=True, least=24),
+        tables.Column("SINCE", drop_order=1), tables.Column("WHAT", shrink=True, min_width=24),
     ]  # fmt: skip
     rows: list[list[tables.Cell]] = [
-        [str(one.number), one.node, (one.state, _style(one)), tables.moment(one.opened_at), one.what] for one in found
+        [str(one.number), one.node, (one.state, _style(one)), formatting.local_time(one.opened_at), one.what]
+        for one in found
     ]
-    for line in tables.table(columns, rows, tables.screen()):
-        session.say(line)
+    tables.print_table(columns, rows)
 
 
 @app.command("show")
@@ -54,7 +54,7 @@ def show_one(number: Number, cluster: ClusterOption = None, output: Output = For
 
     headway incident show 3"""
     api = session.connect()
-    _print(api.incidents.get(session.pick(api, cluster), number), output)
+    _print(api.incidents.get(session.choose_cluster(api, cluster), number), output)
 
 
 @app.command("return")
@@ -68,7 +68,7 @@ def bring_back(
 
     headway incident return 3"""
     api = session.connect()
-    _print(api.incidents.return_node(session.pick(api, cluster), number, false_alarm=false_alarm), output)
+    _print(api.incidents.return_node(session.choose_cluster(api, cluster), number, false_alarm=false_alarm), output)
 
 
 @node.command("history")
@@ -77,30 +77,29 @@ def history(name: NodeName, cluster: ClusterOption = None, output: Output = Form
 
     headway node history lab-1-2"""
     api = session.connect()
-    found = api.nodes.history(session.pick(api, cluster), name)
+    found = api.nodes.history(session.choose_cluster(api, cluster), name)
     if output is Format.json:
         session.print_json(found)
         return
     words = f"score {found.score} of {found.limit} over {found.days} days"
-    session.say(f"{found.node}: {words}" + (f"; {found.why_out}" if found.why_out else ""))
+    session.print_line(f"{found.node}: {words}" + (f"; {found.why_out}" if found.why_out else ""))
     if not found.incidents:
-        session.say("no incident")
+        session.print_line("no incident")
         return
-    session.say()
+    session.print_line()
     columns = [
         tables.Column("INCIDENT", right=True), tables.Column("STATE"), tables.Column("SCORE", right=True),
-        tables.Column("SINCE", drop=1), tables.Column("OUT FOR", right=True, drop=2),
-        tables.Column("WHAT", shrink=True, least=24),
+        tables.Column("SINCE", drop_order=1), tables.Column("OUT FOR", right=True, drop_order=2),
+        tables.Column("WHAT", shrink=True, min_width=24),
     ]  # fmt: skip
     rows: list[list[tables.Cell]] = [
         [
-            str(one.number), (one.state, _style(one)), str(one.score), tables.moment(one.opened_at),
+            str(one.number), (one.state, _style(one)), str(one.score), formatting.local_time(one.opened_at),
             _seconds(one.times.closed_s), one.what,
         ]
         for one in found.incidents
     ]  # fmt: skip
-    for line in tables.table(columns, rows, tables.screen()):
-        session.say(line)
+    tables.print_table(columns, rows)
 
 
 @node.command("drain")
@@ -113,7 +112,7 @@ def drain(
 
     headway node drain lab-1-2 --reason "disk swap\""""
     api = session.connect()
-    session.say(f"{name}: {api.nodes.drain(session.pick(api, cluster), name, reason).done}")
+    session.print_line(f"{name}: {api.nodes.drain(session.choose_cluster(api, cluster), name, reason).done}")
 
 
 @node.command("return")
@@ -122,7 +121,7 @@ def undrain(name: NodeName, cluster: ClusterOption = None) -> None:
 
     headway node return lab-1-2"""
     api = session.connect()
-    session.say(f"{name}: {api.nodes.return_to_service(session.pick(api, cluster), name).done}")
+    session.print_line(f"{name}: {api.nodes.return_to_service(session.choose_cluster(api, cluster), name).done}")
 
 
 @node.command("reboot")
@@ -135,7 +134,7 @@ def reboot(
 
     headway node reboot lab-1-2"""
     api = session.connect()
-    picked = session.pick(api, cluster)
+    picked = session.choose_cluster(api, cluster)
     api.nodes.reboot(picked, name, busy=even_if_busy)
     _wait(api, picked, name)
 
@@ -150,7 +149,7 @@ def run_tests(
 
     headway node test lab-1-2"""
     api = session.connect()
-    picked = session.pick(api, cluster)
+    picked = session.choose_cluster(api, cluster)
     api.nodes.test(picked, name, hard=hard)
     _wait(api, picked, name)
 
@@ -167,42 +166,39 @@ def _wait(api: Client, cluster: str, name: str) -> None:
             break
         time.sleep(LOOK_S)
     for one in deed.tests:
-        session.say(f"{one.name}: {'passed' if one.ok else one.text or 'failed'}")
+        session.print_line(f"{one.name}: {'passed' if one.ok else one.text or 'failed'}")
     if deed.fault:
         raise Conflict(f"{name}: {deed.fault}", hint=f"headway node history {name}")
-    session.say(f"{name}: {'it runs again' if deed.kind == 'reboot' else 'all tests passed'}")
+    session.print_line(f"{name}: {'it runs again' if deed.kind == 'reboot' else 'all tests passed'}")
 
 
 def _print(found: IncidentOut, output: Format) -> None:
     if output is Format.json:
         session.print_json(found)
         return
-    on = tables.screen()
     facts: list[tuple[str, tables.Cell]] = [
         ("incident", f"{found.number} on {found.cluster}"),
         ("node", found.node),
         ("what", found.what),
         ("state", (found.state, _style(found))),
-        ("since", tables.moment(found.opened_at)),
+        ("since", formatting.local_time(found.opened_at)),
         ("after", _after(found)),
     ]
-    for line in tables.facts(facts, on):
-        session.say(line)
-    session.say()
+    tables.print_facts(facts)
+    session.print_line()
     columns = [
         tables.Column("AFTER", right=True),
         tables.Column("STATE"),
         tables.Column("BY"),
-        tables.Column("WHAT", shrink=True, least=24),
+        tables.Column("WHAT", shrink=True, min_width=24),
     ]
     start = _began(found)
     rows: list[list[tables.Cell]] = [
         [f"{max(0.0, step.at - start):.1f} s", step.state, step.actor, step.text] for step in found.steps
     ]
-    for line in tables.table(columns, rows, on):
-        session.say(line)
+    tables.print_table(columns, rows)
     if found.jobs:
-        session.say()
+        session.print_line()
         head = [
             tables.Column("JOB", right=True),
             *(tables.Column(w, right=True) for w in ("REQUEUED", "RUNNING", "FIRST STEP")),
@@ -211,8 +207,7 @@ def _print(found: IncidentOut, output: Format) -> None:
             [str(one.job), *(_seconds(at and at - start) for at in (one.requeued_at, one.running_at, one.step_at))]
             for one in found.jobs
         ]
-        for line in tables.table(head, jobs, on):
-            session.say(line)
+        tables.print_table(head, jobs)
 
 
 def _after(found: IncidentOut) -> str:

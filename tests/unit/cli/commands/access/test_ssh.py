@@ -99,7 +99,7 @@ def test_cp_is_the_real_scp(cli: Cli, became: list[list[str]], home: Path) -> No
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="needs OpenSSH's client")
 @pytest.mark.parametrize("host", ["lab", "lab-head", "lab-1-7", "lab-2-1"])
 def test_openssh_reads_the_config_as_meant(home: Path, host: str) -> None:
-    read = options(ssh_files.write(access()), host)
+    read = options(ssh_files.write_ssh_config(access()), host)
     known = str(home / "config/headway/ssh/lab.known_hosts")
     assert (read["user"], read["stricthostkeychecking"], read["userknownhostsfile"]) == ("alice", "true", known)
     if host in ("lab", "lab-head"):
@@ -126,7 +126,7 @@ def test_headway_s_own_key_does_not_take_the_place_of_the_person_s(home: Path) -
     own = home / "config/headway/id_ed25519"
     own.parent.mkdir(parents=True)
     own.write_text("")
-    config = ssh_files.write(access())
+    config = ssh_files.write_ssh_config(access())
     for host in ("lab", "lab-1-7"):
         said = subprocess.run(["ssh", "-G", "-F", str(config), host], capture_output=True, text=True, check=True).stdout
         named = [line.split(" ", 1)[1] for line in said.splitlines() if line.startswith("identityfile ")]
@@ -142,7 +142,7 @@ def test_clusters_with_one_prefix_do_not_take_each_others_hosts(home: Path) -> N
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="needs OpenSSH's client")
 def test_a_second_head_is_reached_as_the_first_one_is(home: Path) -> None:
     machines = access().machines | {"lab-head2": "10.87.3.3", "lab-gpu-1-1": "10.87.3.13"}
-    config = ssh_files.write(access(machines=machines, ports={"lab-head2": 2222}))
+    config = ssh_files.write_ssh_config(access(machines=machines, ports={"lab-head2": 2222}))
     for host, address, port in (("lab-head", "10.87.3.2", "22"), ("lab-head2", "10.87.3.3", "2222")):
         read = options(config, host)
         assert "proxyjump" not in read, "ssh would start itself for ever"
@@ -155,8 +155,8 @@ def test_a_second_head_is_reached_as_the_first_one_is(home: Path) -> None:
 def test_clusters_whose_names_begin_alike_are_told_apart(home: Path) -> None:
     first, second = access(), access("lab-2", address="10.87.4.2")
     for one, other in ((first, second), (second, first)):
-        ssh_files.write(one)
-        config = ssh_files.write(other)
+        ssh_files.write_ssh_config(one)
+        config = ssh_files.write_ssh_config(other)
         assert options(config, "lab-2-1")["proxyjump"] == "lab-head"
         assert options(config, "lab-2-1-1")["proxyjump"] == "lab-2-head"
         for host in ("lab-2", "lab-2-head"):
@@ -184,8 +184,8 @@ def test_of_two_machines_of_one_name_the_named_clusters_is_meant(home: Path) -> 
     first = access(machines={"lab-head": "10.87.3.2", "lab-gpu-1-1": "10.87.3.11"})
     second = access("lab-gpu", machines={"lab-gpu-head": "10.87.4.2", "lab-gpu-1-1": "10.87.4.11"})
     for one, other in ((first, second), (second, first)):
-        ssh_files.write(one)
-        assert options(ssh_files.write(other), "lab-gpu-1-1")["proxyjump"] == other.head
+        ssh_files.write_ssh_config(one)
+        assert options(ssh_files.write_ssh_config(other), "lab-gpu-1-1")["proxyjump"] == other.head
 
 
 @pytest.mark.parametrize(

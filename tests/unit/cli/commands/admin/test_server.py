@@ -53,15 +53,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_a_server_is_started_once_and_stopped(folder: Path, cli: Cli) -> None:
-    assert local_server.running() is None
+    assert local_server.running_server() is None
     assert "the server runs at http://127.0.0.1:" in cli("server", "start").out
-    first = local_server.running()
+    first = local_server.running_server()
     assert first is not None
     assert first.pid != os.getpid()
     assert "runs already" in cli("server", "start").out
-    assert local_server.start_server() == first == local_server.running()
+    assert local_server.start_server() == first == local_server.running_server()
     assert cli("server", "stop").out == "the server has ended\n"
-    assert local_server.running() is None
+    assert local_server.running_server() is None
     assert cli("server", "stop").out == "no server runs\n"
 
 
@@ -95,7 +95,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 def test_what_an_old_server_left_is_no_server(folder: Path, text: str) -> None:
     folder.mkdir()
     (folder / paths.SERVER_FILE).write_text(text)
-    assert local_server.running(folder) is None
+    assert local_server.running_server(folder) is None
 
 
 def test_status_has_the_url(cli: Cli) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.cli import tables
+from headway.cli import formatting
 from headway.cli.commands.billing import costs
 from headway.schemas import spreadsheets
 from headway.schemas.billing import (
@@ -203,11 +203,11 @@ def test_an_estimate_says_what_is_not_known(capsys: pytest.CaptureFixture[str]) 
     endless = EstimateOut(
         team="vision", gpus=8, nodes=1, time_limit_s=None, gpu_hours=None, usd=None, usd_per_hour=Decimal(8)
     )
-    costs.say_estimate(endless)
+    costs.print_estimate(endless)
     told = capsys.readouterr().out
     assert "8.00 USD an hour" in told
     assert "Slurm can't say" in told
-    costs.say_estimate(endless.model_copy(update={"usd_per_hour": None, "unread": ["--nodelist"]}))
+    costs.print_estimate(endless.model_copy(update={"usd_per_hour": None, "unread": ["--nodelist"]}))
     assert "can't be said; not understood here: --nodelist" in capsys.readouterr().out
 
 
@@ -234,4 +234,4 @@ def test_budgets_say_until_when(capsys: pytest.CaptureFixture[str], monkeypatch:
     costs.budgets()
     head, row = capsys.readouterr().out.splitlines()
     assert head.split() == ["TEAM", "USED", "OF", "LEFT", "UNIT", "PER", "UNTIL", "STATE"]
-    assert tables.moment(NOW + 3600) in row
+    assert formatting.local_time(NOW + 3600) in row

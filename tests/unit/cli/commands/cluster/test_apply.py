@@ -12,13 +12,13 @@ import pytest
 
 from headway import paths
 from headway.cli import changeset_text as cs
-from headway.cli import tables
+from headway.cli.terminal import Terminal
 from headway.errors import Conflict, NotFound, Refused, Unreachable
 from headway.schemas.base import ErrorOut, FaultOut
 from headway.schemas.clusters import ChangeOut, ChangeSetOut, EventOut
 from headway.schemas.people import MeOut
 from headway.sdk.client import connect
-from headway.sdk.process_liveness import start_time
+from headway.sdk.process_liveness import process_start_time
 from headway.server.state_files import write_client
 from tests.support.cli_fakes import Cli, change, cli, cluster, event, operation
 
@@ -276,7 +276,7 @@ def test_root_s_server_that_is_away_is_waited_for(
     ready(cli, changes(why_empty="it is so"))
     root_s("1")
     monkeypatch.setattr("headway.cli.session.connect", lambda: connect() and cli.api)
-    monkeypatch.setattr("time.sleep", lambda _: root_s(start_time(os.getpid())))
+    monkeypatch.setattr("time.sleep", lambda _: root_s(process_start_time(os.getpid())))
     done = cli("apply", file)
     assert (done.code, done.out) == (0, "lab: nothing to change: it is so\n")
     assert done.err == "no server; it is waited for: sudo headway server start\n"
@@ -322,7 +322,7 @@ def test_no_second_server_takes_over_what_root_s_was_doing(
     cli: Cli, file: str, root_s: Callable[[str], None], tmp_path: Path, own: bool
 ) -> None:
     ready(cli, changes(*MANY))
-    root_s(start_time(os.getpid()))
+    root_s(process_start_time(os.getpid()))
     if own:
         own_s(tmp_path)
 
@@ -446,7 +446,7 @@ def test_no_leaves_everything(cli: Cli) -> None:
 
 def test_ten_thousand_changes_stay_short() -> None:
     found = changes(*(change("machine.create", f"lab-1-{i}", f"lab-1-{i}") for i in range(1, 10001)))
-    lines = cs.lines(found, tables.Screen(colours=False, width=80, unicode=True))
+    lines = cs.changeset_lines(found, Terminal(colours=False, width=80, unicode=True))
     assert len(lines) < 6
     assert any("lab-1-[1-10000]" in line for line in lines)
     assert max(map(len, lines)) <= 80
@@ -454,5 +454,5 @@ def test_ten_thousand_changes_stay_short() -> None:
 
 def test_the_same_disturbance_on_many_nodes_is_one_line() -> None:
     found = [change("unit.restart", f"lab-1-{i}", "slurmd.service", "node drain") for i in range(1, 9)]
-    lines = cs.lines(changes(*found, asks=8), tables.Screen(colours=False, width=None, unicode=True))
+    lines = cs.changeset_lines(changes(*found, asks=8), Terminal(colours=False, width=None, unicode=True))
     assert lines[-1] == "  unit.restart slurmd.service on lab-1-[1-8]: node drain (it is new)"

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.cli import tables
+from headway.cli import formatting, tables
+from headway.cli.terminal import Terminal, display_width
 from headway.schemas.clusters import CheckOut, GroupOut, StatusOut
 from tests.support.cli_fakes import Cli, cli, cluster, node
 
@@ -105,13 +106,13 @@ def test_nodes_fit_the_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch, width
     cli.api.on("clusters.status", status(nodes=many))
     lines = [ANSI.sub("", line) for line in cli("nodes", "lab", terminal=True).out.splitlines()]
     table = lines[:-1]
-    assert max(map(tables.width_of, table)) <= width
+    assert max(map(display_width, table)) <= width
     assert all(re.search(r"[█░]{8} \d/8", line) for line in table[1:])
 
 
 def test_without_unicode_cells_are_ascii() -> None:
-    on = tables.Screen(colours=False, width=None, unicode=False)
-    assert tables.node_gpus(node(used=3), on)[:8] == [("#", "busy")] * 3 + [(".", "dim")] * 5
+    terminal = Terminal(colours=False, width=None, unicode=False)
+    assert formatting.node_gpus(node(used=3), terminal)[:8] == [("#", "busy")] * 3 + [(".", "dim")] * 5
 
 
 @given(
@@ -119,15 +120,15 @@ def test_without_unicode_cells_are_ascii() -> None:
     st.integers(min_value=30, max_value=100),
 )
 def test_any_cells_fit_and_stay_on_their_line(rows: list[list[str]], width: int) -> None:
-    on = tables.Screen(colours=False, width=width, unicode=True)
+    terminal = Terminal(colours=False, width=width, unicode=True)
     columns = [
         tables.Column("A", shrink=True),
-        tables.Column("B", shrink=True, drop=1),
+        tables.Column("B", shrink=True, drop_order=1),
         tables.Column("C", shrink=True),
     ]
-    lines = tables.table(columns, rows, on)
+    lines = tables.table_lines(columns, rows, terminal)
     assert len(lines) == len(rows) + 1
-    assert all(tables.width_of(line) <= width and line.isprintable() for line in lines)
+    assert all(display_width(line) <= width and line.isprintable() for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -135,4 +136,4 @@ def test_any_cells_fit_and_stay_on_their_line(rows: list[list[str]], width: int)
     [(0, "0:00"), (247, "4:07"), (3847, "1:04:07"), (90061, "1-01:01:01"), (None, "unlimited")],
 )
 def test_durations_are_slurms(seconds: float | None, text: str) -> None:
-    assert tables.duration(seconds) == text
+    assert formatting.duration(seconds) == text
