@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.cluster.lab import Lab
 
-from headway.slurm.commands import holding_back
+from headway.slurm.account_commands import hold_team_jobs_argv
 
 HERE = Path(__file__).parent
 COLUMNS = ("productive_usd", "lost_usd", "held_idle_usd", "idle_usd", "spare_usd", "broken_usd")
@@ -86,7 +86,7 @@ def test_before_submit_the_price_and_the_start_are_told_and_nothing_is_submitted
 def test_a_team_that_is_held_back_starts_nothing_what_runs_goes_on_and_apply_leaves_it_so(lab: Lab) -> None:
     runs = lab.sbatch("sara", wrap="while [ ! -e go ]; do sleep 0.1; done")
     lab.wait_job(runs, "RUNNING")
-    lab.head(*holding_back("speech", on=True))
+    lab.head(*hold_team_jobs_argv("speech", on=True))
     try:
         waits = lab.sbatch("sara", wrap="true")
         lab.wait(lambda: lab.field(waits, "Reason") == "QOSMaxJobsPerUserLimit", "the job to wait for the limit")
@@ -94,7 +94,7 @@ def test_a_team_that_is_held_back_starts_nothing_what_runs_goes_on_and_apply_lea
         planned = lab.cli("plan", str(HERE / "lab.yaml"))
         assert "speech" not in planned.out
     finally:
-        lab.head(*holding_back("speech", on=False))
+        lab.head(*hold_team_jobs_argv("speech", on=False))
     assert lab.wait_job(waits) == "COMPLETED"
     lab.head("touch", "/home/sara/go", user="sara")
     assert lab.wait_job(runs) == "COMPLETED"

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from headway.domain.machine import Machine, MachineState
+from headway.domain.slurm.state import SPARES
 from headway.errors import HeadwayError
 from headway.jobs.submission.submit import submit
 from headway.schemas.submissions import SubmitIn
-from headway.slurm import commands, sacct_jobs, sacct_usage, sacctmgr
+from headway.slurm import node_commands, reservations, sacct_jobs, sacct_usage, sacctmgr
 from headway.slurm.adapters import adapter
 from headway.slurm.reader import SlurmReader
 from headway.slurm.rest import Rest, SlurmToken
@@ -73,8 +74,8 @@ async def record(links: Connections, head: Machine, jwt_key: bytes, version: str
     await start("carol", "-N2", "--gres=gpu:8", "-t30", name="waits.sbatch")
     await running_now(SlurmReader(links, head, jwt_key, version), running)
     await start("carol", "--array=1-1000%4", "--gres=gpu:8", "--exclusive", "-t30", name="sweep.sbatch")
-    await commands.reserve(links, head, ["lab-1-2"])
-    await commands.node_drain(links, head, "lab-1-1", "checked by hand")
+    await reservations.set_reserved_nodes(links, head, ["lab-1-2"])
+    await node_commands.drain_node(links, head, "lab-1-1", "checked by hand")
     await settled(SlurmReader(links, head, jwt_key, version), running, quick)
     await accounted(links, head, sacctmgr.questions()["busy"], "alice|vision", "carol|speech")
     await keep_rest("nodes", known.nodes)
@@ -84,11 +85,11 @@ async def record(links: Connections, head: Machine, jwt_key: bytes, version: str
     await keep_rest("job_unknown", known.job.format(id=4711), known.detailed)
     await keep_rest("reservations", known.reservations)
     await keep_rest("ping", known.ping)
-    await keep_command("reservation", ["scontrol", "--oneliner", "show", "reservation", commands.SPARES])
+    await keep_command("reservation", ["scontrol", "--oneliner", "show", "reservation", SPARES])
     for name, argv in sacctmgr.questions().items():
         await keep_command(f"accounts_{name}", argv)
-    await commands.reserve(links, head, [])
-    await commands.node_resume(links, head, "lab-1-1")
+    await reservations.set_reserved_nodes(links, head, [])
+    await node_commands.resume_node(links, head, "lab-1-1")
     for user in ("alice", "carol"):
         await links.remote(head, ["scancel", f"--user={user}"], timeout_s=30)
     await accounted(links, head, sacct_jobs.query(running, version), "train.sbatch", "CANCELLED")

@@ -20,7 +20,7 @@ from headway.domain.slurm.hostlist import compress
 from headway.errors import HeadwayError, Unreachable
 from headway.health.context import fault_text
 from headway.render.slurm.power_saving import MAKE_S
-from headway.slurm import commands
+from headway.slurm import node_commands, node_jobs
 from headway.store import StoreAway
 
 Said = list[tuple[str, str]]
@@ -94,7 +94,7 @@ class Waker:
         head = await head_now(self.cluster, self.env, machines)
         if head is None:
             return
-        states = await commands.node_reasons(self.env.connections, head)
+        states = await node_commands.read_node_reasons(self.env.connections, head)
         now = self.clock()
         groups = self.cluster.group_of
         waiting = {name for name, at in self.not_before.items() if now < at}
@@ -135,7 +135,7 @@ class Waker:
         limited = any(file and file.most_usd_per_hour is not None for file in (self.cluster, self.after))
         if not limited or not any(word.endswith("#") for word, _ in states.values()):
             return {}
-        return await commands.busy_nodes(self.env.connections, head)
+        return await node_jobs.jobs_by_node(self.env.connections, head)
 
     def _fits(self, deeds: Collection[planner.Deed]) -> None:
         """A group of which machines are made and none is too dear begins anew."""
@@ -148,8 +148,8 @@ class Waker:
         word for the node tells that nothing runs there yet, and is asked for last."""
         if not names:
             return set()
-        busy = await commands.busy_nodes(self.env.connections, head)
-        states = await commands.node_reasons(self.env.connections, head)
+        busy = await node_jobs.jobs_by_node(self.env.connections, head)
+        states = await node_commands.read_node_reasons(self.env.connections, head)
         return {name for name in names if name not in busy or states.get(name, ("", ""))[0].endswith("#")}
 
     async def _blame(self, deed: planner.Deed) -> None:
@@ -188,13 +188,13 @@ class Waker:
                 self.untold = True
                 self.said.append((node, f"given back: {why}"))
             case planner.Close(group, nodes, until, why):
-                await commands.nodes_close(run, head, nodes, planner.reason(deed))
+                await node_commands.close_nodes(run, head, nodes, planner.reason(deed))
                 self.said.append((group, f"no machine is asked for in the next {until - self.clock():.0f} s: {why}"))
             case planner.Open(nodes):
-                await commands.nodes_open(run, head, nodes)
+                await node_commands.open_nodes(run, head, nodes)
                 self.said.append((compress(nodes), "may be asked for again"))
             case planner.Reset(node):
-                await commands.nodes_open(run, head, [node])
+                await node_commands.open_nodes(run, head, [node])
                 self.said.append((node, "Slurm had given it up; it may be asked for again"))
         return True
 
@@ -260,8 +260,8 @@ class Waker:
         try:
             machines = {machine.name: machine for machine in await self.env.provider.list(self.cluster.name)}
             free = node in await self._free(head, [node])
-            states = await commands.node_reasons(self.env.connections, head)
-            if node in machines and (not free or commands.serves(states.get(node, ("", ""))[0])):
+            states = await node_commands.read_node_reasons(self.env.connections, head)
+            if node in machines and (not free or node_commands.is_in_service(states.get(node, ("", ""))[0])):
                 self.untold = True
                 self.said.append((node, f"works, although: {why}"))
                 return

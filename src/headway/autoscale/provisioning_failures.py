@@ -14,7 +14,7 @@ from headway.domain.cluster import Cluster, Group
 from headway.domain.incident import Incident, IncidentState, XidClass
 from headway.domain.machine import Machine
 from headway.health.incidents.orphaned import group_is_short
-from headway.slurm import commands
+from headway.slurm import node_commands
 from headway.store import Store
 
 WHAT = "a machine can't be made"
@@ -77,7 +77,7 @@ def _settled(node: str, states: Mapping[str, State], machines: Mapping[str, Mach
     """Why a machine that could not be given back is nobody's trouble any more; "" while it is."""
     if node not in machines:
         return "it is gone"
-    return "Slurm has use for it again" if commands.serves(states.get(node, ("", ""))[0]) else ""
+    return "Slurm has use for it again" if node_commands.is_in_service(states.get(node, ("", ""))[0]) else ""
 
 
 async def _over(
@@ -93,7 +93,7 @@ async def _over(
     for name in group.slots:
         machine = machines.get(name)
         new = machine is not None and name not in making and machine.started_at > incident.last_signal_at
-        if new and commands.serves(states.get(name, ("", ""))[0]):
+        if new and node_commands.is_in_service(states.get(name, ("", ""))[0]):
             return f"{name} has come up"
     wanted = any(
         name in making

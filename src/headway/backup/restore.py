@@ -22,6 +22,7 @@ from headway.cluster.observe import machines_of, replaced
 from headway.domain.cluster import ACCOUNTING, Cluster, heads_of
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Conflict, HeadwayError, Refused
+from headway.slurm.account_commands import close_runaway_jobs_argv
 from headway.store.core.cluster_records import BRINGING
 
 STAMP = "/srv/headway-state/restored"  # which restore this head's state is of
@@ -225,7 +226,7 @@ async def _send(env: Env, head: Machine, argv: list[str], pieces: Iterator[bytes
 async def _close_runaways(cluster: Cluster, env: Env, say: Say) -> None:
     """Jobs that began after the backup's look at Slurm are in the database and nowhere else."""
     head = (await machines_of(env, cluster.name))[cluster.head]
-    argv = ["sacctmgr", "-i", "show", "runawayjobs"]
+    argv = close_runaway_jobs_argv()
     ran = await env.connections.remote(head, argv, timeout_s=60, check=False, input=b"y\n")
     if ran.code != 0:
         await say(

@@ -1,9 +1,9 @@
-"""Teams, users and limits: what Slurm accounting should be, and the sacctmgr commands that make it so. Pure.
+"""Teams, users and limits: what Slurm accounting should be, and the changes that make it so. Pure.
 
 A team is an account under root with its share, and a QOS of the same name with its caps, which is the account's only
-QOS. Each Change carries the argv of one command in data["argv"]; in the given order each is valid when its turn comes.
-sacctmgr refuses to remove somebody whose jobs have not ended: they are locked first (no new jobs), and removed by a
-later ChangeSet. What they ran stays in accounting.
+QOS. The data of each Change is one command for `headway.slurm.account_commands`; in the given order each is valid when its turn
+comes. sacctmgr refuses to remove a user whose jobs have not ended: the user is locked first (no new jobs), and removed by a
+later ChangeSet. Their past jobs stay in accounting.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def desired(cluster: Cluster) -> Accounts:
 
 
 def changes(desired: Accounts, observed: Accounts) -> list[Change]:
-    """What must be said to sacctmgr, in order: first all that is new, then what is no longer wanted."""
+    """Return the changes in the order in which sacctmgr accepts them: additions first, then removals."""
     return [
         *_qos_changes(desired, observed),
         *_account_changes(desired, observed),
@@ -85,8 +85,8 @@ def refills_due(teams: Iterable[Team], last: Mapping[str, datetime], now: dateti
         began = period_start(team.gpu_hours.per, now)
         if last[team.name] < began:
             # RawUsage works only alone: sacctmgr ignores other settings in the same command.
-            argv = _sacctmgr("modify", "qos", "where", f"name={team.name}", "set", "RawUsage=0")
-            found.append(_change("refill", team.name, f"a new {team.gpu_hours.per} began on {began:%Y-%m-%d}", argv))
+            command = _command("modify", "qos", team.name, "RawUsage=0")
+            found.append(_change("refill", team.name, f"a new {team.gpu_hours.per} began on {began:%Y-%m-%d}", command))
     return found
 
 
@@ -104,12 +104,16 @@ def _qos(team: Team) -> Qos:
     return Qos(team.name, limits, ("NoDecay",))
 
 
-def _change(what: str, name: str, why: str, argv: Iterable[str], disturbs: Disturbs = Disturbs.NOTHING) -> Change:
-    return Change(f"account.{what}", "cluster", name, why, disturbs, {"argv": list(argv)})
+def _change(
+    what: str, name: str, why: str, command: Mapping[str, object], disturbs: Disturbs = Disturbs.NOTHING
+) -> Change:
+    return Change(f"account.{what}", "cluster", name, why, disturbs, command)
 
 
-def _sacctmgr(*words: str) -> list[str]:
-    return ["sacctmgr", "-i", *words]
+def _command(verb: str, entity: str, name: str, *settings: str, account: str = "") -> dict[str, object]:
+    """Return what `headway.slurm.account_commands.account_change_argv` reads."""
+    command: dict[str, object] = {"verb": verb, "entity": entity, "name": name, "set": list(settings)}
+    return {**command, "account": account} if account else command
 
 
 def _qos_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
@@ -119,15 +123,15 @@ def _qos_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
         limits = [f"{name}={value}" for name, value in sorted(qos.limits.items())]
         flags = f"Flags={','.join(qos.flags)}"
         if seen is None:
-            argv = _sacctmgr("add", "qos", qos.name, "set", flags, *limits)
-            yield _change("qos", qos.name, "the team's limits: " + (", ".join(limits) or "none"), argv)
+            command = _command("add", "qos", qos.name, flags, *limits)
+            yield _change("qos", qos.name, "the team's limits: " + (", ".join(limits) or "none"), command)
             continue
         words = [f"{n}={v}" for n, v in sorted(qos.limits.items()) if seen.limits.get(n) != v]
         words += [f"{n}={none}" for n, none in _NO_LIMIT.items() if n in seen.limits and n not in qos.limits]
         words += [flags] if seen.flags != qos.flags else []
         if words:
-            argv = _sacctmgr("modify", "qos", "where", f"name={qos.name}", "set", *words)
-            yield _change("qos", qos.name, "the team's limits change: " + ", ".join(words), argv)
+            command = _command("modify", "qos", qos.name, *words)
+            yield _change("qos", qos.name, "the team's limits change: " + ", ".join(words), command)
 
 
 def _account_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
@@ -139,18 +143,18 @@ def _account_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
         if qos and observed.account_qos.get(account.name) != qos:
             words += [f"qos={qos}", f"defaultqos={qos}"]
         if seen is None:
-            argv = _sacctmgr("add", "account", account.name, "set", "parent=root", *words)
-            yield _change("team", account.name, f"new team with share {account.share}", argv)
+            command = _command("add", "account", account.name, "parent=root", *words)
+            yield _change("team", account.name, f"new team with share {account.share}", command)
         elif words:
-            argv = _sacctmgr("modify", "account", "where", f"name={account.name}", "set", *words)
-            yield _change("team", account.name, ", ".join(words), argv)
+            command = _command("modify", "account", account.name, *words)
+            yield _change("team", account.name, ", ".join(words), command)
 
 
 def _operator_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
     for name in desired.operators:
         if name not in observed.operators:
-            argv = _sacctmgr("add", "user", name, f"account={_OPERATOR_ACCOUNT}", "adminlevel=Operator")
-            yield _change("operator", name, "Headway acts for leads and admins through it", argv)
+            command = _command("add", "user", name, "adminlevel=Operator", account=_OPERATOR_ACCOUNT)
+            yield _change("operator", name, "Headway acts for leads and admins through it", command)
 
 
 def _member_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
@@ -162,16 +166,15 @@ def _member_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
         seen = have.get((user, team))
         first = user not in known
         if seen is None:
-            argv = _sacctmgr("add", "user", user, f"account={team}")
-            yield _change("user", user, f"joins team {team}", argv)
+            command = _command("add", "user", user, account=team)
+            yield _change("user", user, f"joins team {team}", command)
             known.add(user)
         elif seen.locked:
-            where = (f"name={user}", f"account={team}")
-            argv = _sacctmgr("modify", "user", "where", *where, "set", "maxsubmitjobs=-1")
-            yield _change("user", user, f"may submit in team {team} again", argv)
+            command = _command("modify", "user", user, "maxsubmitjobs=-1", account=team)
+            yield _change("user", user, f"may submit in team {team} again", command)
         if member.default and not first and (seen is None or not seen.default):
-            argv = _sacctmgr("modify", "user", "where", f"name={user}", "set", f"defaultaccount={team}")
-            yield _change("user", user, f"team {team} becomes the default", argv)
+            command = _command("modify", "user", user, f"defaultaccount={team}")
+            yield _change("user", user, f"team {team} becomes the default", command)
 
 
 def _removals(desired: Accounts, observed: Accounts) -> Iterator[Change]:
@@ -189,8 +192,8 @@ def _removals(desired: Accounts, observed: Accounts) -> Iterator[Change]:
     busy_users = {a.user for a in gone if a.account in busy_accounts and (a.user, a.account) in observed.busy}
     for user, members in ended.items():
         if user not in staying and user not in busy_users:
-            argv = _sacctmgr("delete", "user", "where", f"name={user}")
-            yield _change("user", user, "is no longer in the cluster file; past jobs stay in accounting", argv)
+            command = _command("delete", "user", user)
+            yield _change("user", user, "is no longer in the cluster file; past jobs stay in accounting", command)
             continue
         for member in members:
             # sacctmgr keeps a default account while there are others; one who stays has been given another by now.
@@ -198,18 +201,18 @@ def _removals(desired: Accounts, observed: Accounts) -> Iterator[Change]:
                 busy_accounts.add(member.account)
                 yield from _lock(member, cancel=False)
                 continue
-            argv = _sacctmgr("delete", "user", "where", f"name={user}", f"account={member.account}")
-            yield _change("user", user, f"leaves team {member.account}", argv)
+            command = _command("delete", "user", user, account=member.account)
+            yield _change("user", user, f"leaves team {member.account}", command)
     teams = {account.name for account in desired.accounts}
     for account in observed.accounts:
         if account.name not in teams and account.name not in busy_accounts:
-            argv = _sacctmgr("delete", "account", "where", f"name={account.name}")
-            yield _change("team", account.name, "is no longer in the cluster file", argv)
+            command = _command("delete", "account", account.name)
+            yield _change("team", account.name, "is no longer in the cluster file", command)
     limits = {qos.name for qos in desired.qos}
     for qos in observed.qos:
         if qos.name not in limits and qos.name not in busy_accounts:
-            argv = _sacctmgr("delete", "qos", "where", f"name={qos.name}")
-            yield _change("qos", qos.name, "its team is no longer in the cluster file", argv)
+            command = _command("delete", "qos", qos.name)
+            yield _change("qos", qos.name, "its team is no longer in the cluster file", command)
 
 
 def _lock(member: Association, *, cancel: bool) -> Iterator[Change]:
@@ -217,9 +220,8 @@ def _lock(member: Association, *, cancel: bool) -> Iterator[Change]:
     have ended before it cancelled."""
     user, team = member.user, member.account
     if not member.locked:
-        where = (f"name={user}", f"account={team}")
-        argv = _sacctmgr("modify", "user", "where", *where, "set", "maxsubmitjobs=0")
-        yield _change("lock", user, f"leaves team {team}: no new jobs; removed when the last has ended", argv)
+        command = _command("modify", "user", user, "maxsubmitjobs=0", account=team)
+        yield _change("lock", user, f"leaves team {team}: no new jobs; removed when the last has ended", command)
     if cancel:
-        argv = ["scancel", f"--user={user}", f"--account={team}"]
-        yield _change("cancel", user, f"jobs in team {team} are cancelled", argv, Disturbs.JOBS)
+        command = _command("cancel_jobs", "user", user, account=team)
+        yield _change("cancel", user, f"jobs in team {team} are cancelled", command, Disturbs.JOBS)

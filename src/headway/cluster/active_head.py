@@ -8,6 +8,7 @@ from headway.cluster.context import Env
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError, Unreachable
+from headway.slurm.scontrol import ping_argv
 
 ASK_S = 2.0
 _ASK = ["systemctl", "is-active", "--quiet", "slurmrestd.service"]
@@ -48,7 +49,7 @@ async def second_alone(cluster: Cluster, env: Env, machines: Mapping[str, Machin
     if cluster.controllers == 1 or second is None or second.state is not MachineState.RUNNING:
         return None
     try:
-        ran = await env.connections.remote(second, ["scontrol", "ping"], timeout_s=10, check=False)
+        ran = await env.connections.remote(second, ping_argv(), timeout_s=10, check=False)
     except HeadwayError:
         return None
     lines = ran.stdout.splitlines()

@@ -12,7 +12,6 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 from headway.changes.cluster_changes import Goal, changeset, with_effects
 from headway.changes.image_changes import REBUILD
@@ -40,7 +39,8 @@ from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
 from headway.providers.base import Owned, Place
 from headway.render.ha import state_folder
 from headway.render.system.unit_list import MUNGE_KEY
-from headway.slurm import commands, sacctmgr
+from headway.slurm import node_commands, sacctmgr
+from headway.slurm.account_commands import account_change_argv
 from headway.store import StoreAway
 
 # Machines made at once: a container start is mostly work of this host's processors.
@@ -403,7 +403,7 @@ class Run:
                 if cluster.head in self.failures:
                     raise Refused(f"{name}: waits for the head, which did not come up")
             if stage == "node" and cluster.group_of[name].idle_s is not None:
-                await commands.node_awake(self.env.connections, await self._asked(), name)
+                await node_commands.power_up_node(self.env.connections, await self._asked(), name)
             if is_head:
                 await self.say(name, f"{stage}: {len(steps)} steps")
                 if stage in self.before:
@@ -484,7 +484,7 @@ class Run:
     async def _accounts(self) -> None:
         head = self.machines[self.goal.cluster.head]
         changes = account_changes(self.goal.accounts, await self._seen_accounts(head))
-        steps = [remote_steps.run_step(cast(list[str], c.data["argv"])) for c in changes]
+        steps = [remote_steps.run_step(account_change_argv(c.data)) for c in changes]
         if steps:
             await remote_steps.perform(self.env.connections, head, steps)
             await self.say("accounts", f"{len(steps)} changes to teams, users and limits", done=True)

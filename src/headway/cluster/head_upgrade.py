@@ -20,7 +20,7 @@ from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import ROLLS
 from headway.errors import HeadwayError
 from headway.images import build, local_images
-from headway.slurm import commands
+from headway.slurm import node_commands
 
 # In this order; each writes down what it knows before it ends.
 _DAEMONS = ("slurmrestd.service", "slurmctld.service", "slurmdbd.service", "mariadb.service")
@@ -65,10 +65,12 @@ async def _drained(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) 
     would fail. None where no controller answers: a server was ended after it had stopped it."""
     with contextlib.suppress(HeadwayError):
         head = await head_or_none(cluster, env, machines)
-        states = await commands.node_reasons(env.connections, head) if head else {}
-        served = frozenset(name for name, (word, _) in states.items() if commands.serves(word)) & machines.keys()
+        states = await node_commands.read_node_reasons(env.connections, head) if head else {}
+        served = (
+            frozenset(name for name, (word, _) in states.items() if node_commands.is_in_service(word)) & machines.keys()
+        )
         if head is not None and served:
-            await commands.nodes_drain(env.connections, head, sorted(served), ROLLS)
+            await node_commands.drain_nodes(env.connections, head, sorted(served), ROLLS)
         return served
     return frozenset()
 
@@ -82,7 +84,7 @@ async def wants_roll(cluster: Cluster, env: Env) -> bool:
         other = of_another(cluster.slurm_version, machines.values(), await local_images.list_images())
         head = await head_or_none(cluster, env, machines)
         if other and head is not None and not other.keys() & set(cluster.heads):
-            reasons = await commands.node_reasons(env.connections, head)
+            reasons = await node_commands.read_node_reasons(env.connections, head)
             return any(reasons.get(name, ("", ""))[1] == ROLLS for name in other)
     return False
 

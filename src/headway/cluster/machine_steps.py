@@ -17,6 +17,8 @@ from headway.render.monitoring import prometheus
 from headway.render.slurm.candidate_check import candidate_check
 from headway.render.system.mariadb import DATADIR
 from headway.render.system.unit_list import RECONFIGURE
+from headway.slurm.account_commands import show_config_argv
+from headway.slurm.scontrol import ping_argv
 
 # A head works before volumes of other machines are mounted, a node begins to after that; and both without those that can't be.
 STAGES = ("software", "base", "database", "accounting", "controller", "outside", "node")
@@ -233,7 +235,7 @@ def _unit_steps(
                     "remove": sorted(switched - set(own)),
                     "take_up": step,
                     "probe": {
-                        "argv": ["scontrol", "ping"],
+                        "argv": ping_argv(),
                         "timeout_s": 30,
                         "message": "slurmctld does not answer",
                     },
@@ -264,13 +266,13 @@ def _after(name: str) -> list[Step]:
     if name == "slurmdbd.service":
         return [dbd_answers()]
     if name == "slurmctld.service":
-        return [_wait(["scontrol", "ping"], "slurmctld does not answer")]
+        return [_wait(ping_argv(), "slurmctld does not answer")]
     return []
 
 
 def dbd_answers() -> Step:
     """Waits for slurmdbd, as long as the database works for it."""
-    answers = _wait(["sacctmgr", "-nP", "show", "config"], "slurmdbd does not answer")
+    answers = _wait(show_config_argv(), "slurmdbd does not answer")
     return {**answers, "busy": ["sh", "-c", _CONVERTS], "most_s": CONVERT_S}
 
 

@@ -19,7 +19,7 @@ from headway.errors import CommandFailed, HeadwayError
 from headway.images import local_images
 from headway.providers.base import Owned
 from headway.render.slurm.change_impact import Aborts, aborts, unreadable
-from headway.slurm import commands
+from headway.slurm import node_jobs
 from headway.slurm.sacctmgr import read
 
 # So many machines are asked at once; each is one SSH channel and one short Python process over there.
@@ -104,7 +104,7 @@ async def _jobs_on(env: Env, head: Machine | None, names: Set[str]) -> dict[str,
     if not names or head is None:
         return {}
     try:
-        busy = await commands.busy_nodes(env.connections, head)
+        busy = await node_jobs.jobs_by_node(env.connections, head)
     except HeadwayError:
         return {}
     return {name: busy[name] for name in names if name in busy}
@@ -120,8 +120,8 @@ async def _aborted(goal: Goal, env: Env, head: Machine | None, texts: Mapping[st
     if head is None:
         return {}, "no head runs"
     try:
-        busy = await commands.busy_nodes(env.connections, head) if ending.nodes else {}
-        queued = await commands.queued(env.connections, head, sorted(ending.partitions))
+        busy = await node_jobs.jobs_by_node(env.connections, head) if ending.nodes else {}
+        queued = await node_jobs.jobs_by_partition(env.connections, head, sorted(ending.partitions))
     except HeadwayError as error:
         return {}, error.message.splitlines()[0]
     return {**{name: busy[name] for name in ending.nodes if name in busy}, **queued}, ""

@@ -21,7 +21,7 @@ from headway.domain.slots import LEAVES, NO_MACHINE, choose
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.state import Check, NodeState
 from headway.errors import CommandFailed, HeadwayError, Unreachable
-from headway.slurm import commands
+from headway.slurm import node_commands, reservations
 from headway.slurm.reader import SlurmReader
 
 REGISTER_S = 90
@@ -86,10 +86,10 @@ async def mark_slots(goal: Goal, env: Env, head: Machine, leaving: Collection[st
     as it was before. Returns those that are to have a machine and are marked as having none: the apply that made it got no
     further."""
     empty = set(goal.cluster.slot_names) - set(goal.machines)
-    states = await commands.node_reasons(env.connections, head)
+    states = await node_commands.read_node_reasons(env.connections, head)
     by_itself = {name for name, group in goal.cluster.group_of.items() if group.idle_s is not None}
     unmarked = [name for name in sorted(empty - by_itself) if states.get(name, ("", NO_MACHINE))[1] != NO_MACHINE]
-    await commands.nodes_gone(env.connections, head, unmarked, NO_MACHINE)
+    await node_commands.set_removed_nodes_down(env.connections, head, unmarked, NO_MACHINE)
     for name in goal.machines:
         reason = states.get(name, ("", ""))[1]
         if name not in leaving and reason.startswith(LEAVES):
@@ -102,11 +102,11 @@ async def serve(env: Env, head: Machine, name: str) -> None:
     work while others are still made. Nothing happens to a node that is out for another reason. Raises Unreachable."""
     ends = time.monotonic() + REGISTER_S
     while time.monotonic() < ends:
-        states, reason = await commands.node_now(env.connections, head, name)
+        states, reason = await node_commands.read_node_state(env.connections, head, name)
         if reason != NO_MACHINE:
             return
         if "NOT_RESPONDING" not in states:
-            await commands.node_resume(env.connections, head, name)
+            await node_commands.resume_node(env.connections, head, name)
             return
         await asyncio.sleep(POLL_S)
     raise _never_heard_of(head.cluster, frozenset([name]))
@@ -117,7 +117,9 @@ async def return_nodes(cluster: Cluster, env: Env, head: Machine, names: frozens
     What a person has said of one stays, and a node with an incident is returned by the end of that, after tests."""
     states = await node_states(cluster, env, head)
     back = [n for n in sorted(names) if n in states and "DOWN" in states[n].states and "DRAIN" not in states[n].states]
-    return tuple([name for name in back if not await commands.return_own(env.connections, head, name, _of_nobody)])
+    return tuple(
+        [name for name in back if not await node_commands.resume_node_if(env.connections, head, name, _of_nobody)]
+    )
 
 
 def _of_nobody(reason: str) -> bool:
@@ -130,12 +132,12 @@ async def hold_spares(cluster: Cluster, env: Env, head: Machine, say: Say) -> No
     """Brings the reservation of spares in line with which nodes are usable. Where Slurm refuses that the cluster works
     all the same, and its watch tries again."""
     states = await node_states(cluster, env, head)
-    held = frozenset(await commands.reserved(env.connections, head))
+    held = frozenset(await reservations.reserved_nodes(env.connections, head))
     wanted = wanted_reserve(cluster, states, held)
     if wanted == held:
         return
     try:
-        await commands.reserve(env.connections, head, sorted(wanted))
+        await reservations.set_reserved_nodes(env.connections, head, sorted(wanted))
     except CommandFailed as error:
         await say("spares", error.message.splitlines()[0], level="warning", done=True)
     else:
@@ -165,7 +167,7 @@ async def checks(cluster: Cluster, env: Env) -> tuple[Check, ...]:
         return tuple(found)  # nobody would answer: what is said already is the reason
     try:
         states = await node_states(cluster, env, head)
-        held = await commands.reserved(env.connections, head)
+        held = await reservations.reserved_nodes(env.connections, head)
     except HeadwayError as error:
         return (*found, Check("slurm", False, error.message))
     return (*found, *_slurm_checks(cluster, wanted[cluster.controllers :], states, held))

@@ -14,7 +14,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident, IncidentState
 from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError, Unreachable
-from headway.slurm import commands
+from headway.slurm import job_commands, node_commands, node_jobs
 from headway.store import StoreAway
 
 # Nodes at once whose volumes are tried: a file server that is away is away for all of them, and others are asked things too.
@@ -54,19 +54,19 @@ class HealthContext:
 
     async def node_state(self, node: str) -> tuple[frozenset[str], str]:
         """(states, reason) as the controller has them this moment."""
-        return await commands.node_now(self.env.connections, await self.head(), node)
+        return await node_commands.read_node_state(self.env.connections, await self.head(), node)
 
     async def jobs_on(self, node: str, *, ending: bool = True) -> set[int]:
         """`ending`: also those that are completing."""
-        return set(await commands.jobs_on(self.env.connections, await self.head(), node, ending=ending))
+        return set(await node_jobs.jobs_on_node(self.env.connections, await self.head(), node, ending=ending))
 
     async def idle_nodes(self) -> tuple[str, ...]:
         """Nodes in service that run nothing."""
-        return await commands.idle_nodes(self.env.connections, await self.head())
+        return await node_commands.idle_nodes(self.env.connections, await self.head())
 
     async def job_state(self, job: int) -> str:
         """Its state as the controller has it this moment; "" when it has forgotten the job."""
-        return await commands.job_word(self.env.connections, await self.head(), job)
+        return await job_commands.read_job_state(self.env.connections, await self.head(), job)
 
     async def add_step(self, incident: Incident, state: IncidentState, text: str, **more: Any) -> Incident:
         """The incident after a step; see store.incidents.add_step."""

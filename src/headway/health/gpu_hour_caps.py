@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import cast
 
 from headway.changes.slurm_accounts import refills_due
 from headway.cluster.context import Env
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
-from headway.slurm import commands
+from headway.slurm import account_commands
 
 
 async def reset_due_usage(cluster: Cluster, env: Env, head: Machine, now: datetime) -> list[tuple[str, str]]:
@@ -24,7 +23,7 @@ async def reset_due_usage(cluster: Cluster, env: Env, head: Machine, now: dateti
     known = {name: datetime.fromtimestamp(at, now.tzinfo) for name, at in last.items()}
     said = []
     for change in refills_due(capped, known, now):
-        await commands.refill(env.connections, head, cast(list[str], change.data["argv"]))
+        await account_commands.apply_account_change(env.connections, head, change.data)
         await env.store.cap_refills.record(cluster.name, change.what, now.timestamp())
         said.append((change.what, f"GPU-hours begin anew: {change.why}"))
     return said

@@ -10,7 +10,7 @@ from headway.domain.slurm.state import OUT
 from headway.errors import Conflict, HeadwayError
 from headway.health.context import HealthContext, fault_text
 from headway.health.incidents import repair, verification
-from headway.slurm import commands
+from headway.slurm import node_commands
 
 IN_SERVICE_AS = "Slurm has it as"
 _INCIDENT_S = 60.0  # in which an incident's jobs have left the node, or its tests have ended
@@ -21,7 +21,7 @@ async def drain_node(context: HealthContext, node: str, reason: str, person: str
     words = f"{person}: {reason}"
     if words.startswith(OWN_REASON):  # somebody of that very name: the drain is a person's all the same
         words = f"by {words}"
-    await commands.node_drain(context.env.connections, await context.head(), node, words)
+    await node_commands.drain_node(context.env.connections, await context.head(), node, words)
     jobs = await context.jobs_on(node)
     return f"drained by {words}" + (f"; jobs {', '.join(map(str, sorted(jobs)))} end first" if jobs else "")
 
@@ -33,7 +33,7 @@ async def return_node(context: HealthContext, node: str, person: str) -> str:
         raise Conflict(f"{node} is in service: {IN_SERVICE_AS} {'+'.join(sorted(states))}")
     machine = await context.running_machine(node)
     await context.env.connections.remote(machine, ["true"], timeout_s=10)
-    await commands.node_resume(context.env.connections, await context.head(), node)
+    await node_commands.resume_node(context.env.connections, await context.head(), node)
     return f"returned to service by {person}" + (f"; it was out: {reason}" if reason else "")
 
 
@@ -66,12 +66,12 @@ async def reboot_node(context: HealthContext, node: str, person: str, *, end_job
         return reason.startswith(mine)  # slurmctld may say more behind it
 
     if served:
-        await commands.node_drain(connections, head, node, mine)
+        await node_commands.drain_node(connections, head, node, mine)
     try:
         jobs = () if end_jobs else sorted(await context.jobs_on(node))  # before the drain one may have begun
         if jobs:
             if served:
-                await commands.return_own(connections, head, node, ours)
+                await node_commands.resume_node_if(connections, head, node, ours)
             return f"not rebooted: by now jobs {', '.join(map(str, jobs))} run there"
         if not (
             context.env.provider.traits.powers_off_machines or again
@@ -89,12 +89,12 @@ async def reboot_node(context: HealthContext, node: str, person: str, *, end_job
         or await _blocking_incident(context, node, person, began)
     )
     if not fault:
-        kept = await commands.return_own(connections, head, node, ours)
+        kept = await node_commands.resume_node_if(connections, head, node, ours)
         return kept and f"its tests passed; it stays out of service, for another reason by now: {kept}"
     with contextlib.suppress(HeadwayError):  # it has ended, and nobody goes on with it
         states, reason = await context.node_state(node)
         if not states & OUT or ours(reason):
-            await commands.node_drain(connections, head, node, f"{person}: reboot: {fault}")
+            await node_commands.drain_node(connections, head, node, f"{person}: reboot: {fault}")
     return fault
 
 
@@ -122,7 +122,7 @@ async def _blocking_incident(context: HealthContext, node: str, person: str, beg
         await context.add_step(
             one, one.state, f"its drain was of {person}'s reboot, which is over", actor=person, drained=True
         )
-        await commands.node_drain(context.env.connections, await context.head(), node, one.reasons[0])
+        await node_commands.drain_node(context.env.connections, await context.head(), node, one.reasons[0])
     return f"incident {one.number} is open: headway incident return {one.number} first"
 
 

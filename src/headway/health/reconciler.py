@@ -25,7 +25,7 @@ from headway.health.incidents.verification import repeat_return
 from headway.health.jobs.short_run_requeue import ShortRunRequeuer
 from headway.health.jobs.stall_watchdog import StallWatchdog
 from headway.health.policy.reconcile_rules import DeadNode, ReserveSpares, StartRequeuedJob, plan_actions
-from headway.slurm import commands
+from headway.slurm import job_commands, reservations
 
 CAPS_EVERY_S = 10.0
 REQUEUE_PAUSE_S = 1.0  # between a job's end and its next beginning: slurmd's own count (control.start_now)
@@ -61,7 +61,7 @@ class HealthReconciler:
         if head is None:
             return said
         all_jobs = {job.id: job for job in jobs}
-        reserved = frozenset(await commands.reserved(self.env.connections, head))
+        reserved = frozenset(await reservations.reserved_nodes(self.env.connections, head))
         by_name = {node.name: node for node in nodes if not node.absent}
         if by_name:
             self.incidents.empty_slots = frozenset(set(self.cluster.slot_names) - by_name.keys())
@@ -111,7 +111,7 @@ class HealthReconciler:
         match action:
             case ReserveSpares(names):
                 try:
-                    await commands.reserve(run, head, sorted(names))
+                    await reservations.set_reserved_nodes(run, head, sorted(names))
                 except CommandFailed as error:  # the rest of the look does not depend on it; tried again with the next
                     before, self.reservation_fault = self.reservation_fault, fault_text(error)
                     return ("spares", self.reservation_fault) if self.reservation_fault != before else None
@@ -119,7 +119,7 @@ class HealthReconciler:
                 return "spares", f"{compress(names)} stands by" if names else "the spare takes over"
             case StartRequeuedJob(job):
                 self.started.add((job, jobs[job].restarts))
-                await commands.start_now(run, head, job)
+                await job_commands.start_job_now(run, head, job)
                 return (
                     f"job {job}",
                     f"requeued (restart {jobs[job].restarts}), starts as soon as nodes are free",

@@ -32,7 +32,7 @@ from headway.health.incidents.repair import BOOT_S, wait_until_registered
 from headway.health.incidents.verification import run_node_tests
 from headway.images import build, local_images, recipe
 from headway.images.local_images import ImageInfo
-from headway.slurm import commands
+from headway.slurm import node_commands, node_jobs
 from headway.store.db.rows import NodeImage
 
 LOOK_S = 2.0
@@ -127,7 +127,7 @@ async def halt(context: HealthContext, say: Say) -> None:
     """What a roll had drained and not begun to make anew is in service again. One that was killed may have left a machine of an
     image that nobody has tested: that one stays."""
     seen, head = await look(context), await context.head()
-    reasons = await commands.node_reasons(context.env.connections, head)
+    reasons = await node_commands.read_node_reasons(context.env.connections, head)
     nodes = {name: one for name, one in seen.machines.items() if name in context.cluster.group_of}
     serves = {one.image for name, one in nodes.items() if name not in seen.rolling and name not in seen.out}
     before = (await context.env.store.node_images.get(context.cluster.name)).before
@@ -139,7 +139,7 @@ async def halt(context: HealthContext, say: Say) -> None:
         machine = seen.machines.get(name)
         there = machine is not None and machine.state is MachineState.RUNNING
         if there and reasons[name][1] == ROLLS and (name in seen.busy or seen.machines[name].image in serves):
-            kept = await commands.return_own(context.env.connections, head, name, _ours)
+            kept = await node_commands.resume_node_if(context.env.connections, head, name, _ours)
             words = f"stays out of service: {kept}" if kept else "is in service again, as it was"
             await say(name, words, done=True)
         else:
@@ -151,13 +151,13 @@ async def look(context: HealthContext) -> Seen:
     """Raises Unreachable where the controller does not answer: without it nobody knows which node is idle."""
     connections, head = context.env.connections, await context.head()
     machines = await context.machines()
-    states = await commands.node_reasons(connections, head)
-    busy = await commands.busy_nodes(connections, head)
+    states = await node_commands.read_node_reasons(connections, head)
+    busy = await node_jobs.jobs_by_node(connections, head)
     rolling = {name for name, (_, reason) in states.items() if reason.startswith(ROLLS)}
     out = {
         name: reason if reason != "none" else word
         for name, (word, reason) in states.items()
-        if name not in rolling and not commands.serves(word)
+        if name not in rolling and not node_commands.is_in_service(word)
     }
     return Seen(machines, busy, frozenset(rolling), out)
 
@@ -232,7 +232,7 @@ class Roll:
         late = self.until is not None and self.context.clock() >= self.until
         drained = self._to_drain(seen, left, going, width, late=late)
         if drained:
-            await commands.nodes_drain(self.context.env.connections, await self.context.head(), drained, ROLLS)
+            await node_commands.drain_nodes(self.context.env.connections, await self.context.head(), drained, ROLLS)
             return True
         jobs = {name: seen.busy[name] for name in left if name in seen.busy}
         away = await self._away()
@@ -310,13 +310,14 @@ class Roll:
         for name in sorted(seen.rolling - set(failed)):
             machine = seen.machines.get(name)
             if machine is not None and machine.image != self.image.id and machine.state is MachineState.RUNNING:
-                await commands.return_own(self.context.env.connections, await self.context.head(), name, _ours)
+                await node_commands.resume_node_if(self.context.env.connections, await self.context.head(), name, _ours)
 
     async def _one(self, name: str, seen: Seen) -> str:
         """What went wrong, "" once the node serves."""
         context, began = self.context, self.context.clock()
         if not self._wanted(name, seen):
-            await commands.nodes_gone(context.env.connections, await context.head(), [name], "headway: no machine")
+            run, head = context.env.connections, await context.head()
+            await node_commands.set_removed_nodes_down(run, head, [name], "headway: no machine")
             return ""
         try:
             fault = await self._made(name) or await wait_until_registered(context, name, BOOT_S)
@@ -329,10 +330,10 @@ class Roll:
         if fault:
             states, reason = await context.node_state(name)
             if not states & OUT or _ours(reason):
-                await commands.node_drain(connections, head, name, f"{ROLLS}: {fault}")
+                await node_commands.drain_node(connections, head, name, f"{ROLLS}: {fault}")
             await self.say(name, fault, level="error", done=True)
             return fault
-        kept = await commands.return_own(connections, head, name, _ours)
+        kept = await node_commands.resume_node_if(connections, head, name, _ours)
         if kept:
             words = f"is of {self.image.tag} and has passed its tests; it stays out of service: {kept}"
             await self.say(name, words, level="warning", done=True)

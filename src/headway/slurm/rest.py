@@ -1,4 +1,4 @@
-"""Asks slurmrestd, over the pinned SSH connection to the head. Only reads; `control` is what speaks."""
+"""Asks slurmrestd, over the pinned SSH connection to the head. Only reads; the commands of this package change things."""
 
 from __future__ import annotations
 

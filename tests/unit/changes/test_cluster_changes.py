@@ -22,7 +22,7 @@ from headway.domain.observed import Observed, SeenFile, SeenMachine, SeenUnit
 from headway.domain.systemd_unit import Unit
 from headway.errors import CommandFailed, Unreachable
 from headway.images import local_images
-from headway.slurm import commands
+from headway.slurm import node_jobs
 from tests.support import builders
 
 LAB = builders.cluster(2)
@@ -137,8 +137,8 @@ async def test_jobs_that_nobody_can_name_are_not_none(monkeypatch: pytest.Monkey
     async def unheard(*_: Any) -> Any:
         raise Unreachable("the controller does not answer\nand more")
 
-    monkeypatch.setattr(commands, "queued", unheard)
-    monkeypatch.setattr(commands, "busy_nodes", unheard)
+    monkeypatch.setattr(node_jobs, "jobs_by_partition", unheard)
+    monkeypatch.setattr(node_jobs, "jobs_by_node", unheard)
     old = "NodeName=lab-1-[1-2] CPUs=64\nPartitionName=train Nodes=ALL\nPartitionName=debug Nodes=ALL\n"
     assert await _aborted(goal, env, head, {SLURM_CONF: conf}) == ({}, "")
     jobs, why = await _aborted(goal, env, head, {SLURM_CONF: old})
@@ -196,7 +196,7 @@ async def _with_two_heads(monkeypatch: pytest.MonkeyPatch, before: Cluster, firs
 
     monkeypatch.setattr(watched, "look_at", look_at)
     monkeypatch.setattr(watched, "read_accounts", none)
-    monkeypatch.setattr(commands, "queued", queued)
+    monkeypatch.setattr(node_jobs, "jobs_by_partition", queued)
     provider = SimpleNamespace(list=listed, attached=attached)
     env: Any = SimpleNamespace(provider=provider, connections=SimpleNamespace(remote=ran))
     goal = _goal_of(TWO)
@@ -232,7 +232,7 @@ async def test_who_runs_or_waits_in_what_goes_is_asked_of_slurm() -> None:
             asked.append(argv)
             return SimpleNamespace(stdout="4 debug\n5 train,debug\n6 train\n")
 
-    found = await commands.queued(Remote(), builders.machine(LAB.head), ["debug"])  # type: ignore[arg-type]
+    found = await node_jobs.jobs_by_partition(Remote(), builders.machine(LAB.head), ["debug"])  # type: ignore[arg-type]
     assert found == {"debug": (4, 5)}
     assert "--partition=debug" in asked[0]
-    assert await commands.queued(Remote(), builders.machine(LAB.head), []) == {}  # type: ignore[arg-type]
+    assert await node_jobs.jobs_by_partition(Remote(), builders.machine(LAB.head), []) == {}  # type: ignore[arg-type]

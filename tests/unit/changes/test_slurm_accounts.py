@@ -16,6 +16,7 @@ from headway.changes.slurm_accounts import changes, desired, period_end, period_
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster, GpuHourCap, Team, User
 from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
+from headway.slurm.account_commands import account_change_argv
 from headway.slurm.sacctmgr import parse
 from tests.support.builders import cluster
 
@@ -131,9 +132,7 @@ class Sacctmgr:
 def carry_out(target: Cluster, slurm: Sacctmgr) -> list[str]:
     done = []
     for change in changes(desired(target), slurm.seen()):
-        argv = change.data["argv"]
-        assert isinstance(argv, list)
-        slurm.run(argv)
+        slurm.run(account_change_argv(change.data))
         done.append(f"{change.kind} {change.what}")
     return done
 
@@ -205,10 +204,10 @@ def test_a_leaver_with_jobs_is_locked_and_the_jobs_end_as_the_file_says() -> Non
         ("account.lock", Disturbs.NOTHING),
         ("account.cancel", Disturbs.JOBS),
     ]
-    assert found[1].data["argv"] == ["scancel", "--user=bob", "--account=vision"]
+    assert account_change_argv(found[1].data) == ["scancel", "--user=bob", "--account=vision"]
     finish = changes(desired(lab(left, SPEECH, departed_jobs="finish")), slurm.seen())
     assert [c.kind for c in finish] == ["account.lock"]
-    slurm.run(found[0].data["argv"])
+    slurm.run(account_change_argv(found[0].data))
     assert changes(desired(lab(left, SPEECH)), slurm.seen()) == found[1:], (
         "an apply that died between the two is finished"
     )
@@ -257,6 +256,15 @@ def test_usage_is_refilled_once_a_period_and_only_where_there_is_a_cap() -> None
     now = datetime(2026, 6, 1, 0, 0, 5, tzinfo=UTC)
     last = {"vision": datetime(2026, 5, 20, tzinfo=UTC), "speech": datetime(2026, 5, 20, tzinfo=UTC)}
     (due,) = refills_due([VISION, SPEECH], last, now)
-    assert due.data["argv"] == ["sacctmgr", "-i", "modify", "qos", "where", "name=vision", "set", "RawUsage=0"]
+    assert account_change_argv(due.data) == [
+        "sacctmgr",
+        "-i",
+        "modify",
+        "qos",
+        "where",
+        "name=vision",
+        "set",
+        "RawUsage=0",
+    ]
     assert refills_due([VISION], {"vision": now}, now) == []
     assert refills_due([VISION], {}, now) == [], "a team that is new begins with an empty account"

@@ -171,7 +171,7 @@ async def test_nodes_follow_that_were_drained_for_it_and_none_that_are_out_for_s
     async def reasons(*_: Any) -> Any:
         return said
 
-    monkeypatch.setattr(head_upgrade.commands, "node_reasons", reasons)
+    monkeypatch.setattr(head_upgrade.node_commands, "read_node_reasons", reasons)
     assert not await head_upgrade.wants_roll(LAB, env), "all have it"
     made["lab-1-2"] = "before"
     assert not await head_upgrade.wants_roll(LAB, env), "somebody else has it out"

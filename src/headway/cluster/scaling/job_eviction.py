@@ -13,7 +13,7 @@ from headway.cluster.context import Env, Say
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, HeadwayError
-from headway.slurm import commands
+from headway.slurm import job_commands, node_jobs
 from headway.slurm.signal_request import Wish, warning_asked
 
 LOOK_S = 1.0
@@ -56,9 +56,9 @@ class SendAway:
                 continue
             self.warned.add(job)
             with contextlib.suppress(HeadwayError):
-                await commands.notify(run, head, job, f"headway: {self.why} in {max(0, round(left_s))} s")
+                await job_commands.notify_job(run, head, job, f"headway: {self.why} in {max(0, round(left_s))} s")
                 if asked is not None:
-                    await commands.signal(run, head, job, asked.signal, batch_only=asked.batch_only)
+                    await job_commands.signal_job(run, head, job, asked.signal, batch_only=asked.batch_only)
 
     async def _ask(self, jobs: Collection[int]) -> None:
         """What these want to be sent, of those that it is not known of: a deadline may be days away, and each look comes here."""
@@ -68,7 +68,7 @@ class SendAway:
         async def ask(job: int) -> None:
             async with places:
                 with contextlib.suppress(HeadwayError):
-                    script, command = await commands.job_words(self.env.connections, self.head, job)
+                    script, command = await job_commands.read_script_and_command(self.env.connections, self.head, job)
                     again_at = math.inf if script and command else now + ASK_AGAIN_S
                     self.wishes[job] = _Asked(warning_asked(script, command), again_at)
 
@@ -85,15 +85,15 @@ class SendAway:
                 untold.add(job)
         left = frozenset(name for name, numbers in jobs.items() if untold.intersection(numbers))
         run, going, ends = self.env.connections, jobs.keys() - left, self.clock() + ENDING_S
-        while self.clock() < ends and going & (await commands.busy_nodes(run, self.head)).keys():
+        while self.clock() < ends and going & (await node_jobs.jobs_by_node(run, self.head)).keys():
             await self.sleep(LOOK_S)
         return left
 
     async def _sent(self, job: int) -> bool:
         """Whether nothing is left to be told: it goes, or ends."""
         try:
-            word = await commands.job_word(self.env.connections, self.head, job)
-            if commands.holds(word):
+            word = await job_commands.read_job_state(self.env.connections, self.head, job)
+            if node_jobs.is_allocated(word):
                 await self._send(job)
         except HeadwayError as error:
             await self._say_untold(job, error)
@@ -103,12 +103,12 @@ class SendAway:
     async def _send(self, job: int) -> None:
         run, head = self.env.connections, self.head
         try:
-            await commands.requeue(run, head, job)
+            await job_commands.requeue_job(run, head, job)
         except CommandFailed as error:
-            if not commands.forbids_requeue(error):
+            if not job_commands.is_requeue_forbidden(error):
                 raise
             await self.say("jobs", f"job {job} can't be requeued: it ends, for {self.why}", level="warning")
-            await commands.cancel(run, head, job)
+            await job_commands.cancel_job(run, head, job)
         else:
             await self.say("jobs", f"job {job} is requeued: {self.why}", level="warning")
 

@@ -18,7 +18,7 @@ from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import LEAVES, NO_MACHINE, Deadline, out_before
 from headway.domain.slurm.hostlist import compress
 from headway.errors import HeadwayError, Refused
-from headway.slurm import commands
+from headway.slurm import node_commands, node_jobs
 
 LATE_JOB_S = 20.0  # a job that came between the look and the drain may be about to end
 
@@ -27,9 +27,9 @@ async def stays(env: Env, head: Machine, name: str, reason: str) -> None:
     """A node that was to leave (`reason`: Slurm's now) is as it was before: in service, or out for what was said of it then."""
     before = out_before(reason) if reason.startswith(LEAVES) else ""
     if before:
-        await commands.node_drain(env.connections, head, name, before)
+        await node_commands.drain_node(env.connections, head, name, before)
     else:
-        await commands.node_resume(env.connections, head, name)
+        await node_commands.resume_node(env.connections, head, name)
 
 
 class SteppedAside(Exception):
@@ -96,7 +96,7 @@ class Leaving:
         said: dict[str, tuple[int, ...]] = {}
         while left := [name for name in names if name not in self.gone]:
             known = await self._drain(head, left)
-            busy = await commands.busy_nodes(self.env.connections, head)
+            busy = await node_jobs.jobs_by_node(self.env.connections, head)
             idle = [name for name in left if name not in busy]
             await self._give_back(idle, known)
             if idle and len(idle) < len(left) and until is not None and not self.stays:
@@ -131,15 +131,15 @@ class Leaving:
         """At each look, for a wait may be days: a person may have returned a node meanwhile. What somebody else has said of it
         stands behind our reason: it may stay after all. Returns those that Slurm knows."""
         run, serving = self.env.connections, list[str]()
-        states = await commands.node_reasons(run, head)
+        states = await node_commands.read_node_reasons(run, head)
         known = tuple(name for name in names if name in states)
         for name in known:
             word, reason = states[name]
-            if commands.serves(word) or reason in ("", "none", NO_MACHINE):
+            if node_commands.is_in_service(word) or reason in ("", "none", NO_MACHINE):
                 serving.append(name)
             elif not reason.startswith(LEAVES):
-                await commands.node_drain(run, head, name, f"{LEAVES}: {reason}")
-        await commands.nodes_drain(run, head, serving, LEAVES)
+                await node_commands.drain_node(run, head, name, f"{LEAVES}: {reason}")
+        await node_commands.drain_nodes(run, head, serving, LEAVES)
         return known
 
     def _nobody_knows(self, names: Sequence[str]) -> None:
@@ -159,7 +159,7 @@ class Leaving:
             await self.say(name, f"drained; waits for {listed(numbers)}, {left_s} s at most")
 
     async def _stay(self, head: Machine, jobs: Mapping[str, tuple[int, ...]]) -> None:
-        states = await commands.node_reasons(self.env.connections, head)
+        states = await node_commands.read_node_reasons(self.env.connections, head)
         for name in jobs:
             await stays(self.env, head, name, states.get(name, ("", LEAVES))[1])
         what = "; ".join(f"{name} runs {listed(numbers)}" for name, numbers in jobs.items())
@@ -173,7 +173,7 @@ class Leaving:
         assert self.away is not None
         left = await self.away.now(jobs)
         known = await self._drain(head, list(jobs))
-        busy = await commands.busy_nodes(self.env.connections, head)
+        busy = await node_jobs.jobs_by_node(self.env.connections, head)
         rid = [name for name in jobs if name not in left and set(busy.get(name, ())) <= set(jobs[name])]
         await self._give_back(rid, known)
 
@@ -194,7 +194,7 @@ class Leaving:
         for name in went:
             await self.env.connections.drop(name)
         if self.head is not None and known:
-            await commands.nodes_gone(
+            await node_commands.set_removed_nodes_down(
                 self.env.connections, self.head, [name for name in went if name in known], NO_MACHINE
             )
         if went:

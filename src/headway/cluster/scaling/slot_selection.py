@@ -12,7 +12,7 @@ from headway.domain.machine import Machine
 from headway.domain.slots import LEAVES, Worth, choose
 from headway.errors import HeadwayError
 from headway.providers.base import Provider, Reclaims
-from headway.slurm import commands
+from headway.slurm import node_commands, node_jobs
 
 
 async def members(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> tuple[str, ...]:
@@ -38,9 +38,9 @@ async def still_leaving(
     if head is None:
         return frozenset()
     with contextlib.suppress(HeadwayError):
-        states = await commands.node_reasons(env.connections, head)
+        states = await node_commands.read_node_reasons(env.connections, head)
         over = [name for name in over if states.get(name, ("", ""))[1].startswith(LEAVES)]
-        return frozenset(over) & (await commands.busy_nodes(env.connections, head)).keys() if over else frozenset()
+        return frozenset(over) & (await node_jobs.jobs_by_node(env.connections, head)).keys() if over else frozenset()
     return frozenset()
 
 
@@ -60,8 +60,8 @@ async def _chosen(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -
         return wanted
     worth: dict[str, Worth] = {}
     with contextlib.suppress(HeadwayError):
-        busy = await commands.busy_nodes(env.connections, head)
-        states = await commands.node_reasons(env.connections, head)
+        busy = await node_jobs.jobs_by_node(env.connections, head)
+        states = await node_commands.read_node_reasons(env.connections, head)
         worth = {name: _worth(name, busy, states) for name in machines}
     return choose(cluster, machines, worth)
 

@@ -17,7 +17,7 @@ from headway.health.incidents.requeue import (
     raise_fault,
     requeue_jobs,
 )
-from headway.slurm import commands
+from headway.slurm import node_commands, node_jobs
 
 
 async def isolate_node(context: HealthContext, incident: Incident) -> Incident:
@@ -53,7 +53,7 @@ async def _drain(context: HealthContext, incident: Incident) -> Incident:
         return await context.add_step(
             incident, IncidentState.DRAINING, words, drained=False, evidence={OUT_BEFORE: reason or True}
         )
-    await commands.node_drain(
+    await node_commands.drain_node(
         context.env.connections, await context.head(), incident.node, drain_reason(incident, reason)
     )
     words = f"drained: incident {incident.number}"
@@ -90,7 +90,7 @@ async def _fence(context: HealthContext, incident: Incident) -> Incident:
         return incident
     if incident.found("had") is None:
         # Noted first: whoever goes on after a kill finds them ended by the fence, and nowhere else.
-        hosts = await commands.batch_hosts(context.env.connections, await context.head(), incident.node)
+        hosts = await node_jobs.batch_hosts(context.env.connections, await context.head(), incident.node)
         noted = {"had": sorted(hosts), "held": await hold_completing(context, incident, hosts)}
         words = f"its jobs: {', '.join(map(str, sorted(hosts))) or 'none'}"
         incident = await context.add_step(incident, IncidentState.SEEN, words, evidence=noted)
@@ -110,7 +110,7 @@ async def _set_down(context: HealthContext, incident: Incident) -> Incident:
     states, reason = await context.node_state(node)
     mine = not states & OUT or _reason_is_ours(reason)
     if mine or "DOWN" not in states:
-        await commands.node_down(run, head, node, drain_reason(incident, reason) if mine else reason)
+        await node_commands.set_node_down(run, head, node, drain_reason(incident, reason) if mine else reason)
     words = "down; its jobs are requeued" if mine else f"down; it was out of service already ({reason}), which stays"
     evidence = {} if mine else {OUT_BEFORE: reason or True}
     return await context.add_step(incident, IncidentState.DRAINING, words, drained=mine, evidence=evidence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.domain.slurm.state import LEMONS
 from headway.health.context import HealthContext
 from headway.health.policy import repair_ladder
-from headway.slurm import commands
+from headway.slurm import reservations
 
 _MAX_INCIDENTS = 2000  # incidents that are looked at, the latest first
 
@@ -22,4 +22,6 @@ async def find_flaky_nodes(context: HealthContext) -> tuple[str, ...]:
 
 async def update_reservation(context: HealthContext) -> None:
     """Brings the reservation in line with that. It goes away with the last of them, once no job names it any more."""
-    await commands.reserve(context.env.connections, await context.head(), await find_flaky_nodes(context), LEMONS)
+    await reservations.set_reserved_nodes(
+        context.env.connections, await context.head(), await find_flaky_nodes(context), LEMONS
+    )

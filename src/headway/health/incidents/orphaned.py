@@ -13,7 +13,7 @@ from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import NO_MACHINE
 from headway.domain.slurm.state import OUT
 from headway.health.context import HealthContext
-from headway.slurm import commands
+from headway.slurm import node_commands
 
 SURPLUS = "its machine is gone, and none is wanted in its place"
 NO_SLOT = "its slot is no longer part of the cluster file"
@@ -132,8 +132,8 @@ async def release_slot(context: HealthContext, node: str) -> None:
         return
     head, run = await context.head(), context.env.connections
     if context.cluster.group_of[node].idle_s is None:
-        await commands.nodes_gone(run, head, [node], NO_MACHINE)
+        await node_commands.set_removed_nodes_down(run, head, [node], NO_MACHINE)
     elif "DOWN" in states:  # which it would stay, switched off
-        await commands.nodes_open(run, head, [node])
+        await node_commands.open_nodes(run, head, [node])
     else:
-        await commands.node_sleeps(run, head, node)
+        await node_commands.power_down_nodes(run, head, [node])

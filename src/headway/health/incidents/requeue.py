@@ -12,7 +12,7 @@ from headway.domain.machine import Machine
 from headway.errors import CommandFailed, HeadwayError
 from headway.health.context import HealthContext
 from headway.render.slurm.prolog_epilog import HOLD
-from headway.slurm import commands
+from headway.slurm import job_commands, node_jobs
 from headway.slurm.signal_request import warning_asked
 
 ENDED_BADLY = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
@@ -39,7 +39,10 @@ async def move_jobs(context: HealthContext, incident: Incident) -> Incident:
     now = context.clock()
     over = {job for job, until in warned.items() if job not in dealt and (now >= until or job not in runs)}
     # Others requeue too: another node's incident, the job's own handler. Its next run, elsewhere, is nobody's to end.
-    left = over - await commands.last_on(context.env.connections, await context.head(), incident.node) if over else over
+    left = over
+    if over:
+        run, head = context.env.connections, await context.head()
+        left = over - await node_jobs.recent_jobs_on_node(run, head, incident.node)
     due |= over - left
     left |= await ended_by_user(
         context, incident.node, due, completed_counts=due - jobs_in_signals(incident) - warned.keys()
@@ -68,10 +71,10 @@ async def requeue_jobs(context: HealthContext, incident: Incident, jobs: Iterabl
     head = await context.head()
     for job in sorted(jobs):
         try:
-            await commands.requeue(context.env.connections, head, job)
+            await job_commands.requeue_job(context.env.connections, head, job)
             done.append(job)
         except CommandFailed as error:
-            if commands.forbids_requeue(error) or commands.forgot(error):
+            if job_commands.is_requeue_forbidden(error) or job_commands.is_unknown_job(error):
                 stay.append(job)
             else:
                 fault = error
@@ -88,11 +91,15 @@ async def ended_by_user(
     """Those of them that still end on the node because somebody, or their time, ended them: that is no fault's doing. `well`:
     nor is it of these that they ended well, and hold the node for an epilog alone."""
     ending = jobs - await context.jobs_on(node, ending=False) if jobs else jobs
-    states = await commands.accounted(context.env.connections, await context.head(), ending) if ending else {}
+    states = (
+        await job_commands.read_accounted_states(context.env.connections, await context.head(), ending)
+        if ending
+        else {}
+    )
     return {
         job
         for job, state in states.items()
-        if state in commands.GIVEN_UP or (job in completed_counts and state == _COMPLETED)
+        if state in job_commands.CANCELLED_STATES or (job in completed_counts and state == _COMPLETED)
     }
 
 
@@ -152,10 +159,10 @@ async def jobs_ended_by_fault(context: HealthContext, incident: Incident, there:
     because the job had just begun: those that failed on the node in the same moment."""
     head, run, at = await context.head(), context.env.connections, incident.found("at")
     gone = jobs_in_signals(incident) - there
-    states = {job: await commands.job_word(run, head, job) for job in gone}
+    states = {job: await job_commands.read_job_state(run, head, job) for job in gone}
     found = {job for job, state in states.items() if state in ENDED_BADLY}
     if incident.found("xid") and not jobs_in_signals(incident) and isinstance(at, int | float):
-        ended = await commands.failed_on(run, head, incident.node)
+        ended = await node_jobs.failed_jobs_on_node(run, head, incident.node)
         found |= {job for job, end in ended.items() if -1 <= end - at <= _SAME_FAULT_S}
     return found
 
@@ -164,19 +171,19 @@ async def _finish_jobs_of_dead_node(context: HealthContext, incident: Incident) 
     """Slurm itself requeues the jobs of a node that is down; those that forbid it have failed."""
     head = await context.head()
     had = jobs_in_evidence(incident, "had")
-    states = {job: await commands.job_word(context.env.connections, head, job) for job in sorted(had)}
+    states = {job: await job_commands.read_job_state(context.env.connections, head, job) for job in sorted(had)}
     ended = {job for job, state in states.items() if state in ENDED_BADLY}  # also those that its last breath reported
     ending = {job for job, state in states.items() if state == "COMPLETING"}
-    told_of = await commands.accounted(context.env.connections, head, ending) if ending else {}
-    for job in (job for job in ending if told_of.get(job) not in commands.GIVEN_UP):
-        if await commands.ends_badly(
+    told_of = await job_commands.read_accounted_states(context.env.connections, head, ending) if ending else {}
+    for job in (job for job in ending if told_of.get(job) not in job_commands.CANCELLED_STATES):
+        if await job_commands.failed_while_completing(
             context.env.connections, head, job
         ):  # for want of the node, and held in its epilog
             ended.add(job)
     sent = await requeue_jobs(context, incident, ended - jobs_in_evidence(incident, "requeued"))
     await raise_fault(context, incident, sent)
     done = sent.requeued
-    over = {*commands.GIVEN_UP, _COMPLETED}
+    over = {*job_commands.CANCELLED_STATES, _COMPLETED}
     by_slurm = [job for job, state in states.items() if state and state not in {*over, *ENDED_BADLY}]
     done += [job for job in by_slurm if job not in ended and told_of.get(job) not in over]
     done.sort()
@@ -195,13 +202,13 @@ async def _warn_jobs(context: HealthContext, incident: Incident, jobs: set[int])
     run, head = context.env.connections, await context.head()
     until: dict[str, float] = {}
     for job in sorted(jobs):
-        asked = warning_asked(*await commands.job_words(run, head, job))
+        asked = warning_asked(*await job_commands.read_script_and_command(run, head, job))
         time_s = min(asked.before_s, _warning_limit_s(context, incident)) if asked else 0
         if asked is None or time_s <= 0:
             continue
         with contextlib.suppress(HeadwayError):
             await run.remote(await context.running_machine(incident.node), ["touch", f"{HOLD}/{job}"], timeout_s=10)
-            await commands.signal(run, head, job, asked.signal, batch_only=asked.batch_only)
+            await job_commands.signal_job(run, head, job, asked.signal, batch_only=asked.batch_only)
             until[str(job)] = context.clock() + time_s
     if not until:
         return incident

@@ -14,7 +14,7 @@ from headway.domain.slurm.state import OUT
 from headway.health.context import HealthContext
 from headway.health.incidents import orphaned
 from headway.health.incidents.requeue import ENDED_BADLY, move_jobs
-from headway.slurm import commands
+from headway.slurm import node_commands
 
 JOBS_END_BEFORE_S = 15.0  # before the machine goes: until then a job that was warned may go on
 CUT_OFF_BEFORE_S = (
@@ -40,7 +40,7 @@ async def _end_remaining_jobs(context: HealthContext, incident: Incident) -> Inc
         return await context.add_step(incident, IncidentState.JOBS_MOVED, "no job is left on it")
     head, run = await context.head(), context.env.connections
     _, reason = await context.node_state(incident.node)
-    await commands.node_down(run, head, incident.node, reason)
+    await node_commands.set_node_down(run, head, incident.node, reason)
     states = {job: await context.job_state(job) for job in sorted(jobs)}
     ended = {*ENDED_BADLY, "COMPLETED", "CANCELLED", "COMPLETING", ""}
     moved = [job for job, state in states.items() if state not in ended]
@@ -66,7 +66,7 @@ async def delete_machine(context: HealthContext, incident: Incident) -> Incident
     if (machine is None or the_one) and states & OUT and own(reason):
         await orphaned.release_slot(context, node)
     elif states & OUT and reason.startswith(INCIDENT_REASON):  # an apply has made and set up another one meanwhile
-        await commands.node_resume(run, head, node)
+        await node_commands.resume_node(run, head, node)
     left_s = reclaim_at(incident) - context.clock()
     words = f"given back {left_s:.0f} s before its time" if the_one else "its machine is gone"
     # The drain ended with the machine: whatever comes in its place is set up and checked as any new one.
@@ -82,8 +82,8 @@ async def wait_for_replacement(context: HealthContext, incident: Incident) -> In
     if len(there) < group.wanted:
         return incident
     new = [name for name in there if machines[name].started_at > incident.opened_at]
-    states = await commands.node_reasons(context.env.connections, await context.head())
-    if not all(commands.serves(states.get(name, ("", ""))[0]) for name in new):
+    states = await node_commands.read_node_reasons(context.env.connections, await context.head())
+    if not all(node_commands.is_in_service(states.get(name, ("", ""))[0]) for name in new):
         return incident
     words = f"{', '.join(new)} came up since" if new else "no other machine is wanted now"
     return await context.add_step(incident, IncidentState.RETURNED, words)

@@ -15,7 +15,7 @@ from headway.errors import CommandFailed, HeadwayError
 from headway.health.context import HealthContext, fault_text
 from headway.health.incidents import flaky_nodes
 from headway.render.system.agent_config import PROGRAM
-from headway.slurm import commands
+from headway.slurm import node_commands, reservations
 
 _TESTS_S = 300.0
 _MEASURE_S = 2  # for each figure
@@ -124,7 +124,7 @@ async def _allreduce(context: HealthContext, machine: Machine, name: str) -> Nod
     peers = f"{machine.address},{other.address}"
     argv = ["python3", "-I", "-S", PROGRAM, "test", "allreduce", "--json", "--seconds", "1", "--peers", peers, "--rank"]
     try:
-        await commands.hold_for_test(run, head, name)
+        await reservations.reserve_for_test(run, head, name)
         if await context.jobs_on(name):
             return None
         both = [
@@ -135,7 +135,7 @@ async def _allreduce(context: HealthContext, machine: Machine, name: str) -> Nod
         return None
     finally:
         with contextlib.suppress(HeadwayError):
-            await commands.end_hold(run, head, name)
+            await reservations.end_test_reservation(run, head, name)
     ok = first.code == second.code == 0
     rows = [line for line in (*first.stdout.splitlines(), *second.stdout.splitlines()) if '"ok": false' in line]
     why = json.loads(rows[0]).get("reason", "") if rows else (first.stderr or second.stderr).strip()[-200:]
@@ -170,7 +170,9 @@ async def return_to_service(
                 # One that the reservation is to hold waits for it; for others the watch tries it again.
                 with contextlib.nullcontext() if spare_work else contextlib.suppress(CommandFailed):
                     await flaky_nodes.update_reservation(context)
-            if not await commands.return_own(context.env.connections, await context.head(), incident.node, own):
+            if not await node_commands.resume_node_if(
+                context.env.connections, await context.head(), incident.node, own
+            ):
                 words = "tests passed; back in service"
                 words += " for spare work only: it fails too often" if spare_work else ""
     passed = {"passed": [one.name for one in report.results]}
@@ -186,7 +188,7 @@ async def repeat_return(context: HealthContext, node: str) -> str:
     _, reason = await context.node_state(node)
     for incident in await store.incidents.with_steps(await store.incidents.search(name, node=node)):
         if incident.drained and reason in incident.reasons:
-            if await commands.return_own(
+            if await node_commands.resume_node_if(
                 context.env.connections, await context.head(), node, incident.reasons.__contains__
             ):
                 return ""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from headway.domain.machine import Machine
 from headway.domain.slurm.state import JobState
 from headway.errors import CommandFailed
-from headway.slurm import commands
+from headway.slurm import job_commands, scontrol
 from headway.transport.ssh import Remote
 
 SHORT_S = 20  # a run that was longer was not killed for that
@@ -37,11 +37,11 @@ class ShortRunRequeuer:
         if not new:
             return []
         if self.leads_file:
-            began = await commands.leads_since(run, head, self.leads_file)
+            began = await scontrol.controller_active_since(run, head, self.leads_file)
         else:
-            began = await commands.controller_started_at(run, head)
+            began = await scontrol.controller_started_at(run, head)
         after = [job.id for job in new if job.submit_time < began <= job.end_time <= began + AFTER_S]
-        killed = [job for job in after if await commands.was_killed(run, head, job, began)]
+        killed = [job for job in after if await job_commands.was_killed(run, head, job, began)]
         return [(f"job {job}", await _requeue(run, head, job)) for job in killed]
 
 
@@ -52,7 +52,7 @@ def _is_short(job: JobState) -> bool:
 async def _requeue(run: Remote, head: Machine, job: int) -> str:
     what = "the controller's restart killed it as it began"
     try:
-        await commands.requeue(run, head, job)
+        await job_commands.requeue_job(run, head, job)
     except CommandFailed as error:
         return f"{what}; not requeued: {error.message.splitlines()[0]}"
     return f"{what}; requeued"

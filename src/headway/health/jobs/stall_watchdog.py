@@ -14,7 +14,7 @@ from headway.domain.slurm.state import JobState
 from headway.errors import CommandFailed
 from headway.health.jobs.stall_rules import GpuUsage, Stall, StallKind, detect_hang, detect_idle, job_rules
 from headway.render.monitoring.prometheus import SCRAPE_S
-from headway.slurm import commands
+from headway.slurm import job_commands
 
 CHECK_EVERY_S = 15.0
 _LONGEST_PATH = 4096  # bytes, Linux's own
@@ -88,10 +88,14 @@ class StallWatchdog:
             self.requeued[job.id] = self.requeued.get(job.id, 0) + 1
         elif acts:
             done = "cancelled"
-        await commands.notify(run, head, job.id, f"headway: {words}; {done}" if rule.acts else f"headway: {words}")
+        await job_commands.notify_job(
+            run, head, job.id, f"headway: {words}; {done}" if rule.acts else f"headway: {words}"
+        )
         if acts:
             try:
-                await (commands.requeue if stall.kind is StallKind.HANG else commands.cancel)(run, head, job.id)
+                await (job_commands.requeue_job if stall.kind is StallKind.HANG else job_commands.cancel_job)(
+                    run, head, job.id
+                )
             except CommandFailed as error:
                 done = f"not {done}: {error.message.splitlines()[0]}"
         return f"{words}; {done}"

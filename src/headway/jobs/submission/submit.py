@@ -16,6 +16,7 @@ from headway.jobs.remote.user_helper import REFUSED as PROGRAM_REFUSED
 from headway.jobs.remote.user_helper import Links, call, command, refusal
 from headway.jobs.submission.requested_resources import asked
 from headway.schemas.submissions import SubmitIn, SubmitOut
+from headway.slurm.user_commands import CONTROL_VERBS, control_argv, scancel_argv
 from headway.transport.process import Ran
 
 OPERATOR = "headway"  # acts where Slurm would refuse the person, and the server has checked that they may
@@ -131,12 +132,11 @@ async def cancel(
     _named(jobs)
     if signal and not re.fullmatch(r"[A-Z0-9]{1,10}", signal):
         raise Refused(f"not a signal: {signal!r}", hint="by its name without SIG, e.g. USR1")
-    options = [f"--signal={signal}"] if signal else []
     ask = {
         "do": "exec",
         "user": OPERATOR if as_operator else user,
         "operator": as_operator,
-        "argv": ["scancel", "--verbose", *options, *jobs],  # without it scancel is silent about a job it does not find
+        "argv": scancel_argv(jobs, signal),
         "cwd": "/",
     }
     ran = await call(links, head, ask, timeout_s=30)
@@ -147,20 +147,20 @@ async def cancel(
     if "Invalid job id" in said:
         raise NotFound(f"{head.cluster}: {said}", hint="headway queue lists the active ones")
     if ran.code != 0:
-        raise CommandFailed(["scancel", *jobs], ran.code, said, where=head.name)
+        raise CommandFailed(scancel_argv(jobs, signal), ran.code, said, where=head.name)
 
 
 async def control(links: Links, head: Machine, user: str, verb: str, job: str, *, as_operator: bool = False) -> None:
     """`scontrol requeue | hold | release` of "12" or "12_3", as the person or as Headway's Slurm operator: what that holds,
     only an operator releases. Raises NotAllowed, NotFound, and Refused with Slurm's words for a job that stands otherwise."""
-    if verb not in ("requeue", "hold", "release"):
+    if verb not in CONTROL_VERBS:
         raise Refused(f"not one of requeue, hold, release: {verb[:20]!r}")
     _named([job])
     ask = {
         "do": "exec",
         "user": OPERATOR if as_operator else user,
         "operator": as_operator,
-        "argv": ["scontrol", verb, job],
+        "argv": control_argv(verb, job),
         "cwd": "/",
     }
     ran = await call(links, head, ask, timeout_s=30)

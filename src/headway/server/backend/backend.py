@@ -376,10 +376,10 @@ class RealWork(Acting):
         return (await self._slurm(cluster)).progress.saves()
 
     async def hold_back(self, cluster: Cluster, team: str, *, on: bool) -> None:
-        from headway.slurm import commands
+        from headway.slurm import account_commands
 
         slurm = await self._slurm(cluster)
-        await commands.hold_back(slurm.links, slurm.head, team, on=on)
+        await account_commands.hold_team_jobs(slurm.links, slurm.head, team, on=on)
 
     async def tell(self, cluster: Cluster, news: Sequence[News]) -> None:
         from headway.cluster.monitoring.alertmanager import tell

@@ -34,6 +34,7 @@ from headway.services.identity import Principal
 from headway.services.jobs.lookup import array_task_states, find_record
 from headway.services.mappers import incident_out, job_out
 from headway.services.read_model.pending_reasons import history_of, why_of
+from headway.slurm.user_commands import batch_script_argv
 from headway.store import JobRecord
 
 _LOG_TAIL_BYTES = 4096  # of a failed container job's log, searched for the reason
@@ -178,7 +179,7 @@ async def read_script(
             kind=record.kind,
         )
         return script, record
-    argv = ["sacct", "--noheader", "--batch-script", "-j", str(job.array_job_id or job.id)]
+    argv = batch_script_argv(job.array_job_id or job.id)
     with command_slot(state, who):
         done = await state.work.run_command(cluster, ExecIn(argv=argv, user=job.user), job.user)
     text = base64.b64decode(done.stdout_b64).decode(errors="replace")

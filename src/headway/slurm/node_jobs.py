@@ -1,0 +1,79 @@
+"""Which jobs are on which nodes and in which partitions, from squeue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headway.domain.machine import Machine
+from headway.domain.slurm.hostlist import expand
+from headway.slurm.scontrol import TIMEOUT_S, UNIX_TIMES
+from headway.transport.ssh import Remote
+
+# States in which a job occupies nodes. A stopped or resizing job has the base state RUNNING, but `squeue --states=RUNNING` leaves
+# out jobs with such a flag, so the flags are named too.
+_ALLOCATED = ("RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "RESIZING", "SIGNALING")
+_ENDING = ("COMPLETING", "STAGE_OUT")
+_ENDED = ("COMPLETED", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY")  # not by a user's or an administrator's command
+
+
+def is_allocated(state: str) -> bool:
+    """Return whether a job in this state has nodes and has not begun to end."""
+    return state in _ALLOCATED
+
+
+async def jobs_on_node(connections: Remote, head: Machine, node: str, *, ending: bool = True) -> tuple[int, ...]:
+    """Return the ids of jobs that occupy the node; with `ending` also those that are completing. Array tasks by their own id."""
+    return tuple(sorted(await batch_hosts(connections, head, node, ending=ending)))
+
+
+async def batch_hosts(connections: Remote, head: Machine, node: str, *, ending: bool = True) -> dict[int, str]:
+    """Return the same jobs as `jobs_on_node`, each with the node where its batch script runs."""
+    return await _batch_hosts(connections, head, node, _ALLOCATED + _ENDING if ending else _ALLOCATED)
+
+
+async def recent_jobs_on_node(connections: Remote, head: Machine, node: str) -> set[int]:
+    """Return jobs that occupy the node, and jobs that ended there within the last minutes (MinJobAge) without a command."""
+    return set(await _batch_hosts(connections, head, node, (*_ALLOCATED, *_ENDING, *_ENDED)))
+
+
+async def _batch_hosts(connections: Remote, head: Machine, node: str, states: Sequence[str]) -> dict[int, str]:
+    argv = ["squeue", "--all", "--noheader", f"--nodelist={node}", f"--states={','.join(states)}", "--format=%A %B"]
+    ran = await connections.remote(head, argv, timeout_s=TIMEOUT_S)
+    rows = (line.split() for line in ran.stdout.splitlines())
+    return {int(row[0]): row[1] for row in rows if len(row) == 2}
+
+
+async def failed_jobs_on_node(connections: Remote, head: Machine, node: str) -> dict[int, int]:
+    """Return jobs of this node that failed within the last minutes (MinJobAge), each with its end in unix seconds."""
+    argv = [*UNIX_TIMES, "squeue", "--all", "--noheader", f"--nodelist={node}", "--states=FAILED", "--format=%A %e"]
+    ran = await connections.remote(head, argv, timeout_s=TIMEOUT_S)
+    rows = (line.split() for line in ran.stdout.splitlines())
+    return {int(row[0]): int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
+
+
+async def jobs_by_node(connections: Remote, head: Machine) -> dict[str, tuple[int, ...]]:
+    """Return, for each busy node, the jobs that occupy it, including completing ones."""
+    argv = ["squeue", "--all", "--noheader", f"--states={','.join(_ALLOCATED + _ENDING)}", "--format=%A %N"]
+    ran = await connections.remote(head, argv, timeout_s=TIMEOUT_S)
+    found: dict[str, set[int]] = {}
+    for line in ran.stdout.splitlines():
+        number, _, nodes = line.partition(" ")
+        for name in expand(nodes.strip()):
+            found.setdefault(name, set()).add(int(number))
+    return {name: tuple(sorted(jobs)) for name, jobs in found.items()}
+
+
+async def jobs_by_partition(
+    connections: Remote, head: Machine, partitions: Sequence[str]
+) -> dict[str, tuple[int, ...]]:
+    """Return, for each of these partitions, the jobs that run or wait in it; a job may be in several."""
+    if not partitions:
+        return {}
+    argv = ["squeue", "--all", "--noheader", f"--partition={','.join(partitions)}", "--format=%A %P"]
+    ran = await connections.remote(head, argv, timeout_s=TIMEOUT_S)
+    found: dict[str, set[int]] = {}
+    for line in ran.stdout.splitlines():
+        number, _, names = line.partition(" ")
+        for name in set(names.strip().split(",")) & set(partitions):
+            found.setdefault(name, set()).add(int(number))
+    return {name: tuple(sorted(jobs)) for name, jobs in found.items()}

@@ -1,0 +1,51 @@
+"""Runs scontrol on the head, and reads what it says of the controller itself."""
+
+from __future__ import annotations
+
+import re
+
+from headway.domain.machine import Machine
+from headway.transport.process import Ran
+from headway.transport.ssh import Remote
+
+TIMEOUT_S = 30.0
+UNIX_TIMES = ("env", "SLURM_TIME_FORMAT=%s")  # in front of a Slurm command: times as unix seconds
+_BOOT_TIME = re.compile(r"^BOOT_TIME\s*=\s*(\d+)", re.MULTILINE)
+
+
+async def run_scontrol(connections: Remote, head: Machine, *words: str, check: bool = True) -> Ran:
+    """Runs `scontrol WORDS` on the head. Raises CommandFailed (unless `check` is off) or Unreachable."""
+    return await connections.remote(head, ["scontrol", *words], timeout_s=TIMEOUT_S, check=check)
+
+
+def one_line(text: str) -> str:
+    """Return the text on one line, as Slurm stores reasons and messages; never empty."""
+    return " ".join(text.split()) or "no reason given"
+
+
+def ping_argv() -> list[str]:
+    """Return the command that asks all controllers of a cluster whether they are up."""
+    return ["scontrol", "ping"]
+
+
+async def controller_answers(connections: Remote, head: Machine) -> bool:
+    """Return whether scontrol on the head reports a slurmctld that is UP."""
+    ran = await connections.remote(head, ping_argv(), timeout_s=TIMEOUT_S, check=False)
+    return ran.code == 0 and " is UP" in ran.stdout
+
+
+async def controller_started_at(connections: Remote, head: Machine) -> int:
+    """Return when slurmctld started, in unix seconds; 0 when it does not report it."""
+    argv = [*UNIX_TIMES, "scontrol", "show", "config"]
+    ran = await connections.remote(head, argv, timeout_s=TIMEOUT_S)
+    found = _BOOT_TIME.search(ran.stdout)
+    return int(found[1]) if found else 0
+
+
+async def controller_active_since(connections: Remote, head: Machine, active_file: str) -> int:
+    """Return when one of two heads became the active controller, in unix seconds; 0 when none has.
+
+    The backup controller's process starts long before it takes over, so the time is that of `active_file`, which the controller
+    writes when it becomes active."""
+    ran = await connections.remote(head, ["stat", "-c", "%Y", active_file], timeout_s=TIMEOUT_S, check=False)
+    return int(ran.stdout) if ran.code == 0 else 0

@@ -1,0 +1,27 @@
+"""Holding a team's jobs."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.errors import CommandFailed
+from headway.slurm import account_commands
+from tests.support.slurm_commands import HEAD, OK, Scontrol
+
+
+async def test_a_team_without_a_qos_is_let_go_and_can_t_be_held_back() -> None:
+    nothing = (1, " Nothing modified\n", "")
+    for on, answer, fails in (
+        (False, nothing, False),
+        (True, nothing, True),
+        (False, (1, "", "sacctmgr: error: Problem talking to the database: Connection refused"), True),
+        (False, OK, False),
+    ):
+        argv = tuple(account_commands.hold_team_jobs_argv("vision", on=on))
+        slurm = Scontrol({argv: answer})
+        if fails:
+            with pytest.raises(CommandFailed):
+                await account_commands.hold_team_jobs(slurm, HEAD, "vision", on=on)
+        else:
+            await account_commands.hold_team_jobs(slurm, HEAD, "vision", on=on)
+        assert slurm.said == [argv]

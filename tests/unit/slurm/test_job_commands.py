@@ -1,0 +1,83 @@
+"""Requeue, cancel and the state of single jobs; array tasks and parts of heterogeneous jobs."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.errors import CommandFailed
+from headway.slurm import job_commands
+from tests.support.slurm_commands import HEAD, OK, Scontrol
+
+
+def _named(job: int) -> tuple[str, ...]:
+    return ("squeue", "--all", "--noheader", f"--jobs={job}", "--states=all", "--format=%A %i")
+
+
+TASKS = "2 1_0\n3 1_1\n1 1_2\n"  # as squeue shows an array of three that run: its own number is the last one's
+
+
+async def test_a_job_that_has_started_meanwhile_needs_no_nudge() -> None:
+    now = ("scontrol", "update", "JobId=36_1", "StartTime=now")
+    named = {_named(36): (0, "36 36_1\n", "")}
+    await job_commands.start_job_now(
+        Scontrol({**named, now: (1, "", "36_1: Job is no longer pending execution")}), HEAD, 36
+    )
+
+
+async def test_a_task_that_has_its_arrays_number_is_told_from_the_others() -> None:
+    show = ("scontrol", "--oneliner", "show", "job", "70")
+    shown = "".join(
+        f"JobId={job} ArrayJobId=70 ArrayTaskId={task} JobName=x Priority=1 JobState={word} Reason=None\n"
+        for job, task, word in ((71, 0, "COMPLETED"), (70, 1, "RUNNING"))
+    )
+    assert await job_commands.read_job_state(Scontrol({show: (0, shown, "")}), HEAD, 70) == "RUNNING"
+    assert await job_commands.read_job_state(Scontrol({show: (1, "", "Invalid job id specified")}), HEAD, 70) == ""
+
+
+async def test_what_is_done_to_the_task_that_has_the_array_s_number_is_done_to_no_other() -> None:
+    requeue, cancel = ("scontrol", "requeue", "1_2"), ("scancel", "1_2")
+    slurm = Scontrol({_named(1): (0, TASKS, ""), requeue: OK, cancel: OK})
+    await job_commands.requeue_job(slurm, HEAD, 1)
+    await job_commands.cancel_job(slurm, HEAD, 1)
+    assert slurm.said == [_named(1), requeue, _named(1), cancel]
+
+
+async def test_a_job_that_is_no_task_keeps_its_number_and_without_an_answer_nothing_is_done() -> None:
+    rest = "1 1_[5-9]\n"  # those of an array that still wait together
+    for said in ("1 1\n", "1 1+0\n", rest):
+        slurm = Scontrol({_named(1): (0, said, ""), ("scontrol", "requeue", "1"): OK})
+        await job_commands.requeue_job(slurm, HEAD, 1)
+        assert slurm.said[-1] == ("scontrol", "requeue", "1")
+    slurm = Scontrol({_named(1): (1, "", "Unable to contact slurm controller")})
+    with pytest.raises(CommandFailed):
+        await job_commands.requeue_job(slurm, HEAD, 1)
+
+
+async def test_a_part_of_a_heterogeneous_job_goes_with_the_whole_of_it() -> None:
+    slurm = Scontrol({_named(8): (0, "7 7+0\n8 7+1\n", ""), ("scontrol", "requeue", "7"): OK})
+    await job_commands.requeue_job(slurm, HEAD, 8)
+    assert slurm.said[-1] == ("scontrol", "requeue", "7")
+
+
+async def test_one_that_somebody_has_requeued_already_is_no_fault_and_every_other_word_is() -> None:
+    requeue = ("scontrol", "requeue", "7")
+    named = {_named(7): (0, "7 7\n", "")}
+    await job_commands.requeue_job(Scontrol({**named, requeue: (1, "", "Job is pending execution for job 7")}), HEAD, 7)
+    told = {}
+    for words in ("Only batch jobs are accepted or processed", "Job not heterogeneous job leader",
+                  "Invalid job id specified", "Rate limit exceeded, please retry momentarily"):  # fmt: skip
+        with pytest.raises(CommandFailed) as raised:
+            await job_commands.requeue_job(Scontrol({**named, requeue: (1, "", words)}), HEAD, 7)
+        told[words.split()[0]] = (
+            job_commands.is_requeue_forbidden(raised.value),
+            job_commands.is_unknown_job(raised.value),
+        )
+    assert told == {"Only": (True, False), "Job": (True, False), "Invalid": (False, True), "Rate": (False, False)}
+
+
+async def test_how_a_task_ended_is_not_read_off_another_one() -> None:
+    shown = "JobId=2 ArrayJobId=1 JobState=FAILED ExitCode=0:9\nJobId=1 ArrayJobId=1 JobState=COMPLETING ExitCode=0:0\n"
+    slurm = Scontrol({("scontrol", "--oneliner", "show", "job", "1"): (0, shown, "")})
+    assert await job_commands.read_job_state(slurm, HEAD, 1) == "COMPLETING"
+    assert not await job_commands.failed_while_completing(slurm, HEAD, 1)
+    assert not await job_commands.was_killed(slurm, HEAD, 1, 0)

@@ -1,0 +1,73 @@
+"""Reservations, against the answers of a real scontrol."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headway.errors import CommandFailed
+from headway.slurm import reservations
+from tests.support.slurm_commands import HEAD, OK, Scontrol
+
+SHOW = ("scontrol", "--oneliner", "show", "reservation", "headway_spares")
+HELD = (Path(__file__).parents[2] / "slurm" / "24.11" / "reservation.txt").read_text()
+NONE = (1, "", "Reservation headway_spares not found")
+
+
+async def test_the_reservation_is_made_updated_and_removed_as_needed() -> None:
+    name = "ReservationName=headway_spares"
+    # An end of its own: Slurm takes "infinite" for one year, and the spares would be ordinary nodes from then on.
+    create = ("scontrol", "create", "reservation", name, "Nodes=lab-1-[3-4]", "EndTime=2100-01-01",
+              "Flags=IGNORE_JOBS,OVERLAP", "Users=root", "StartTime=now")  # fmt: skip
+    slurm = Scontrol({SHOW: NONE, create: OK})
+    await reservations.set_reserved_nodes(slurm, HEAD, ["lab-1-3", "lab-1-4"])
+    assert slurm.said == [SHOW, create]
+
+    # One that was made without OVERLAP has it from then on: somebody's own reservation may name any node.
+    update = ("scontrol", "update", "reservation", name, "Nodes=lab-1-4", "EndTime=2100-01-01",
+              "Flags=IGNORE_JOBS,OVERLAP")  # fmt: skip
+    slurm = Scontrol({SHOW: (0, HELD, ""), update: OK})
+    await reservations.set_reserved_nodes(slurm, HEAD, ["lab-1-4"])
+    assert slurm.said == [SHOW, update]
+
+    delete = ("scontrol", "delete", name)
+    slurm = Scontrol({SHOW: (0, HELD, ""), delete: OK})
+    await reservations.set_reserved_nodes(slurm, HEAD, [])
+    assert slurm.said == [SHOW, delete]
+
+
+async def test_a_reservation_that_a_job_names_stays_until_none_does() -> None:
+    delete = ("scontrol", "delete", "ReservationName=headway_spares")
+    used = (1, "", "Error deleting the reservation headway_spares: Requested reservation is in use")
+    slurm = Scontrol({SHOW: (0, HELD, ""), delete: used})
+    await reservations.set_reserved_nodes(slurm, HEAD, [])
+    assert slurm.said == [SHOW, delete]
+    with pytest.raises(CommandFailed):
+        await reservations.set_reserved_nodes(
+            Scontrol({SHOW: (0, HELD, ""), delete: (1, "", "Access/permission denied")}), HEAD, []
+        )
+
+
+async def test_nodes_that_fail_too_often_are_everybody_s_who_asks_for_them() -> None:
+    show = (*SHOW[:-1], "headway_lemons")
+    create = ("scontrol", "create", "reservation", "ReservationName=headway_lemons", "Nodes=lab-1-2",
+              "EndTime=2100-01-01", "Flags=IGNORE_JOBS,OVERLAP", "Accounts=root", "StartTime=now")  # fmt: skip
+    slurm = Scontrol({show: (1, "", "Reservation headway_lemons not found"), create: OK})
+    await reservations.set_reserved_nodes(slurm, HEAD, ["lab-1-2"], "headway_lemons")
+    assert slurm.said == [show, create]
+
+
+async def test_nothing_is_said_when_it_is_so_already() -> None:
+    slurm = Scontrol({SHOW: (0, HELD, "")})
+    await reservations.set_reserved_nodes(slurm, HEAD, ["lab-1-2"])
+    assert slurm.said == [SHOW]
+    slurm = Scontrol({SHOW: NONE})
+    await reservations.set_reserved_nodes(slurm, HEAD, [])
+    assert slurm.said == [SHOW]
+
+
+async def test_an_unreachable_controller_is_not_taken_for_no_reservation() -> None:
+    slurm = Scontrol({SHOW: (1, "", "slurm_load_reservations error: Unable to contact slurm controller")})
+    with pytest.raises(CommandFailed):
+        await reservations.reserved_nodes(slurm, HEAD)

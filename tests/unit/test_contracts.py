@@ -1,0 +1,35 @@
+"""Borders that import-linter cannot hold: which package names Slurm's programs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src" / "headway"
+PROGRAMS = frozenset({"sbatch", "scancel", "scontrol", "squeue", "sacct", "sacctmgr", "sshare", "sinfo", "srun"})
+# What names a program and is no argv that the server runs, with the reason.
+ALLOWED = {
+    "jobs/pipelines/pipeline_file.py": "srun is a launcher that a user chooses",
+    "schemas/submissions.py": "srun is a launcher that a user chooses",
+    "web/views/submit.py": "srun is a launcher that a user chooses",
+    "jobs/submission/batch_script.py": "renders a batch script",
+    "jobs/remote/helper_pool.py": "the name of a request to the user helper, which itself builds the argv",
+    "jobs/submission/submit.py": "the name of a request to the user helper, which itself builds the argv",
+    "services/jobs/details.py": "a kind of submission in the REST API",
+    "cli/commands/jobs/job.py": "a row of a table",
+    "cli/commands/jobs/shell.py": "runs in the user's own SSH session; clients cannot import headway.slurm",
+}
+
+
+def _named_programs(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and node.value in PROGRAMS:
+            yield f"{path.relative_to(SOURCE)}:{node.lineno} {node.value}"
+
+
+def test_only_the_slurm_package_and_rendered_files_name_slurm_programs() -> None:
+    outside = [p for p in SOURCE.rglob("*.py") if p.relative_to(SOURCE).parts[0] not in ("slurm", "render")]
+    found = [one for path in outside for one in _named_programs(path)]
+    assert [one for one in found if one.partition(":")[0] not in ALLOWED] == []
+    assert {one.partition(":")[0] for one in found} == set(ALLOWED)  # no exception outlives its use
