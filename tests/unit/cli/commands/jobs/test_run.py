@@ -168,7 +168,7 @@ def test_a_pipeline_s_steps_are_shown(cli: Cli, folder: Path) -> None:
 def test_a_shell_is_srun_over_ssh(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     became: list[list[str]] = []
     monkeypatch.setattr(shell_command, "exec_program", became.append)
-    monkeypatch.setattr(ssh_files, "write", lambda _: tmp_path / "config")
+    monkeypatch.setattr(ssh_files, "write_ssh_config", lambda _: tmp_path / "config")
     assert shell_command.exec_program is not access_commands.exec_program
     cli.api.on(
         "clusters.ssh_access", AccessOut(cluster="lab", user="a", head="lab-head", address="10.0.0.1", host_keys=[])
