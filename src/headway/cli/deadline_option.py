@@ -1,4 +1,4 @@
-"""--deadline: how long jobs may go on where nodes go."""
+"""--deadline and --by: how long jobs may continue on nodes that are removed or updated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Deadline = Annotated[
     typer.Option(
         "--deadline",
         metavar="TIME",
-        help="Jobs on nodes that go may go on so long, then they are requeued. A number is minutes; 0: at once.",
+        help="Time until jobs on removed nodes are requeued: minutes, HH:MM:SS, or 0 for at once.",
     ),
 ]
 
@@ -21,19 +21,19 @@ By = Annotated[
     typer.Option(
         "--by",
         metavar="TIME",
-        help="Jobs on nodes whose turn it is may go on so long (2h, 30m), then they are requeued.",
+        help="Time until jobs on a node that is due are requeued: 30m, 2h. Without it, jobs are never requeued.",
     ),
 ]
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def parse_by(text: str) -> int | None:
-    """Seconds of --by; None when it was not said."""
+    """Returns --by in seconds; None when it was not given. Raises BadParameter."""
     number, unit = text[:-1], text[-1:]
     if unit in _UNITS and number.isascii() and number.isdigit() and len(number) < 7:
         seconds = int(number) * _UNITS[unit]
         if seconds > 604_800:
-            raise typer.BadParameter("--by is 7 days at most")
+            raise typer.BadParameter("--by: the maximum is 7 days")
         return seconds
     try:
         return parse_deadline(text)
@@ -42,7 +42,7 @@ def parse_by(text: str) -> int | None:
 
 
 def parse_deadline(text: str) -> int | None:
-    """Seconds of --deadline; None when it was not said."""
+    """Returns --deadline in seconds; None when it was not given. Raises BadParameter."""
     from headway.validation.syntax_rules import parse_time
 
     if not text:
@@ -54,5 +54,5 @@ def parse_deadline(text: str) -> int | None:
     except ValueError as error:
         raise typer.BadParameter(f"--deadline {error}; for example 10 (minutes) or 02:00:00") from None
     if seconds is None or seconds > 604_800:
-        raise typer.BadParameter("--deadline is 7 days at most")
+        raise typer.BadParameter("--deadline: the maximum is 7 days")
     return seconds

@@ -33,16 +33,16 @@ def complete_cluster(incomplete: str) -> list[str]:
         return []
 
 
-Output = Annotated[
-    Format, typer.Option("-o", "--output", help="table for people, json for programs.", show_default=False)
-]
+Output = Annotated[Format, typer.Option("-o", "--output", help="Output format: table or json.", show_default=False)]
 ClusterName = Annotated[
     str | None,
-    typer.Argument(metavar="CLUSTER", help="May be left out when there is one.", autocompletion=complete_cluster),
+    typer.Argument(
+        metavar="CLUSTER", help="Cluster name (default: the only cluster).", autocompletion=complete_cluster
+    ),
 ]
 ClusterOption = Annotated[
     str | None,
-    typer.Option("--cluster", help="May be left out when there is one.", autocompletion=complete_cluster),
+    typer.Option("--cluster", help="Cluster name (default: the only cluster).", autocompletion=complete_cluster),
 ]
 
 

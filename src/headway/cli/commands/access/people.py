@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 app = typer.Typer(
-    help="People who may sign in, and their roles.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+    help="Manage who may sign in, and their roles.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
 )
 
 
 @app.command()
 def ls(output: Output = Format.table) -> None:
-    """List people, their roles, and the teams that clusters' files have them in."""
+    """List people, their roles and their teams."""
     people = session.connect().people.list()
     if output is Format.json:
         session.print_json(people)
@@ -45,13 +45,13 @@ def _places(teams: Mapping[str, list[str]]) -> str:
 
 @app.command("set")
 def put(
-    person: Annotated[str, typer.Argument(metavar="PERSON")],
-    role: Annotated[Role, typer.Argument(metavar="ROLE", help="viewer, member, lead, operator or admin.")],
+    person: Annotated[str, typer.Argument(metavar="PERSON", help="Person name.")],
+    role: Annotated[Role, typer.Argument(metavar="ROLE", help="Role: viewer, member, lead, operator or admin.")],
     user: Annotated[
-        str | None, typer.Option("--user", help="Their Linux user on clusters; '' for none: they only look on.")
+        str | None, typer.Option("--user", help="Linux user on clusters; '' for none (read-only access).")
     ] = None,
 ) -> None:
-    """Give somebody a role; who is new here is made."""
+    """Set a person's role; create the person if needed."""
     from headway.schemas.people import PersonIn
 
     made = session.connect().people.put(person, PersonIn.model_validate({"role": role.value, "user": user}))
@@ -62,8 +62,8 @@ def put(
 
 
 @app.command()
-def rm(person: Annotated[str, typer.Argument(metavar="PERSON")]) -> None:
-    """Remove somebody: their tokens and sessions end at once."""
+def rm(person: Annotated[str, typer.Argument(metavar="PERSON", help="Person name.")]) -> None:
+    """Remove a person; their tokens and sessions end at once."""
     session.connect().people.delete(person)
     session.print_line(f"{person} is removed")
 
@@ -74,12 +74,14 @@ class Export(StrEnum):
 
 
 def audit(
-    person: Annotated[str, typer.Option("--person", help="Only what this person did.")] = "",
-    action: Annotated[str, typer.Option("--action", help="Or its beginning.")] = "",
-    target: Annotated[str, typer.Option("--target", help="Or its beginning, such as a cluster.")] = "",
-    form: Annotated[Export, typer.Option("--format", help="jsonl or csv.")] = Export.jsonl,
+    person: Annotated[str, typer.Option("--person", help="Only actions of this person.")] = "",
+    action: Annotated[str, typer.Option("--action", help="Only this action, or actions that start with it.")] = "",
+    target: Annotated[
+        str, typer.Option("--target", help="Only this target, or targets that start with it, such as a cluster.")
+    ] = "",
+    form: Annotated[Export, typer.Option("--format", help="Output format.")] = Export.jsonl,
 ) -> None:
-    """The audit trail, the oldest first: who did what, from where, when, and how it ended.
+    """Export the audit trail, oldest first: who did what, from where, when, and the result.
 
     headway audit --person ann --format csv > audit.csv"""
     asked = {"person": person, "action": action, "target": target, "format": form.value}

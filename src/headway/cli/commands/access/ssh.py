@@ -32,10 +32,14 @@ def ssh(
     ctx: typer.Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CLUSTER] [NODE]", help="Without a node: the login.", autocompletion=complete_cluster),
+        typer.Argument(
+            metavar="[CLUSTER] [NODE]",
+            help="Node name, of a node with a job of yours (default: the login node).",
+            autocompletion=complete_cluster,
+        ),
     ] = None,
 ) -> None:
-    """Log in to a cluster, or to a node that you have a job on. Runs ssh with pinned host keys.
+    """Log in to a cluster, or to a node where you have a job. Runs ssh with pinned host keys.
 
     headway ssh lab-1-2 -- nvidia-smi"""
     access, target = _resolve_target(session.connect(), words or [])
@@ -84,11 +88,11 @@ def exec_(
     ctx: typer.Context,
     cluster: ClusterName = None,
     user: Annotated[
-        str, typer.Option("-u", "--user", help="As this user; otherwise as root (admins), or as yourself.")
+        str, typer.Option("-u", "--user", help="User to run as (default: root for admins, otherwise you).")
     ] = "",
-    no_stdin: Annotated[bool, typer.Option("-n", "--no-stdin", help="Do not pass standard input on.")] = False,
+    no_stdin: Annotated[bool, typer.Option("-n", "--no-stdin", help="Do not forward standard input.")] = False,
 ) -> None:
-    """Run one command on the login. Output, input and exit code pass through as they come; ^C ends it there too.
+    """Run one command on the login node. Input, output and exit code are passed through; ^C ends it there too.
 
     headway exec lab -u alice -- squeue --me"""
     argv = ctx.meta.get(WORDS_AFTER_DASHES)
@@ -119,10 +123,10 @@ def _stdin() -> Callable[[], bytes] | None:
 def cp(
     words: Annotated[
         list[str],
-        typer.Argument(metavar="SOURCE... TARGET", help="lab:path or lab-1-2:path on the cluster."),
+        typer.Argument(metavar="SOURCE... TARGET", help="A local path, or CLUSTER:PATH or NODE:PATH."),
     ],
 ) -> None:
-    """Copy files to and from a cluster. Runs scp with pinned host keys; every flag of scp may be used.
+    """Copy files to and from a cluster. Runs scp with pinned host keys; all flags of scp are accepted.
 
     headway cp -r ./data lab:data"""
     api = session.connect()
@@ -137,12 +141,10 @@ def cp(
 
 def ssh_config(
     cluster: ClusterName = None,
-    install: Annotated[
-        bool, typer.Option("--install", help="Add one Include line to ~/.ssh/config, so that every tool finds it.")
-    ] = False,
+    install: Annotated[bool, typer.Option("--install", help="Add an Include line to ~/.ssh/config.")] = False,
     output: Output = Format.table,
 ) -> None:
-    """Host blocks for ssh, and the host keys they pin. Then plain ssh lab, scp, rsync and editors work.
+    """Print ssh Host blocks with pinned host keys, or install them for ssh, scp, rsync and editors.
 
     headway ssh-config --install"""
     api = session.connect()

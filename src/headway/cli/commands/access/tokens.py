@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headway.schemas.people import TokenOut
 
 app = typer.Typer(
-    help="Access tokens and sign-in links.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+    help="Manage access tokens and sign-in links.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
 )
 
 
@@ -35,16 +35,18 @@ class Role(StrEnum):
 
 @app.command()
 def create(
-    person: Annotated[str, typer.Argument(metavar="PERSON", help="Yourself, unless an admin names another.")] = "",
-    role: Annotated[Role | None, typer.Option("--role", help="The person's role from now on (admins only).")] = None,
-    name: Annotated[str, typer.Option("--name", help="What it is for.")] = "",
-    days: Annotated[int | None, typer.Option("--days", min=1, help="How long it is valid; else for ever.")] = None,
-    scope: Annotated[Scope, typer.Option("--scope", help="All that it may do.")] = Scope.all,
-    cluster: Annotated[str | None, typer.Option("--cluster", help="Good for this cluster alone.")] = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print the token and nothing else.")] = False,
+    person: Annotated[
+        str, typer.Argument(metavar="PERSON", help="Person that the token is for (default: you; others: admins only).")
+    ] = "",
+    role: Annotated[Role | None, typer.Option("--role", help="Set the person's role (admins only).")] = None,
+    name: Annotated[str, typer.Option("--name", help="Label that tells what the token is for.")] = "",
+    days: Annotated[int | None, typer.Option("--days", min=1, help="Days until it expires (default: never).")] = None,
+    scope: Annotated[Scope, typer.Option("--scope", help="What the token permits.")] = Scope.all,
+    cluster: Annotated[str | None, typer.Option("--cluster", help="Restrict the token to this cluster.")] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print only the token.")] = False,
     output: Output = Format.table,
 ) -> None:
-    """Create a token. It is shown this once."""
+    """Create a token. It is shown only once."""
     from headway.schemas.people import TokenIn
 
     asked = {
@@ -69,7 +71,7 @@ def create(
 
 @app.command()
 def ls(output: Output = Format.table) -> None:
-    """List tokens (never the tokens themselves)."""
+    """List tokens; their secrets are never shown."""
     tokens = session.connect().tokens.list()
     if output is Format.json:
         session.print_json(tokens)
@@ -92,7 +94,7 @@ def _for(token: TokenOut) -> str:
 
 
 @app.command()
-def revoke(token: Annotated[str, typer.Argument(metavar="ID", help="From headway token ls.")]) -> None:
+def revoke(token: Annotated[str, typer.Argument(metavar="ID", help="Token id, from headway token ls.")]) -> None:
     """Revoke a token; it stops working at once."""
     session.connect().tokens.revoke(token)
     session.print_line(f"revoked {token}")
@@ -100,7 +102,7 @@ def revoke(token: Annotated[str, typer.Argument(metavar="ID", help="From headway
 
 @app.command()
 def link(output: Output = Format.table) -> None:
-    """A link that signs a browser in as you, once."""
+    """Print a link that signs a browser in as you, once."""
     made = session.connect().tokens.sign_in_link()
     if output is Format.json:
         session.print_json(made)

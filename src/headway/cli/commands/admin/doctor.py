@@ -14,7 +14,7 @@ NEED_DISK_MIB = 9000
 
 
 def doctor(output: Output = Format.table) -> None:
-    """What this machine lacks to run local clusters, and how to get it. Exits with 1 when something is missing."""
+    """Check whether this machine can run local clusters, and print what to install. Exits with 1 when something is missing."""
     import asyncio
 
     from headway.images.podman import podman_problem

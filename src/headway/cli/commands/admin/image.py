@@ -28,7 +28,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help=f"{listed(IMAGES)}.")]
 
 @app.command()
 def build(name: Name = DEFAULT_IMAGE, output: Output = Format.table) -> None:
-    """Build a node image, unless one of the same inputs is there."""
+    """Build a node image, unless an up-to-date one exists."""
     from headway.images import build as image_build
     from headway.images import local_images
 
@@ -42,9 +42,9 @@ def build(name: Name = DEFAULT_IMAGE, output: Output = Format.table) -> None:
     if output is Format.json:
         session.print_json(built)
         return
-    session.print_line(f"{built.tag} is there: Slurm {built.slurm_version}, {built.size_mib} MiB")
+    session.print_line(f"{built.tag} is ready: Slurm {built.slurm_version}, {built.size_mib} MiB")
     if old := sum(i.unused for i in _run(local_images.list_images())):
-        session.print_note(f"{formatting.plural(old, 'image')} of earlier inputs unused; headway image rm --unused")
+        session.print_note(f"{formatting.plural(old, 'image')} outdated and unused; headway image rm --unused")
 
 
 @app.command()
@@ -75,20 +75,18 @@ def rm(
     name: Annotated[
         str, typer.Argument(metavar="[NAME]", help=f"{', '.join(IMAGES)} or all.", show_default=False)
     ] = "",
-    unused: Annotated[
-        bool, typer.Option("--unused", help="Those of earlier inputs that no machine is made from.")
-    ] = False,
+    unused: Annotated[bool, typer.Option("--unused", help="Remove outdated images that no node uses.")] = False,
 ) -> None:
-    """Remove the node images of a name, or all that are unused. Running machines keep theirs."""
+    """Remove node images by name, or all unused ones. Running machines keep theirs."""
     from headway.images import local_images
 
     if bool(name) == unused:
-        raise typer.BadParameter("name an image, or say --unused")
+        raise typer.BadParameter("name an image, or give --unused")
     removed = _run(local_images.remove_unused_images() if unused else local_images.remove_images(name))
     for tag in removed:
         session.print_line(f"removed {tag}")
     if unused and not removed:
-        session.print_line("no image is unused")
+        session.print_line("no unused image")
 
 
 def _state(info: ImageInfo) -> tables.Cell:

@@ -15,22 +15,39 @@ from headway.cli.session import Format, Output
 from headway.errors import Refused, Unreachable
 
 app = typer.Typer(
-    help="Start, stop and watch the Headway server.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+    help="Start, stop and inspect the Headway server.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
 )
 
 
 Cert = Annotated[
     Path | None,
-    typer.Option("--tls-cert", metavar="FILE", exists=True, dir_okay=False, resolve_path=True, help="Speak TLS."),
+    typer.Option(
+        "--tls-cert",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        resolve_path=True,
+        help="TLS certificate (PEM); the server then uses HTTPS.",
+    ),
 ]
 Key = Annotated[
     Path | None,
-    typer.Option("--tls-key", metavar="FILE", exists=True, dir_okay=False, resolve_path=True, help="Its key."),
+    typer.Option(
+        "--tls-key",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        resolve_path=True,
+        help="Private key of the TLS certificate (PEM).",
+    ),
 ]
 
 
-def _speak_tls(cert: Path | None, key: Path | None) -> None:
-    """For the server, which is set by its environment."""
+def _set_tls(cert: Path | None, key: Path | None) -> None:
+    """Passes the files to the server through its environment."""
     for name, file in (("HEADWAY_TLS_CERT", cert), ("HEADWAY_TLS_KEY", key)):
         if file is not None:
             os.environ[name] = str(file)
@@ -38,10 +55,10 @@ def _speak_tls(cert: Path | None, key: Path | None) -> None:
 
 @app.command()
 def start(tls_cert: Cert = None, tls_key: Key = None) -> None:
-    """Start the server in the background, unless it runs already."""
+    """Start the server in the background, unless it is running."""
     from headway.sdk.local_server import running_server, start_server
 
-    _speak_tls(tls_cert, tls_key)
+    _set_tls(tls_cert, tls_key)
     already = running_server()
     server = already or start_server()
     session.print_line(f"the server {'runs already' if already else 'runs'} at {server.url} (process {server.pid})")
@@ -49,7 +66,7 @@ def start(tls_cert: Cert = None, tls_key: Key = None) -> None:
 
 @app.command()
 def stop() -> None:
-    """Stop the server. Clusters and their jobs go on."""
+    """Stop the server. Clusters and jobs continue."""
     from headway.sdk.local_server import stop_server
 
     session.print_line("the server has ended" if stop_server() else "no server runs")
@@ -57,7 +74,7 @@ def stop() -> None:
 
 @app.command()
 def status(output: Output = Format.table) -> None:
-    """Where the server is and how it is. Exits with 7 when none answers."""
+    """Show the server's address, version and state. Exits with 7 when none answers."""
     server = session.connect().server()
     if output is Format.json:
         session.print_json(server)
@@ -73,10 +90,10 @@ def status(output: Output = Format.table) -> None:
 
 @app.command()
 def logs(
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until ^C.")] = False,
-    lines: Annotated[int, typer.Option("-n", "--lines", min=1, help="How many of the last lines.")] = 50,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Follow the log until ^C.")] = False,
+    lines: Annotated[int, typer.Option("-n", "--lines", min=1, help="Number of lines to print.")] = 50,
 ) -> None:
-    """The server's log."""
+    """Print the server's log."""
     from headway.sdk.local_server import log_file
 
     log = log_file()
@@ -98,10 +115,10 @@ def _last(log: Path, lines: int) -> list[str]:
 
 @app.command()
 def run(tls_cert: Cert = None, tls_key: Key = None) -> None:
-    """Run the server in the foreground (what a service manager starts)."""
+    """Run the server in the foreground (for a service manager)."""
     from headway.sdk.local_server import running_server, server_argv
 
-    _speak_tls(tls_cert, tls_key)
+    _set_tls(tls_cert, tls_key)
     already = running_server()
     if already is not None:
         raise Refused(f"a server runs already at {already.url} (process {already.pid})", hint="headway server stop")
@@ -142,16 +159,16 @@ WantedBy={target}
 
 @app.command()
 def install(
-    show_only: Annotated[bool, typer.Option("--print", help="Only print the unit.")] = False,
+    show_only: Annotated[bool, typer.Option("--print", help="Print the unit, do not install it.")] = False,
     tls_cert: Cert = None,
     tls_key: Key = None,
 ) -> None:
-    """Write a systemd unit: the server starts with the machine, set as this shell's environment says.
+    """Install a systemd unit that starts the server at boot, with the HEADWAY_* settings of this shell.
 
-    For a user other than root: with the user's session."""
+    For a user other than root: a user unit, which starts with the user's session."""
     from headway.sdk.local_server import server_argv
 
-    _speak_tls(tls_cert, tls_key)
+    _set_tls(tls_cert, tls_key)
     settings = {"HEADWAY_STATE": str(paths.state_dir())}
     settings |= {name: _for_a_unit(name, os.environ[name]) for name in _SETTINGS if os.environ.get(name)}
     root = os.geteuid() == 0

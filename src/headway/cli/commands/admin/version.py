@@ -10,7 +10,7 @@ from headway.sdk.server_address import NO_SERVER
 
 
 def version(output: Output = Format.table) -> None:
-    """Versions of this client and of the server, where there is one."""
+    """Print versions of this client and of the server in reach."""
     server: str | None = None
     said, failed = "none in reach", None
     try:

@@ -26,30 +26,36 @@ class Sheet(StrEnum):
 
 
 SheetOutput = Annotated[
-    Sheet, typer.Option("-o", "--output", help="table for people, json or csv for programs.", show_default=False)
+    Sheet, typer.Option("-o", "--output", help="Output format: table, json or csv.", show_default=False)
 ]
-Month = Annotated[str, typer.Option("--period", "-p", metavar="YYYY-MM", help="A month; this one unless said.")]
+Month = Annotated[str, typer.Option("--period", "-p", metavar="YYYY-MM", help="Month (default: the current one).")]
 _NODE_STATE_STYLE = {"down": "bad", "drained": "warn", "spare": "dim", "off": "dim"}
 _LEVEL = {"ok": "good", "warn": "warn", "over": "bad"}
 
 
 def usage(
     cluster: ClusterName = None,
-    by: Annotated[str, typer.Option("--by", help="team, user, partition, gpu, group; several with commas.")] = "team",
-    start: Annotated[str, typer.Option("--from", help="2026-10, 2026-10-03 or a moment; this month unless said.")] = "",
-    end: Annotated[str, typer.Option("--to", help="Not included; now unless said.")] = "",
+    by: Annotated[
+        str, typer.Option("--by", help="Group by team, user, partition, gpu or group; separate several with commas.")
+    ] = "team",
+    start: Annotated[
+        str, typer.Option("--from", help="Start: month, date or ISO 8601 time (default: start of this month).")
+    ] = "",
+    end: Annotated[str, typer.Option("--to", help="End, exclusive: month, date or ISO 8601 time (default: now).")] = "",
     team: Annotated[str, typer.Option("--team", help="Only this team.")] = "",
     user: Annotated[str, typer.Option("--user", help="Only this user.")] = "",
     partition: Annotated[str, typer.Option("--partition", help="Only this partition.")] = "",
-    gpu: Annotated[str, typer.Option("--gpu", help="Only this kind of GPU; - for runs without any.")] = "",
-    group: Annotated[str, typer.Option("--group", help="Only this group of nodes.")] = "",
-    runs: Annotated[bool, typer.Option("--runs", help="The runs behind these figures instead.")] = False,
-    cause: Annotated[str, typer.Option("--cause", help="The runs behind a cause of loss, as goodput words it.")] = "",
-    job: Annotated[int, typer.Option("--job", help="Every run of one job instead.")] = 0,
-    nodes: Annotated[bool, typer.Option("--nodes", help="What nodes were, and when, instead.")] = False,
+    gpu: Annotated[str, typer.Option("--gpu", help="Only this GPU type; - for runs without GPUs.")] = "",
+    group: Annotated[str, typer.Option("--group", help="Only this node group.")] = "",
+    runs: Annotated[bool, typer.Option("--runs", help="List the runs instead of sums.")] = False,
+    cause: Annotated[
+        str, typer.Option("--cause", help="List the runs with this cause of loss, as headway goodput prints it.")
+    ] = "",
+    job: Annotated[int, typer.Option("--job", help="List the runs of one job instead of sums.")] = 0,
+    nodes: Annotated[bool, typer.Option("--nodes", help="List node states over time instead of sums.")] = False,
     output: SheetOutput = Sheet.table,
 ) -> None:
-    """What jobs held, by Slurm's accounting.
+    """Report the GPU time of jobs, from Slurm's accounting.
 
     headway usage --by team,user --from 2026-10 --to 2026-11
     headway usage --runs --team vision -o csv"""
@@ -182,10 +188,12 @@ def _runs(found: Any, output: Sheet) -> None:
 def invoice(
     cluster: ClusterName = None,
     period: Month = "",
-    close: Annotated[bool, typer.Option("--close", help="For good, once the month is over (admins).")] = False,
+    close: Annotated[
+        bool, typer.Option("--close", help="Close the month for good, once it is over (admins only).")
+    ] = False,
     output: SheetOutput = Sheet.table,
 ) -> None:
-    """A month's invoice: machines by the second of their life, spares shown as such.
+    """Show a month's invoice: machines billed by the second, spares listed separately.
 
     headway invoice lab --period 2026-10 --close"""
     api = session.connect()
@@ -214,7 +222,7 @@ def invoice(
 
 
 def chargeback(cluster: ClusterName = None, period: Month = "", output: SheetOutput = Sheet.table) -> None:
-    """Who pays which part of a month's invoice, to the cent.
+    """Split a month's invoice among teams, to the cent.
 
     headway chargeback lab --period 2026-10 -o json"""
     api = session.connect()
@@ -243,10 +251,10 @@ def chargeback(cluster: ClusterName = None, period: Month = "", output: SheetOut
 def goodput(
     cluster: ClusterName = None,
     period: Month = "",
-    job: Annotated[int, typer.Option("--job", help="Of one job instead, over all its runs.")] = 0,
+    job: Annotated[int, typer.Option("--job", help="Report one job, over all its runs, instead of a month.")] = 0,
     output: Output = Format.table,
 ) -> None:
-    """How much of the GPU time that jobs held trained something, and what took the rest.
+    """Report the productive share of the GPU time of jobs, and the causes of loss.
 
     headway goodput --job 104"""
     if job:
@@ -308,7 +316,7 @@ def _parts(what: str, of: Iterable[tuple[str, PartsOut]]) -> None:
 
 
 def budgets(cluster: ClusterName = None, output: Output = Format.table) -> None:
-    """What teams may spend in their period, what is used, and what is left."""
+    """Show the budgets of teams: limit, used, left."""
     api = session.connect()
     name = session.choose_cluster(api, cluster)
     found = api.billing.budgets(name)
@@ -342,7 +350,7 @@ def _state(one: BudgetOut) -> str:
 
 
 def energy(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:
-    """Kilowatt-hours by team, as measured or estimated, with the site's own share."""
+    """Report kilowatt-hours by team, measured or estimated, including the site's overhead (PUE)."""
     api = session.connect()
     found = api.billing.energy(session.choose_cluster(api, cluster), period)
     if _print_for_programs(found, output):
@@ -365,7 +373,7 @@ def energy(cluster: ClusterName = None, period: Month = "", output: Output = For
 
 
 def capacity(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:
-    """How full the GPUs were, whether what was free lay together, and how long jobs of a size waited."""
+    """Report GPU utilisation, fragmentation of free GPUs, and queue waits by job size."""
     api = session.connect()
     found = api.billing.capacity(session.choose_cluster(api, cluster), period)
     if _print_for_programs(found, output):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from headway.schemas.clusters import ChangeSetOut, Document, OperationOut
     from headway.sdk.client import Client
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The cluster file.", show_default=True)]
-Diff = Annotated[bool, typer.Option("--diff", help="With the changed lines of each file.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="Cluster file.", show_default=True)]
+Diff = Annotated[bool, typer.Option("--diff", help="Show the changed lines of each file.")]
 DEFAULT_FILE = Path("cluster.yaml")
 ENDS = {
     "apply": "{} is ready",
@@ -39,26 +39,28 @@ AWAY_S = 60.0  # as a server that is lost under an operation is waited for
 
 
 def plan(file: File = DEFAULT_FILE, diff: Diff = False, output: Output = Format.table) -> None:
-    """Show what apply would change and what each change disturbs. Changes nothing."""
+    """Show what apply would change and what each change disturbs. Change nothing."""
     document = _document(file)
     _show(session.connect().clusters.plan(document), diff=diff, output=output)
 
 
 def apply(
     file: File = DEFAULT_FILE,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever is disturbed.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change (plan).")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, change nothing (as plan).")
+    ] = False,
     diff: Diff = False,
     follow_id: Annotated[
-        str, typer.Option("--follow", metavar="OPERATION", help="Only follow an apply or down that runs already.")
+        str, typer.Option("--follow", metavar="OPERATION", help="Follow a running operation instead.")
     ] = "",
     deadline: Deadline = "",
     output: Output = Format.table,
 ) -> None:
-    """Make a cluster be what its file says: bring it up, or change it.
+    """Create a cluster, or change it to match its file.
 
-    Shows the changes, asks on a terminal when something that runs is disturbed, then follows the work. Stopping this
-    command does not stop the work: it goes on on the server. Starts the server when there is none here."""
+    Shows the changes, asks for confirmation when running work is disturbed, then follows the operation. The operation
+    continues on the server when this command is interrupted. Starts the server when none is running here."""
     quiet = output is Format.json
     if follow_id:
         api = session.connect()

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 def down(
     cluster: ClusterName = None,
     delete_data: Annotated[
-        bool, typer.Option("--delete-data", help="Delete home, scratch and accounting too. They can't be brought back.")
+        bool, typer.Option("--delete-data", help="Delete home, scratch and accounting too; they can't be recovered.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     output: Output = Format.table,
 ) -> None:
-    """Take a cluster down: its machines and network go; home, scratch and accounting stay for the next apply of its
-    name, unless --delete-data."""
+    """Remove a cluster's machines and network. Home, scratch and accounting are kept for the next apply of the same name,
+    unless --delete-data is given."""
     api = session.connect()
     name = session.choose_cluster(api, cluster)
     quiet = output is Format.json

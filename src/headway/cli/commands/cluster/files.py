@@ -13,10 +13,12 @@ from headway.errors import Refused
 
 
 def init(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The cluster's name.")] = "lab",
-    file: Annotated[Path, typer.Option("--file", "-f", help="Where to write it.")] = Path("cluster.yaml"),
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Cluster name.")] = "lab",
+    file: Annotated[Path, typer.Option("--file", "-f", help="File to write; - for standard output.")] = Path(
+        "cluster.yaml"
+    ),
 ) -> None:
-    """Write a commented cluster.yaml to start from. Never overwrites a file."""
+    """Write a commented cluster.yaml to start from. Never overwrite a file."""
     from headway.clusterfile.starter_file import starting_file
 
     text = starting_file(name)
@@ -27,13 +29,13 @@ def init(
         with file.open("x") as out:
             out.write(text)
     except FileExistsError:
-        raise Refused(f"{file} is there already", hint="--file names another; --file - prints it") from None
+        raise Refused(f"{file} already exists", hint="--file names another; --file - prints it") from None
     session.print_line(f"wrote {file}")
     session.print_line(f"  edit it, then: headway apply {file}")
 
 
 def schema() -> None:
-    """JSON Schema of cluster.yaml, for editors and checks."""
+    """Print the JSON Schema of cluster.yaml, for editors and checks."""
     from headway.clusterfile.json_schema import schema as json_schema
 
     session.print_json(json_schema())

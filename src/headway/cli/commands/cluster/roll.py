@@ -18,26 +18,34 @@ if TYPE_CHECKING:
 def roll(
     cluster: ClusterName = None,
     by: By = "",
-    back: Annotated[bool, typer.Option("--back", help="To the image before, which stays until you remove it.")] = False,
-    head: Annotated[bool, typer.Option("--head", help="The head too, after the nodes: sessions on it end.")] = False,
-    stop: Annotated[bool, typer.Option("--stop", help="End a roll that waits; what is done stays done.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever is disturbed.")] = False,
+    back: Annotated[
+        bool, typer.Option("--back", help="Return to the previous image, if it has not been removed.")
+    ] = False,
+    head: Annotated[
+        bool, typer.Option("--head", help="Update the head too, after the nodes; sessions on it end.")
+    ] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Stop a waiting roll; updated nodes stay updated.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show which nodes would be made anew, and why.")
+        bool, typer.Option("--dry-run", help="Show which nodes would be rebuilt, and why; change nothing.")
     ] = False,
     output: Output = Format.table,
 ) -> None:
-    """Make a cluster's nodes anew of the present node image, while jobs run.
+    """Rebuild a cluster's nodes from the current node image, while jobs run.
 
-    One node goes first and has to pass its tests; when it fails, the roll stops and no other node is touched. The others follow
-    as each falls idle: without --by no job is ever ended for it. Stopping this command does not stop the work; --stop does.
+    One node is rebuilt first and must pass its tests; if it fails, the roll stops and no other node is changed. Other nodes
+    follow when they are idle: without --by no job is requeued. Interrupting this command does not stop the roll; --stop does.
 
     headway roll lab --dry-run; headway roll lab --by 2h; headway roll lab --back"""
     api = session.connect()
     name = session.choose_cluster(api, cluster)
     quiet = output is Format.json
     if stop:
-        _end(follow_to_end(api, api.clusters.roll(name, stop=True), quiet=quiet), output, f"no roll of {name} goes on")
+        _end(
+            follow_to_end(api, api.clusters.roll(name, stop=True), quiet=quiet),
+            output,
+            f"the roll of {name} has stopped",
+        )
         return
     by_s = parse_by(by)
     changes = api.clusters.plan_roll(name, back=back, head=head, by_s=by_s)

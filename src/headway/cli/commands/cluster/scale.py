@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,23 +12,24 @@ from headway.cli.deadline_option import Deadline, parse_deadline
 from headway.cli.operation_progress import follow_to_end
 from headway.cli.session import Format, Output
 
-if TYPE_CHECKING:
-    pass
-
 
 def scale(
     words: Annotated[
-        list[str], typer.Argument(metavar="[CLUSTER] NODES | GROUP=NODES...", help="How many nodes there should be.")
+        list[str],
+        typer.Argument(metavar="[CLUSTER] NODES | GROUP=NODES...", help="Number of nodes, in total or by group."),
     ],
     deadline: Deadline = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever is disturbed.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, change nothing.")] = False,
     output: Output = Format.table,
 ) -> None:
-    """Another number of nodes: headway scale lab 8, or headway scale lab gpu=8 cpu=2.
+    """Change the number of nodes.
 
-    Up: each new node takes work as soon as it is ready. Down: nodes without jobs go first; nodes with jobs go only with
-    --deadline. No other job notices. Slurm is not restarted as long as there are slots (max in the cluster file)."""
+    Added nodes take jobs as soon as they are ready. Idle nodes are removed first, nodes with jobs only with --deadline; other
+    jobs are not affected. Slurm is not restarted up to `max` nodes of the cluster file.
+
+    headway scale lab 8
+    headway scale lab gpu=8 cpu=2"""
     cluster, groups = _asked(words)
     deadline_s = parse_deadline(deadline)
     api = session.connect()
@@ -52,9 +53,7 @@ def scale(
         return
     took = f" in {final.finished_at - final.created_at:.1f} s" if final.finished_at else ""
     session.print_line(f"{name} is scaled{took}")
-    session.print_line(
-        "  its file here still says the old number: change it too, or the next apply of it takes this back"
-    )
+    session.print_line("  change the number in its file too, or the next apply restores the old one")
 
 
 def _asked(words: list[str]) -> tuple[str | None, dict[str, int]]:

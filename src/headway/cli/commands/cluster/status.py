@@ -50,9 +50,9 @@ def _cluster_row(c: ClusterOut) -> list[tables.Cell]:
 
 
 def status(cluster: ClusterName = None, output: Output = Format.table) -> None:
-    """Is the cluster ready, and if not, why not. Exits with 1 when it is not.
+    """Show whether a cluster is ready. Exits with 1 when it is not.
 
-    One line a thing: ok or FAIL, and what to do."""
+    Prints a line per check: ok or FAIL, and what to do."""
     api = session.connect()
     answer = api.clusters.status(session.choose_cluster(api, cluster))
     if output is Format.json:
@@ -100,7 +100,7 @@ def check_lines(checks: list[CheckOut], terminal: Terminal) -> list[str]:
 
 
 def nodes(cluster: ClusterName = None, output: Output = Format.table) -> None:
-    """Nodes, their state and their GPUs: a filled cell is a GPU that a job holds."""
+    """List nodes with state and GPUs; a filled cell is an allocated GPU."""
     api = session.connect()
     answer = api.clusters.status(session.choose_cluster(api, cluster))
     session.warn_if_stale(answer.cluster)

@@ -20,10 +20,12 @@ LEAST = 8
 KeyFile = Annotated[
     Path | None,
     typer.Option(
-        "--key-file", metavar="FILE", help=f"File whose first line is the passphrase; else {PASSPHRASE} or asked."
+        "--key-file",
+        metavar="FILE",
+        help=f"File with the passphrase in its first line (default: {PASSPHRASE}, or a prompt).",
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def backup(
@@ -32,9 +34,9 @@ def backup(
     key_file: KeyFile = None,
     output: Output = Format.table,
 ) -> None:
-    """Keep a cluster's queue, accounting, keys, file and Headway's own records in one sealed file, while jobs run.
+    """Write a cluster's queue, accounting, keys, file and Headway's records to one encrypted file, while jobs run.
 
-    It is read back before it gets its name. People's files (home, scratch) are not in it.
+    The file is verified before it gets its final name. Users' files (home, scratch) are not included.
 
     headway backup lab --to /backup"""
     api = session.connect()
@@ -46,24 +48,24 @@ def backup(
         return
     for kept in final.kept:
         session.print_line(kept)
-        session.print_note(f"bring it back: headway restore {name} --from {kept}")
+        session.print_note(f"restore it: headway restore {name} --from {kept}")
 
 
 def backups(
     folder: Annotated[
         Path | None,
         typer.Option(
-            "--in", metavar="DIR", help="Folder on the server's machine; those of clusters' files unless said."
+            "--in", metavar="DIR", help="Folder on the server's machine (default: those named in cluster files)."
         ),
     ] = None,
     verify: Annotated[
         str,
-        typer.Option("--verify", metavar="FILE", help="Read all of this one (or `all`) and say whether it is whole."),
+        typer.Option("--verify", metavar="FILE", help="Backup to read completely and check, or all."),
     ] = "",
     key_file: KeyFile = None,
     output: Output = Format.table,
 ) -> None:
-    """List backups, the latest first; --verify reads one, byte by byte.
+    """List backups, latest first; --verify reads one completely.
 
     headway backups
     headway backups --in /backup --verify all"""
@@ -100,14 +102,15 @@ def _row(one: BackupOut) -> list[tables.Cell]:
 
 
 def restore(
-    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster that the backup is of.")],
-    source: Annotated[Path, typer.Option("--from", metavar="FILE", help="The backup, on the server's machine.")],
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="Name of the backed-up cluster.")],
+    source: Annotated[Path, typer.Option("--from", metavar="FILE", help="Backup file on the server's machine.")],
     key_file: KeyFile = None,
     yes: Yes = False,
     output: Output = Format.table,
 ) -> None:
-    """Bring a cluster back from a backup: on the machines it has, or on new ones. Queue, history, fair share, people and
-    their uids come back; what its head holds now is replaced.
+    """Restore a cluster from a backup, on its machines or on new ones.
+
+    Queue, history, fair share, people and their uids are restored; the head's current state is replaced.
 
     headway restore lab --from /backup/lab-20260101-020000.headway-backup"""
     session.require_cluster_name(cluster)

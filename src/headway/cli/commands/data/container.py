@@ -16,19 +16,19 @@ from headway.errors import Refused
 RUNTIME = ("python3", "-IS", "/usr/lib/headway/container")
 
 app = typer.Typer(
-    help="Container images that everybody on a cluster may use.", no_args_is_help=True, rich_markup_mode=None,
+    help="Manage container images shared by all users of a cluster.", no_args_is_help=True, rich_markup_mode=None,
     add_completion=False,
 )  # fmt: skip
-Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster.")]
+Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="Cluster name.")]
 
 
 @app.command("import")
 def import_(
     cluster: Cluster,
-    image: Annotated[str, typer.Argument(metavar="IMAGE", help="As in --container-image.")],
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="Image, as for --container-image.")],
     output: Output = Format.table,
 ) -> None:
-    """Fetch an image once for everybody. Who asks for the same digest in a job then has it at once.
+    """Import an image once for all users; jobs that use the same digest then start without a download.
 
     headway container import lab nvcr.io#nvidia/pytorch:25.05-py3"""
     _check(image)
@@ -37,7 +37,7 @@ def import_(
     if output is Format.json:
         session.print_json(made)
         return
-    session.print_line(f"{made['image']} is there for everybody: {made['path']}, {made['bytes'] >> 20} MiB")
+    session.print_line(f"{made['image']} is available to all users: {made['path']}, {made['bytes'] >> 20} MiB")
 
 
 def _check(image: str) -> None:
@@ -57,7 +57,7 @@ def _check(image: str) -> None:
 
 @app.command()
 def ls(cluster: ClusterName = None, output: Output = Format.table) -> None:
-    """List the images that are there for everybody."""
+    """List the shared images."""
     rows: list[dict[str, Any]] = json.loads(_ask(cluster, "list"))
     if output is Format.json:
         session.print_json(rows)
@@ -74,8 +74,10 @@ def ls(cluster: ClusterName = None, output: Output = Format.table) -> None:
 
 
 @app.command()
-def rm(cluster: Cluster, digest: Annotated[str, typer.Argument(metavar="DIGEST", help="sha256:...")]) -> None:
-    """Remove a shared image. Steps that run from it keep it until they end."""
+def rm(
+    cluster: Cluster, digest: Annotated[str, typer.Argument(metavar="DIGEST", help="Image digest: sha256:...")]
+) -> None:
+    """Remove a shared image. Running steps keep it until they end."""
     _ask(cluster, "remove", digest)
     session.print_line(f"removed {digest}")
 

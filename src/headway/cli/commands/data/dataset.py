@@ -21,28 +21,31 @@ if TYPE_CHECKING:
     from headway.sdk.client import Client
 
 app = typer.Typer(
-    add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="Datasets with versions that never change."
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Manage versioned datasets, read-only on every machine.",
 )
-Which = Annotated[str, typer.Argument(metavar="NAME[@VERSION]")]
+Which = Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="Dataset (default version: the latest).")]
 
 
 @app.command("add")
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Small letters, digits, - and _.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Dataset name: lower-case letters, digits, - and _.")],
     source: Annotated[
-        str, typer.Option("--from", metavar="DIR", help="Folder on the server's machine, or s3://BUCKET/PREFIX.")
+        str, typer.Option("--from", metavar="SOURCE", help="Folder on the server's machine, or s3://BUCKET/PREFIX.")
     ],
     endpoint_url: Annotated[
-        str, typer.Option("--endpoint-url", metavar="URL", help="Of another S3 than Amazon's.")
+        str, typer.Option("--endpoint-url", metavar="URL", help="URL of an S3 service other than Amazon's.")
     ] = "",
     cluster: ClusterOption = None,
     output: Output = Format.table,
 ) -> None:
-    """Make a version of a folder as it is now, read-only at /datasets/NAME/VERSION on every machine. Jobs run on.
+    """Create a version from a folder's current content, mounted read-only at /datasets/NAME/VERSION on every machine.
 
-    Each content is kept once, whatever versions have it. One that was interrupted goes on where it stopped.
+    Files that several versions share are stored once. An interrupted upload resumes where it stopped.
 
-    A bucket is read with the keys that the AWS tools find here (environment, AWS_PROFILE).
+    A bucket is read with this machine's AWS credentials (environment, AWS_PROFILE).
 
     headway dataset add tiny --from ./data/tiny"""
     api = session.connect()
@@ -68,11 +71,11 @@ def _begin(api: Client, cluster: str, name: str, source: str, endpoint_url: str)
 
 @app.command("list")
 def list_all(
-    name: Annotated[str, typer.Argument(metavar="[NAME]")] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="List only this dataset.")] = "",
     cluster: ClusterOption = None,
     output: Output = Format.table,
 ) -> None:
-    """Every version: how much it is, how many jobs used it, whether it is whole.
+    """List versions: size, number of jobs that used it, state.
 
     headway dataset list tiny"""
     api = session.connect()
@@ -95,7 +98,7 @@ def list_all(
 
 @app.command("verify")
 def verify(which: Which, cluster: ClusterOption = None, output: Output = Format.table) -> None:
-    """Read every file again and say which are damaged. Without @VERSION: the latest.
+    """Read every file again and report damaged ones.
 
     headway dataset verify tiny@1"""
     api = session.connect()
@@ -110,15 +113,15 @@ def verify(which: Which, cluster: ClusterOption = None, output: Output = Format.
 
 @app.command("remove")
 def remove(
-    which: Annotated[str, typer.Argument(metavar="NAME@VERSION")],
+    which: Annotated[str, typer.Argument(metavar="NAME@VERSION", help="Dataset version.")],
     cluster: ClusterOption = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Although jobs used it; their lineage says that it is gone.")
+        bool, typer.Option("--force", help="Remove it even if jobs used it; their lineage then records the removal.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     output: Output = Format.table,
 ) -> None:
-    """Take a version away; refused while the lineage of a job names it. Its number is not given again.
+    """Remove a version. Refused while a job's lineage names it. Its number is not reused.
 
     headway dataset remove tiny@1"""
     if "@" not in which:

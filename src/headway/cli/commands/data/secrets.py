@@ -11,7 +11,9 @@ from headway.cli import session
 from headway.cli.operation_progress import follow_operation
 from headway.cli.session import ClusterName, Format, Output
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="Keys of a cluster.")
+app = typer.Typer(
+    add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="Rotate a cluster's keys while jobs run."
+)
 
 
 class Key(StrEnum):
@@ -27,11 +29,11 @@ def _group() -> None: ...
 
 @app.command("rotate")
 def rotate(
-    what: Annotated[Key, typer.Argument(metavar="munge|jwt|ssh|database", help="Which key.")],
+    what: Annotated[Key, typer.Argument(metavar="munge|jwt|ssh|database", help="Key to replace.")],
     cluster: ClusterName = None,
     output: Output = Format.table,
 ) -> None:
-    """Put another key in a key's place. Running jobs go on, and none is lost.
+    """Replace one of a cluster's keys. Jobs continue.
 
     headway secrets rotate munge lab"""
     api = session.connect()

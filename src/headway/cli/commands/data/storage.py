@@ -13,7 +13,9 @@ from headway.domain.dataset import size
 if TYPE_CHECKING:
     from headway.schemas.storage import VolumeOut
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="A cluster's volumes.")
+app = typer.Typer(
+    add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="Show volumes: nodes, usage, throughput."
+)
 
 
 @app.callback()
@@ -22,7 +24,7 @@ def _group() -> None: ...
 
 @app.command("show")
 def show_volumes(cluster: ClusterName = None, output: Output = Format.table) -> None:
-    """Each volume: the nodes that have it or have lost it, how full it is, how fast it was when it was last measured.
+    """List volumes: nodes that have or lost them, usage, last measured throughput.
 
     headway storage show lab"""
     api = session.connect()
@@ -60,11 +62,11 @@ def _row(one: VolumeOut) -> list[tables.Cell]:
 @app.command("bench")
 def bench(
     cluster: ClusterName = None,
-    node: Annotated[str, typer.Option("--node", help="From this machine; the head unless said.")] = "",
-    mib: Annotated[int, typer.Option("--mib", min=4, max=65_536, help="MiB written to each volume.")] = 256,
+    node: Annotated[str, typer.Option("--node", help="Machine to measure from (default: the head).")] = "",
+    mib: Annotated[int, typer.Option("--mib", min=4, max=65_536, help="MiB to write to each volume.")] = 256,
     output: Output = Format.table,
 ) -> None:
-    """Write, read and checkpoint throughput of each volume, from one machine. What it writes is removed.
+    """Measure write, read and checkpoint throughput of each volume from one machine. Files written are removed.
 
     headway storage bench lab --node lab-1-1"""
     api = session.connect()

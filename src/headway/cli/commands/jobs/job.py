@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headway.schemas.submissions import LineageOut
 
 _PASSING = "/tmp/headway-"  # where a submitted script lay while sbatch read it; nothing is there now
-_HELP = "The cluster may be left out when there is one."
+_HELP = "The cluster may be omitted when there is only one."
 Words = Annotated[
     list[str], typer.Argument(metavar="[CLUSTER] JOB", help=_HELP, autocompletion=session.complete_cluster)
 ]
@@ -31,10 +31,12 @@ ManyWords = Annotated[
 
 def show_job(
     words: Words,
-    lineage: Annotated[bool, typer.Option("--lineage", help="Where it comes from.")] = False,
+    lineage: Annotated[
+        bool, typer.Option("--lineage", help="Show script, files, image and datasets that the job was made from.")
+    ] = False,
     output: Output = Format.table,
 ) -> None:
-    """All about one job; of an array how many of its tasks are done.
+    """Show one job; for an array, the number of its tasks by state.
 
     headway job show 12 --lineage"""
     cluster, word = _one_job(words)
@@ -57,27 +59,32 @@ def show_job(
 
 def retry(
     words: Words,
-    failed: Annotated[
-        bool, typer.Option("--failed", help="Only the tasks that failed (all there is to retry).")
-    ] = True,
-    env: Annotated[list[str] | None, typer.Option("--env", help="A secret again, which is not kept.")] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Retry only failed tasks (the default).")] = True,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", help="NAME=VALUE, or NAME from this environment: secrets, which are not stored."),
+    ] = None,
     output: Output = Format.table,
 ) -> None:
-    """The failed tasks of an array once more, or one of them (12_5), with the same script, in the same folder.
+    """Submit the failed tasks of an array again, or one of them (12_5), in the same folder.
 
     headway job retry 12 --failed"""
     if not failed:
-        raise typer.BadParameter("to run all of it again: headway job rerun")
+        raise typer.BadParameter("to submit the whole array again: headway job rerun")
     _once_more(words, env, output, "retry")
 
 
 def rerun(
     words: Words,
-    env: Annotated[list[str] | None, typer.Option("--env", help="A secret again, which is not kept.")] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", help="NAME=VALUE, or NAME from this environment: secrets, which are not stored."),
+    ] = None,
     output: Output = Format.table,
 ) -> None:
-    """The same job once more, or one task of an array (12_5): its script, arguments, environment and files of that day, in a
-    folder of its own.
+    """Submit the same job again, or one task of an array (12_5), in a new folder.
+
+    Script, arguments, environment and files are those of the original submission.
 
     headway job rerun 12"""
     _once_more(words, env, output, "rerun")
@@ -217,11 +224,13 @@ def _tasks(told: ArrayOut) -> str:
 
 def logs(
     words: Words,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job ends.")] = False,
-    err: Annotated[bool, typer.Option("--err", help="Its error output, where the job keeps it apart.")] = False,
-    task: Annotated[str, typer.Option("--task", help="Of an array: only this task.")] = "",
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Follow the output until the job ends.")] = False,
+    err: Annotated[
+        bool, typer.Option("--err", help="Print standard error, if the job writes it to its own file.")
+    ] = False,
+    task: Annotated[str, typer.Option("--task", help="Print only this task of an array.")] = "",
 ) -> None:
-    """A job's output; of an array every task's, with its number before each line.
+    """Print a job's output; for an array every task's, each line with the task's number.
 
     headway logs -f 12"""
     cluster, word = _one_job(words)
@@ -229,7 +238,7 @@ def logs(
     name = session.choose_cluster(api, cluster)
     number, of_array = session.split_job_id(word)
     if task and not task.isdigit():
-        raise typer.BadParameter(f"--task {task!r} is no number of a task")
+        raise typer.BadParameter(f"--task {task!r} is not a task number")
     one = task or of_array
     try:
         for piece in api.jobs.log(name, number, follow=follow, err=err, task=one):
@@ -284,7 +293,7 @@ class _ShowsByDefault(TyperGroup):
 
 
 job = typer.Typer(
-    cls=_ShowsByDefault, help="All about one job; retry or rerun it.", rich_markup_mode=None,
+    cls=_ShowsByDefault, help="Show, retry or rerun one job.", rich_markup_mode=None,
     add_completion=False,
 )  # fmt: skip
 job.command("show")(show_job)

@@ -22,17 +22,18 @@ POLL_S = 1.0
 
 def notebook(
     cluster: ClusterName = None,
-    gpus: Annotated[int, typer.Option("--gpus", min=0, help="Of one node.")] = 1,
-    time: Annotated[str, typer.Option("--time", help="Its limit: minutes, HH:MM:SS or D-HH:MM:SS.")] = "8:00:00",
-    partition: Annotated[str, typer.Option("-p", "--partition")] = "",
-    team: Annotated[str, typer.Option("--team", help="Who pays, where you are in several.")] = "",
+    gpus: Annotated[int, typer.Option("--gpus", min=0, help="Number of GPUs.")] = 1,
+    time: Annotated[str, typer.Option("--time", help="Time limit: minutes, HH:MM:SS or D-HH:MM:SS.")] = "8:00:00",
+    partition: Annotated[str, typer.Option("-p", "--partition", help="Partition.")] = "",
+    team: Annotated[str, typer.Option("--team", help="Team (Slurm account) that is charged.")] = "",
     idle: Annotated[
-        int, typer.Option("--idle", min=1, help="It ends after so many minutes in which nothing ran.")
+        int, typer.Option("--idle", min=1, help="Minutes without activity after which the notebook ends.")
     ] = 60,
     output: Output = Format.table,
 ) -> None:
-    """JupyterLab on a node with these GPUs, and an address that opens it once. A notebook of yours that is there already is
-    opened, none is started beside it; headway cancel ends it.
+    """Start JupyterLab on a node and print a URL that opens it once; open it in a browser where there is one.
+
+    A notebook of yours that already runs is opened instead. headway cancel ends it.
 
     headway notebook --gpus 1"""
     from headway.schemas.submissions import NotebookIn
@@ -43,7 +44,7 @@ def notebook(
     if there:
         found = there[0]
         session.print_note(
-            f"job {found.job_id} is your notebook already; headway cancel {where} {found.job_id} ends it"
+            f"job {found.job_id} is already your notebook; headway cancel {where} {found.job_id} ends it"
         )
     else:
         ask = NotebookIn(gpus=gpus, time=time, partition=partition, team=team, idle_minutes=idle)
@@ -55,7 +56,7 @@ def notebook(
         session.print_json(link)
         return
     session.print_line(link.url)
-    session.print_note("It opens once, within a minute; for another browser run headway notebook again.")
+    session.print_note("The URL works once, within a minute; for another browser run headway notebook again.")
     if sys.stdout.isatty() and (
         sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     ):

@@ -15,20 +15,23 @@ if TYPE_CHECKING:
     from headway.schemas.submissions import PipelineOut
 
 app = typer.Typer(
-    help="Steps as jobs that follow each other.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+    help="Run steps as jobs that depend on each other.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
 )
-Which = Annotated[str, typer.Argument(metavar="PIPELINE", help="Its id, or its name for the latest.")]
+Which = Annotated[str, typer.Argument(metavar="PIPELINE", help="Pipeline id, or name for its latest run.")]
 
 
 @app.command("run")
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Its YAML file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Pipeline file (YAML).")],
     cluster: ClusterOption = None,
-    no_files: Annotated[bool, typer.Option("--no-files", help="Send no files: all is on the cluster.")] = False,
-    user: Annotated[str, typer.Option("--as", help="As this user (admins).")] = "",
+    no_files: Annotated[bool, typer.Option("--no-files", help="Do not upload the file's folder.")] = False,
+    user: Annotated[str, typer.Option("--as", help="Submit as this user (admins only).")] = "",
     output: Output = Format.table,
 ) -> None:
-    """Submit every step, each waiting for those it needs; all work in one copy of the file's folder.
+    """Submit every step; each waits for the steps that it needs. All share one copy of the file's folder.
 
     headway pipeline run rlhf.yaml"""
     from headway.schemas.submissions import PipelineIn
@@ -50,14 +53,14 @@ def run(
 
 @app.command("show")
 def show_one(pipeline: Which, cluster: ClusterOption = None, output: Output = Format.table) -> None:
-    """The steps and how they stand."""
+    """Show a pipeline's steps and their states."""
     api = session.connect()
     _show(api.pipelines.get(session.choose_cluster(api, cluster), pipeline), output)
 
 
 @app.command("ls")
 def ls(cluster: ClusterOption = None, output: Output = Format.table) -> None:
-    """List pipelines, the latest first."""
+    """List pipelines, latest first."""
     api = session.connect()
     found = api.pipelines.list(session.choose_cluster(api, cluster))
     if output is Format.json:
@@ -81,11 +84,16 @@ def ls(cluster: ClusterOption = None, output: Output = Format.table) -> None:
 def retry(
     pipeline: Which,
     cluster: ClusterOption = None,
-    step: Annotated[list[str] | None, typer.Option("--step", help="From this one on, whatever its state.")] = None,
-    env: Annotated[list[str] | None, typer.Option("--env", help="A secret again, which is not kept.")] = None,
+    step: Annotated[
+        list[str] | None, typer.Option("--step", help="Retry from this step on, whatever its state.")
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", help="NAME=VALUE, or NAME from this environment: secrets, which are not stored."),
+    ] = None,
     output: Output = Format.table,
 ) -> None:
-    """Run the failed steps again, and all that follow them, in the same folder.
+    """Submit the failed steps again, and all steps that need them, in the same folder.
 
     headway pipeline retry rlhf"""
     from headway.cli.commands.jobs.run import parse_env_options

@@ -24,13 +24,13 @@ _ORDER = {"RUNNING": 0, "COMPLETING": 0, "CONFIGURING": 1, "SUSPENDED": 1, "PEND
 
 def queue(
     cluster: ClusterName = None,
-    all: Annotated[bool, typer.Option("--all", "-a", help="With jobs that ended lately.")] = False,
-    user: Annotated[str, typer.Option("--user", "-u", help="Only this user's jobs.")] = "",
-    state: Annotated[str, typer.Option("--state", "-t", help="Only jobs in this state, e.g. RUNNING.")] = "",
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep it on screen.")] = False,
+    all: Annotated[bool, typer.Option("--all", "-a", help="Include recently ended jobs.")] = False,
+    user: Annotated[str, typer.Option("--user", "-u", help="Show only this user's jobs.")] = "",
+    state: Annotated[str, typer.Option("--state", "-t", help="Show only jobs in this state, such as RUNNING.")] = "",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every 2 seconds until ^C.")] = False,
     output: Output = Format.table,
 ) -> None:
-    """The queue: who runs what, where, and why a job waits."""
+    """Show the queue: jobs, users, nodes, and why a job waits."""
     api = session.connect()
     name = session.choose_cluster(api, cluster)
     if watch:

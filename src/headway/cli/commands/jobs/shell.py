@@ -16,15 +16,19 @@ from headway.errors import Refused
 def shell(
     ctx: typer.Context,
     cluster: ClusterName = None,
-    gpus: Annotated[int, typer.Option("--gpus", min=0, help="Of one node.")] = 0,
-    cpus: Annotated[int, typer.Option("--cpus", min=0, help="Otherwise those that come with the GPUs.")] = 0,
-    memory: Annotated[str, typer.Option("--mem", help="As Slurm writes it: 64G.")] = "",
-    time: Annotated[str, typer.Option("--time", help="Its limit.")] = "",
-    partition: Annotated[str, typer.Option("-p", "--partition")] = "",
-    team: Annotated[str, typer.Option("--team", help="Who pays, where you are in several.")] = "",
-    image: Annotated[str, typer.Option("--container-image")] = "",
+    gpus: Annotated[int, typer.Option("--gpus", min=0, help="Number of GPUs.")] = 0,
+    cpus: Annotated[
+        int, typer.Option("--cpus", min=0, help="Number of CPUs (default: the GPUs' share of the node).")
+    ] = 0,
+    memory: Annotated[str, typer.Option("--mem", help="Memory, as for sbatch: 64G.")] = "",
+    time: Annotated[str, typer.Option("--time", help="Time limit: minutes, HH:MM:SS or D-HH:MM:SS.")] = "",
+    partition: Annotated[str, typer.Option("-p", "--partition", help="Partition.")] = "",
+    team: Annotated[str, typer.Option("--team", help="Team (Slurm account) that is charged.")] = "",
+    image: Annotated[
+        str, typer.Option("--container-image", help="Container image, such as docker://ubuntu:24.04.")
+    ] = "",
 ) -> None:
-    """A shell (or the command after --) on a node with these GPUs; it ends with the shell.
+    """Open an interactive shell on a node, or run the command after --, as a job that ends with it.
 
     headway shell --gpus 1"""
     api = session.connect()

@@ -22,16 +22,16 @@ def fault(
             help=f"KIND: {', '.join(FaultKind)}. DAEMON: {', '.join(Daemon)}.",
         ),
     ],
-    gpu: Annotated[int, typer.Option("--gpu", min=0, help="Which GPU of the node (xid, ecc, throttle).")] = 0,
-    text: Annotated[str, typer.Option("--text", help="What the driver says (xid).")] = "",
+    gpu: Annotated[int, typer.Option("--gpu", min=0, help="Index of the GPU (xid, ecc, throttle).")] = 0,
+    text: Annotated[str, typer.Option("--text", help="The driver's message (xid).")] = "",
     in_s: Annotated[
-        int, typer.Option("--in", min=0, max=86400, help="Seconds until the provider takes the machine (reclaim).")
+        int, typer.Option("--in", min=0, max=86400, help="Seconds until the provider reclaims the machine (reclaim).")
     ] = RECLAIM_IN_S,
-    heal: Annotated[bool, typer.Option("--heal", help="Mend it.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also where the machines are not local ones.")] = False,
+    heal: Annotated[bool, typer.Option("--heal", help="Remove the fault.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Allow it on machines that are not local.")] = False,
     output: Output = Format.table,
 ) -> None:
-    """Make a fault on a local cluster, to see what happens; --heal mends it.
+    """Inject a fault into a local cluster, to test its recovery; --heal removes it.
 
     headway fault xid 79 lab-1-2 --gpu 3
     headway fault lab freeze-node lab-1-2

@@ -14,20 +14,30 @@ if TYPE_CHECKING:
     from headway.schemas.incidents import IncidentOut
     from headway.sdk.client import Client
 
-app = typer.Typer(help="One fault of a node.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
-Number = Annotated[int, typer.Argument(metavar="INCIDENT", help="Its number.")]
+app = typer.Typer(
+    help="Show one fault's steps; return its node to service.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+Number = Annotated[int, typer.Argument(metavar="INCIDENT", help="Incident number.")]
 _STYLE = {"returned": "good", "false alarm": "dim", "out of service": "bad"}
 
 
-node = typer.Typer(help="One node.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+node = typer.Typer(
+    help="Drain, return, reboot or test a node; show its faults.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
 
 
-NodeName = Annotated[str, typer.Argument(metavar="NODE")]
+NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Node name.")]
 LOOK_S = 1.0
 
 
 def incidents(cluster: ClusterName = None, output: Output = Format.table) -> None:
-    """Faults of nodes, the latest first; as JSON with all their steps."""
+    """List node faults, latest first; as JSON with all their steps."""
     api = session.connect()
     name = session.choose_cluster(api, cluster)
     found = api.incidents.list(name, steps=output is Format.json)
@@ -50,7 +60,7 @@ def incidents(cluster: ClusterName = None, output: Output = Format.table) -> Non
 
 @app.command("show")
 def show_one(number: Number, cluster: ClusterOption = None, output: Output = Format.table) -> None:
-    """All steps of one fault: when, who, why.
+    """Show all steps of one fault: when, who, why.
 
     headway incident show 3"""
     api = session.connect()
@@ -61,10 +71,10 @@ def show_one(number: Number, cluster: ClusterOption = None, output: Output = For
 def bring_back(
     number: Number,
     cluster: ClusterOption = None,
-    false_alarm: Annotated[bool, typer.Option("--false-alarm", help="There was no fault.")] = False,
+    false_alarm: Annotated[bool, typer.Option("--false-alarm", help="Record that there was no fault.")] = False,
     output: Output = Format.table,
 ) -> None:
-    """The node was repaired: test it and return it to service.
+    """Test a repaired node and return it to service.
 
     headway incident return 3"""
     api = session.connect()
@@ -73,7 +83,7 @@ def bring_back(
 
 @node.command("history")
 def history(name: NodeName, cluster: ClusterOption = None, output: Output = Format.table) -> None:
-    """A node's faults, the latest first, and what they say against it.
+    """Show a node's faults, latest first, and its fault score.
 
     headway node history lab-1-2"""
     api = session.connect()
@@ -105,10 +115,10 @@ def history(name: NodeName, cluster: ClusterOption = None, output: Output = Form
 @node.command("drain")
 def drain(
     name: NodeName,
-    reason: Annotated[str, typer.Option("--reason", "-r", help="Why; everybody sees it.")],
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Reason, shown to all users.")],
     cluster: ClusterOption = None,
 ) -> None:
-    """No new job starts there; running ones go on.
+    """Drain a node: no new job starts on it, running jobs continue.
 
     headway node drain lab-1-2 --reason "disk swap\""""
     api = session.connect()
@@ -117,7 +127,7 @@ def drain(
 
 @node.command("return")
 def undrain(name: NodeName, cluster: ClusterOption = None) -> None:
-    """Back to service. Under an open incident it is tested first.
+    """Return a node to service; with an open incident it is tested first.
 
     headway node return lab-1-2"""
     api = session.connect()
@@ -128,9 +138,9 @@ def undrain(name: NodeName, cluster: ClusterOption = None) -> None:
 def reboot(
     name: NodeName,
     cluster: ClusterOption = None,
-    even_if_busy: Annotated[bool, typer.Option("--even-if-busy", help="Jobs that run there may end.")] = False,
+    even_if_busy: Annotated[bool, typer.Option("--even-if-busy", help="Reboot even if jobs run on the node.")] = False,
 ) -> None:
-    """Restart its machine; one that was in service returns once its tests have passed.
+    """Reboot a node; if it was in service, it returns once its tests pass.
 
     headway node reboot lab-1-2"""
     api = session.connect()
@@ -143,9 +153,11 @@ def reboot(
 def run_tests(
     name: NodeName,
     cluster: ClusterOption = None,
-    hard: Annotated[bool, typer.Option("--hard", help="Memory, load and copies too: no job may run there.")] = False,
+    hard: Annotated[
+        bool, typer.Option("--hard", help="Also test memory, load and GPU copies; the node must be idle.")
+    ] = False,
 ) -> None:
-    """Run its tests; nothing is changed.
+    """Run a node's tests; change nothing.
 
     headway node test lab-1-2"""
     api = session.connect()

@@ -25,7 +25,7 @@ def test_init_writes_once(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     Path("cluster.yaml").write_text("precious")
     again = cli("init", "mine")
     assert (again.code, Path("cluster.yaml").read_text()) == (1, "precious")
-    assert "cluster.yaml is there already" in again.err
+    assert "cluster.yaml already exists" in again.err
     assert cli("init", "mine", "-f", "-").out == text
 
 

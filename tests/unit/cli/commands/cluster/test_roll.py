@@ -51,7 +51,7 @@ def test_what_stepped_aside_is_followed_to_its_end(cli: Cli) -> None:
 def test_one_that_waits_is_ended(cli: Cli) -> None:
     done = operation("done", kind="roll")
     cli.api.on("clusters.roll", done).on("operations.events", []).on("operations.get", done)
-    assert cli("roll", "lab", "--stop").out.splitlines()[-1].startswith("no roll of lab goes on")
+    assert cli("roll", "lab", "--stop").out.splitlines()[-1].startswith("the roll of lab has stopped")
     assert cli.api.named("clusters.roll") == [(("lab",), {"stop": True})]
 
 

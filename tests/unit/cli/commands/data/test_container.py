@@ -15,7 +15,7 @@ def test_an_import_says_what_is_there_afterwards(cli: Cli) -> None:
     made = {"image": "ubuntu", "path": "/scratch/.containers/sha256-a.sqsh", "bytes": 3 << 20}
     cli.api.on("commands.stream", lambda *_: (one for one in [("out", json.dumps(made).encode()), ("code", b"0")]))
     done = cli("container", "import", "lab", "ubuntu")
-    assert (done.code, done.out) == (0, "ubuntu is there for everybody: /scratch/.containers/sha256-a.sqsh, 3 MiB\n")
+    assert (done.code, done.out) == (0, "ubuntu is available to all users: /scratch/.containers/sha256-a.sqsh, 3 MiB\n")
 
 
 @pytest.mark.parametrize(

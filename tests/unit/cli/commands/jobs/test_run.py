@@ -81,7 +81,7 @@ def test_a_dry_run_prints_lines_with_their_origin_and_sends_nothing(cli: Cli, fo
         (["run", "lab", "--no-files", "--container-mounts", "/a:/b", "--", "a"], "without an image"),
         (["pipeline", "run", "nothing.yaml"], "no such file"),
         (["job", "retry", "lab", "x"], "not a job id"),
-        (["logs", "lab", "12", "--task", "x"], "no number of a task"),
+        (["logs", "lab", "12", "--task", "x"], "is not a task number"),
     ],
 )
 def test_wrong_words_are_told_before_the_server_is_asked(cli: Cli, folder: Path, words: list[str], said: str) -> None:
