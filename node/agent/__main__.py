@@ -20,29 +20,29 @@ def main() -> None:
 
             serve_head(load(*values))
         elif role == "power":
-            from agent.roles.power_hints import power
+            from agent.roles.power_hints import write_hint
 
-            power(*values)
+            write_hint(*values)
         elif role == "keep":
             from agent.config import load
-            from agent.jobs.queue_recovery import keep
+            from agent.jobs.queue_recovery import save_newest_jobs
 
-            keep(load().state)
+            save_newest_jobs(load().state)
         elif role == "recall":
             from agent.config import load
-            from agent.jobs.queue_recovery import handed_in, notes_of, recall
+            from agent.jobs.queue_recovery import note_files, resubmit_lost_jobs, takeover_folder
 
             config = load()
-            for line in recall(notes_of(config.cluster), inherited=handed_in(config.state)):
+            for line in resubmit_lost_jobs(note_files(config.cluster), inherited=takeover_folder(config.state)):
                 print(line, flush=True)
         elif role == "test":
             from agent.checks.node_tests import start
 
             start(values)
         elif role == "watch":
-            from agent.roles.server_stream import watch
+            from agent.roles.server_stream import stream_events
 
-            watch(*values)
+            stream_events(*values)
         else:
             sys.exit(f"agent: no such role: {role}")
     except BrokenPipeError:  # nobody reads any more

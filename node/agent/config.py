@@ -24,14 +24,14 @@ class Config:
     """`gpus` says what the plan promises: count, type, product, memory_mib, and the figures that tests hold against."""
 
     head: str  # the head's address; a head's own
-    others: tuple[str, ...] = ()  # further heads, which nodes speak to as well
+    other_heads: tuple[str, ...] = ()  # further heads, which nodes speak to as well
     first: bool = True  # of a head: it leads whenever it can
     first_head: str = ""  # of a second head: the first one's address
     cluster: str = ""  # of a head: its name
     state: str = "/srv/headway-state/slurmctld"  # of a head: the folder with Slurm's state
     kernel_log: str = "/dev/kmsg"
     simulated: bool = False  # the GPUs
-    pretended: bool = False  # the machine has less than the plan says
+    oversubscribed_cpus: bool = False  # the machine has less than the plan says
     own_energy: bool = False  # the hardware is this machine's alone: so are its energy counters
     gpus: int = 0
     gpu_type: str = ""
@@ -41,12 +41,12 @@ class Config:
     expects: dict[str, float] = field(default_factory=dict)
     fabric: frozenset[str] = frozenset()  # devices of InfiniBand or RoCE whose ports all worked when it was taken
     mounts: tuple[Mount, ...] = ()
-    acts: bool = False  # whether anything is done about faults at all
-    drains: frozenset[int] = frozenset()  # GPU error codes that take a node out of service
+    offline_response: bool = False  # whether anything is done about faults at all
+    drain_codes: frozenset[int] = frozenset()  # GPU error codes that take a node out of service
 
     @property
     def heads(self) -> tuple[str, ...]:
-        return (self.head, *self.others)
+        return (self.head, *self.other_heads)
 
 
 def load(path: str = PATH, host: str = "") -> Config:
@@ -58,8 +58,8 @@ def load(path: str = PATH, host: str = "") -> Config:
         Mount(str(row["path"]), str(row["source"]), bool(row["read_only"]), bool(row.get("outside")))
         for row in told.pop("mounts", ())
     )
-    told["others"] = tuple(str(address) for address in told.get("others", ()))
+    told["other_heads"] = tuple(str(address) for address in told.get("other_heads", ()))
     told["fabric"] = frozenset(str(name) for name in told.get("fabric", ()))
-    told["drains"] = frozenset(int(code) for code in told.get("drains", ()))
+    told["drain_codes"] = frozenset(int(code) for code in told.get("drain_codes", ()))
     known = {name: told[name] for name in Config.__dataclass_fields__ if name in told}
     return Config(**known, mounts=mounts)

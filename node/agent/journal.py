@@ -7,7 +7,7 @@ import sys
 import time
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """To the journal, a line a second at most: what goes wrong may go wrong very often."""
     now = time.monotonic()
     if now - _said[0] >= 1:
@@ -18,12 +18,12 @@ def say(text: str) -> None:
 _said = [-1.0]
 
 
-def touch(path: str) -> None:
+def touch_file(path: str) -> None:
     try:
         with open(path, "a"):
             os.utime(path)
     except OSError as error:
-        say(f"{path}: {error}")
+        log(f"{path}: {error}")
 
 
 def whole_lines(path: str) -> list[str]:

@@ -131,7 +131,7 @@ def test_a_broken_gpu_does_not_pass(lab: Lab) -> None:
     code = (
         "import sys; sys.path.insert(0, '/usr/lib/headway/agent.pyz');"
         "from agent import config; from agent.checks import node_tests; from agent.gpu import simulated; c = config.load();"
-        "print(node_tests.of_the_device('memory', simulated.Simulated(c, faults='/run/headway/own')))"
+        "print(node_tests.device_errors('memory', simulated.Simulated(c, faults='/run/headway/own')))"
     )
     said = lab.podman("exec", broken, "python3", "-c", code).strip()
     lab.podman("exec", broken, "rm", "-r", "/run/headway/own")

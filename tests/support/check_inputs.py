@@ -20,4 +20,4 @@ def gpus(**figures: float) -> list[Any]:
 
 def seen(**more: Any) -> Any:
     known: dict[str, Any] = {"config": PLAN, "now": 1000.0, "gpus": gpus(), "gpus_at": 999.0, "sealed_at": 999.0}
-    return runner.Seen(**{**known, **more})
+    return runner.MachineState(**{**known, **more})

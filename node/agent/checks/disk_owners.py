@@ -11,7 +11,7 @@ from itertools import islice
 
 from agent.gpu.job_gpus import JOBS
 from agent.jobs.processes import job_of
-from agent.metrics.host import text_of
+from agent.metrics.host import read_text
 
 LOOK_S = 5.0  # for counting, on a disk that may be busy; the check as a whole has twenty
 CONTAINERS = "/var/lib/headway/containers"
@@ -20,7 +20,7 @@ _AT_A_TIME = 100
 Row = tuple[int, "os.stat_result | None"]  # (job, a file of it; None for files that can't be seen)
 
 
-def holders(
+def jobs_filling_disk(
     place: str,
     lacks_bytes: int,
     lacks_files: int = 0,
@@ -42,7 +42,7 @@ def holders(
         if top in (jobs, containers):
             walks += [_below(job, f"{top}/{name}") for name in _names(top) if (job := _number(name)) is not None]
         else:
-            walks.append(_of_people(top, people(jobs) if owners is None else owners))
+            walks.append(_of_people(top, users_of_jobs(jobs) if owners is None else owners))
     walks.append(_unlinked(devices, proc))
     held: Counter[int] = Counter()
     files: Counter[int] = Counter()
@@ -90,9 +90,9 @@ def _below(job: int, top: str) -> Iterator[Row]:
             yield job, None
 
 
-def people(jobs: str = JOBS) -> dict[int, int]:
+def users_of_jobs(jobs: str = JOBS) -> dict[int, int]:
     """Uid -> a job of theirs, of those who have one here."""
-    told = {name: text_of(f"{jobs}/{name}/uid").strip() for name in _names(jobs) if name.isdigit()}
+    told = {name: read_text(f"{jobs}/{name}/uid").strip() for name in _names(jobs) if name.isdigit()}
     return {int(uid): int(name) for name, uid in told.items() if uid.isdigit()}
 
 

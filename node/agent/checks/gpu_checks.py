@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.checks.runner import DRAIN, REBOOT, REPLACE, RESET_GPU, Result, Seen, bad, check, warn
+from agent.checks.runner import DRAIN, REBOOT, REPLACE, RESET_GPU, MachineState, Result, bad, check, warn
 from agent.gpu import source
 from agent.gpu.source import Gpu
 
@@ -11,13 +11,13 @@ SLOWED_S = 60.0
 _THROTTLES = {0x8: "hardware slowdown", 0x20: "temperature", 0x40: "temperature", 0x80: "power brake"}
 
 
-def _first(seen: Seen, name: str, least: float = 1) -> Gpu | None:
+def _first(seen: MachineState, name: str, least: float = 1) -> Gpu | None:
     """The first GPU of which this figure is at least that."""
     return next((one for one in seen.gpus if one.figures.get(name, 0) >= least), None)
 
 
 @check(every_s=5, prolog=True, times=2)
-def gpu_count(seen: Seen) -> Result | None:
+def gpu_count(seen: MachineState) -> Result | None:
     """As many as Slurm gives to jobs (GRES)."""
     if not seen.config.gpus or seen.gpus_at is None:
         return None
@@ -33,7 +33,7 @@ def gpu_count(seen: Seen) -> Result | None:
 
 
 @check(every_s=5)
-def gpu_answers(seen: Seen) -> Result | None:
+def gpu_answers(seen: MachineState) -> Result | None:
     """The driver answers at all."""
     since = seen.now - (seen.started if seen.gpus_at is None else seen.gpus_at)
     if seen.config.gpus and since > SILENT_S:
@@ -42,7 +42,7 @@ def gpu_answers(seen: Seen) -> Result | None:
 
 
 @check(every_s=5, prolog=True)
-def gpu_memory_errors(seen: Seen) -> Result | None:
+def gpu_memory_errors(seen: MachineState) -> Result | None:
     """ECC and remapped rows."""
     if one := _first(seen, source.ROWS_FAILED):
         return bad(f"GPU {one.index} has no spare memory rows left: remapping failed", REPLACE, one.index)
@@ -56,7 +56,7 @@ def gpu_memory_errors(seen: Seen) -> Result | None:
 
 
 @check(every_s=15, times=2)
-def gpu_nvlink(seen: Seen) -> Result | None:
+def gpu_nvlink(seen: MachineState) -> Result | None:
     """All links up."""
     links = seen.config.expects.get("nvlinks", 0)
     for one in seen.gpus:
@@ -67,7 +67,7 @@ def gpu_nvlink(seen: Seen) -> Result | None:
 
 
 @check(every_s=10)
-def gpu_throttled(seen: Seen) -> Result | None:
+def gpu_throttled(seen: MachineState) -> Result | None:
     """Clocks held back by heat or power supply; for as long as a minute, it is no passing peak."""
     since = seen.kept.setdefault("throttled", {})
     slowed = {one.index: why for one in seen.gpus if (why := _throttled(one))}
@@ -84,7 +84,7 @@ def _throttled(one: Gpu) -> str:
 
 
 @check(every_s=30, times=2)
-def gpu_pcie(seen: Seen) -> Result | None:
+def gpu_pcie(seen: MachineState) -> Result | None:
     """Width only: the link's speed falls on purpose while a GPU is idle."""
     for one in seen.gpus:
         width, most = one.figures.get(source.PCIE_WIDTH), one.figures.get(source.PCIE_MAX_WIDTH)
@@ -94,7 +94,7 @@ def gpu_pcie(seen: Seen) -> Result | None:
 
 
 @check(every_s=60, idle=True, times=2)
-def gpu_left_over(seen: Seen) -> Result | None:
+def gpu_left_over(seen: MachineState) -> Result | None:
     """Memory in use although no job is here: a process that nobody ended."""
     for one in seen.gpus:
         used = one.figures.get(source.FB_USED, 0)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.jobs.processes import job_of, owner_of
+from agent.jobs.processes import job_of, uid_of_process
 
 SAME_S = 10.0  # an error that the log and NVML tell of within so long is one
 MOST_RECORDS = 200  # read in one go, then the rest of the agent has its turn
@@ -30,7 +30,7 @@ class KernelLog:
         self.wakes = path.startswith("/dev/")
         self._rest = ""
 
-    def records(self) -> list[str]:
+    def new_records(self) -> list[str]:
         """What is new, each record once; [] where there is no log (yet)."""
         try:
             if self.handle < 0:
@@ -59,7 +59,7 @@ class KernelLog:
         return lines
 
 
-def said_by_kernel(record: str) -> str:
+def kernel_line(record: str) -> str:
     """The line of a record, "" where a program has written it."""
     head, _, text = record.partition(";")
     number = head.partition(",")[0]
@@ -85,13 +85,13 @@ def bus_of(address: str) -> str:
 
 
 @dataclass
-class Faults:
+class GpuErrors:
     """GPU errors of this node's log, kept until the head has them."""
 
     node: str
     boot: str  # the log begins anew with each
     gpus: Callable[[], dict[str, int]] = gpus_by_bus
-    job_of_pid: Callable[[int], int | None] = lambda pid: job_of(pid, owner_of(pid))
+    job_of_pid: Callable[[int], int | None] = lambda pid: job_of(pid, uid_of_process(pid))
     unsent: dict[str, dict[str, Any]] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)  # GPU -> code of its newest error
     seen: dict[tuple[int, int], tuple[int, float]] = field(
@@ -99,10 +99,10 @@ class Faults:
     )  # (GPU, code) -> (how often, when last)
     _known: dict[str, int] = field(default_factory=dict)
 
-    def take(self, record: str, now: float, monotonic: float) -> bool:
+    def record_line(self, record: str, now: float, monotonic: float) -> bool:
         """Whether the record is a GPU error."""
         words = record.partition(";")[0].split(",")
-        found = _XID.match(said_by_kernel(record))  # the names of people's programs and files stand further on in lines
+        found = _XID.match(kernel_line(record))  # the names of people's programs and files stand further on in lines
         if found is None or len(words) < 3 or not words[1].isdigit() or not words[2].isdigit():
             return False
         bus, code, more = found.groups()
@@ -123,7 +123,7 @@ class Faults:
         }
         return True
 
-    def hear(self, bus: str, code: int, now: float) -> bool:
+    def record_driver_event(self, bus: str, code: int, now: float) -> bool:
         """An error that the driver's library told of. Whether it is news: the log says most of them too, and better, so
         its line is waited for."""
         gpu = self._gpu(bus_of(bus))
@@ -140,13 +140,13 @@ class Faults:
             self.seen[gpu, code] = (self.seen.get((gpu, code), (0, 0.0))[0] + 1, now)
         return True
 
-    def job_over(self, kind: str, job: int, why: str, now: float) -> None:
+    def record_ended_job(self, kind: str, job: int, why: str, now: float) -> None:
         """The job's processes here were ended ("lease": lease.py, "orphan": orphans.py): it has to be run again."""
         name = f"{self.node}-{self.boot}-{kind}-{job}-{now:.0f}"
         fault = {"id": name, "at": round(now, 3), "kind": kind, "action": "restart_job", "code": 0, "gpu": None}
         self.unsent[name] = {**fault, "job": job, "text": f"its processes here were ended: {why}"}
 
-    def learn(self) -> None:
+    def refresh_gpu_list(self) -> None:
         """While all is well: a GPU that has fallen off the bus is not listed any more."""
         self._known = self.gpus()
 
@@ -155,11 +155,11 @@ class Faults:
             self._known = {**self.gpus(), **self._known}
         return self._known.get(bus)
 
-    def beat(self) -> dict[str, Any]:
+    def pending_message(self) -> dict[str, Any]:
         """The next message to the head."""
         return {"node": self.node, "faults": list(self.unsent.values())[:MOST_IN_A_BEAT]}
 
-    def got(self, names: Any) -> None:
+    def acknowledge(self, names: Any) -> None:
         for name in names if isinstance(names, list) else ():
             self.unsent.pop(str(name), None)
 

@@ -9,12 +9,12 @@ import tempfile
 import time
 from collections.abc import Iterable
 
-from agent.checks.disk_owners import holders, people
-from agent.checks.runner import DRAIN, MOUNT, REBOOT, REPLACE, Result, Seen, bad, check, warn
+from agent.checks.disk_owners import jobs_filling_disk, users_of_jobs
+from agent.checks.runner import DRAIN, MOUNT, REBOOT, REPLACE, MachineState, Result, bad, check, warn
 from agent.config import Mount
-from agent.jobs.processes import of_root, processes
+from agent.jobs.processes import list_processes, runs_as_root
 from agent.metrics import host
-from agent.metrics.host import text_of
+from agent.metrics.host import read_text
 
 MOST_SKEW_S = 2.0  # MUNGE takes minutes, but logs and incidents of two nodes should have one order
 STUCK_S = 120.0
@@ -70,13 +70,13 @@ _OF_A_PROCESS = re.compile(
 )
 
 
-def kernel_trouble(text: str) -> bool:
+def is_kernel_error(text: str) -> bool:
     """Whether a line of the kernel's log is one that `kernel_errors` tells of."""
     return not _OF_A_PROCESS.match(text) and any(what.match(text) for what, _, _ in KERNEL)
 
 
 @check(every_s=5)
-def kernel_errors(seen: Seen) -> Result | None:
+def kernel_errors(seen: MachineState) -> Result | None:
     for text in seen.kernel:
         for what, words, action in KERNEL:
             if what.match(text):
@@ -85,29 +85,29 @@ def kernel_errors(seen: Seen) -> Result | None:
 
 
 @check(every_s=30, times=2)
-def host_memory(seen: Seen) -> Result | None:
+def host_memory(seen: MachineState) -> Result | None:
     """Of the machine: modules that are missing, errors that could not be corrected, none left."""
     top = f"{seen.sys}/devices/system/edac/mc"
     for place in sorted(os.listdir(top)) if os.path.isdir(top) else ():
-        count = text_of(f"{top}/{place}/ue_count").strip()
+        count = read_text(f"{top}/{place}/ue_count").strip()
         if count.isdigit() and int(count):
             return bad(f"{count} memory errors that could not be corrected ({place})", REPLACE)
-    found = host.memory(seen.proc)
+    found = host.meminfo(seen.proc)
     total_mib = found.get("MemTotal", 0) >> 20
-    if seen.config.memory_mib and not seen.config.pretended and 0 < total_mib < seen.config.memory_mib * 0.9:
+    if seen.config.memory_mib and not seen.config.oversubscribed_cpus and 0 < total_mib < seen.config.memory_mib * 0.9:
         return bad(f"{total_mib} MiB of memory, {seen.config.memory_mib} are expected", REPLACE)
     free = found.get("MemAvailable", 0) / (found.get("MemTotal", 0) or 1)
     return warn(f"{free:.1%} of the memory is left") if found and free < 0.02 else None
 
 
-def _mounted(seen: Seen) -> dict[str, list[str]]:
+def _mounted(seen: MachineState) -> dict[str, list[str]]:
     """Place -> options."""
-    rows = (line.split() for line in text_of(f"{seen.proc}/self/mounts").splitlines())
+    rows = (line.split() for line in read_text(f"{seen.proc}/self/mounts").splitlines())
     return {row[1]: row[3].split(",") for row in rows}
 
 
 @check(every_s=2, prolog=True)
-def volumes(seen: Seen) -> Result | None:
+def volumes(seen: MachineState) -> Result | None:
     """Every volume of the cluster is mounted. Often, for a job that begins without one has failed in a moment."""
     there = _mounted(seen)
     for one in seen.config.mounts:
@@ -118,18 +118,18 @@ def volumes(seen: Seen) -> Result | None:
 
 
 @check(every_s=15, limit_s=10, prolog=True)
-def mounts(seen: Seen) -> Result | None:
+def mounts(seen: MachineState) -> Result | None:
     """Every volume that is mounted answers, and can be written to where it should be."""
     return _answering(seen, REBOOT, outside=False)
 
 
 @check(every_s=15, limit_s=10, prolog=True, hangs=MOUNT)
-def outside(seen: Seen) -> Result | None:
+def remote_volumes(seen: MachineState) -> Result | None:
     """The same of volumes that another machine has: when it is back, so are they."""
     return _answering(seen, MOUNT, outside=True)
 
 
-def _answering(seen: Seen, action: str, *, outside: bool) -> Result | None:
+def _answering(seen: MachineState, action: str, *, outside: bool) -> Result | None:
     there = _mounted(seen)
     for one in seen.config.mounts:
         options = there.get(one.path)
@@ -147,11 +147,11 @@ def _answering(seen: Seen, action: str, *, outside: bool) -> Result | None:
 
 
 @check(every_s=15, limit_s=20, prolog=True, times=2)
-def disk(seen: Seen) -> Result | None:
+def disk(seen: MachineState) -> Result | None:
     """Room on the machine's own disks. What jobs have filled is treated as a volume that is away: no job begins, those that run
     go on, and it comes back by itself."""
     had = {uid: told for uid, told in seen.kept.get("people", {}).items() if seen.now - told[1] < _LEAVES_S}
-    seen.kept["people"] = had | {uid: (job, seen.now) for uid, job in people().items()}
+    seen.kept["people"] = had | {uid: (job, seen.now) for uid, job in users_of_jobs().items()}
     owners = {uid: job for uid, (job, _) in seen.kept["people"].items()}
     for place, least_mib in _ROOM:
         if not os.path.isdir(place):
@@ -164,7 +164,7 @@ def disk(seen: Seen) -> Result | None:
         elif told.f_files and told.f_favail < _FILES:
             why, lacks_files = f"no more files fit in {place}: {told.f_favail} left", _FILES - told.f_favail
         if why:
-            jobs = holders(place, lacks, lacks_files, owners=owners, proc=seen.proc)
+            jobs = jobs_filling_disk(place, lacks, lacks_files, owners=owners, proc=seen.proc)
             held = f"{'jobs' if len(jobs) > 1 else 'job'} {', '.join(map(str, jobs))}"
             return bad(f"{why}, held by {held}", MOUNT) if jobs else bad(why)
         if told.f_blocks and told.f_bavail < told.f_blocks * 0.03:
@@ -173,7 +173,7 @@ def disk(seen: Seen) -> Result | None:
 
 
 @check(every_s=30, limit_s=30, times=2)
-def disk_writes(_: Seen) -> Result | None:
+def disk_writes(_: MachineState) -> Result | None:
     """A small write to the machine's own disk, waited for: a dying disk is slow long before it fails."""
     place = next(place for place in ("/var/lib/headway", "/tmp") if os.path.isdir(place))
     began = time.monotonic()
@@ -188,17 +188,17 @@ def disk_writes(_: Seen) -> Result | None:
     return bad(f"140 kB take {took:.1f} s to be written to {place}") if took > SLOW_S else None
 
 
-def _scratch(seen: Seen) -> Mount | None:
+def _scratch(seen: MachineState) -> Mount | None:
     return next((one for one in seen.config.mounts if one.path == "/scratch" and not one.read_only), None)
 
 
-def _scratch_hangs(seen: Seen) -> str:
+def _scratch_hangs(seen: MachineState) -> str:
     one = _scratch(seen)
     return MOUNT if one is not None and one.outside else REBOOT
 
 
 @check(every_s=300, idle=True, limit_s=20, hangs=_scratch_hangs)
-def scratch_writes(seen: Seen) -> Result | None:
+def scratch_writes(seen: MachineState) -> Result | None:
     """A small file on the shared volume: written, read back, removed."""
     one = _scratch(seen)
     if one is None:
@@ -219,21 +219,21 @@ def scratch_writes(seen: Seen) -> Result | None:
 
 
 @check(every_s=10, times=2)
-def network(seen: Seen) -> Result | None:
+def network(seen: MachineState) -> Result | None:
     """Links of InfiniBand and of the fabric's Ethernet, and their errors within the last minute. A port that has never worked is
     no fault: nobody has put a cable in."""
     worked = seen.kept.setdefault("ports", set())
-    for device, port, folder in host.infiniband(seen.sys):
-        state = text_of(f"{folder}/state").split(":")[-1].strip()
+    for device, port, folder in host.infiniband_ports(seen.sys):
+        state = read_text(f"{folder}/state").split(":")[-1].strip()
         if state == "ACTIVE":
             worked.add((device, port))
         if not state or state == "ACTIVE" or not ((device, port) in worked or device in seen.config.fabric):
             continue
         if state != "DOWN":
             return bad(f"InfiniBand port {device}/{port} is {state}")
-        if text_of(f"{folder}/phys_state").split(":")[-1].strip() not in ("", "Disabled"):
+        if read_text(f"{folder}/phys_state").split(":")[-1].strip() not in ("", "Disabled"):
             return bad(f"InfiniBand port {device}/{port} is down")
-    now = host.network(seen.proc)
+    now = host.network_counters(seen.proc)
     at, before = seen.kept.setdefault("network", (seen.now, now))
     if seen.now - at >= 60:
         seen.kept["network"] = (seen.now, now)
@@ -247,7 +247,7 @@ def network(seen: Seen) -> Result | None:
 
 
 @check(every_s=15, times=2)
-def clock(seen: Seen) -> Result | None:
+def clock(seen: MachineState) -> Result | None:
     """Against the head's, which says the time with each answer."""
     if seen.skew_s is not None and abs(seen.skew_s) > MOST_SKEW_S:
         return warn(f"the clock differs by {seen.skew_s:+.1f} s from the head's")
@@ -255,7 +255,7 @@ def clock(seen: Seen) -> Result | None:
 
 
 @check(every_s=15)
-def stuck_processes(seen: Seen) -> Result | None:
+def stuck_processes(seen: MachineState) -> Result | None:
     """Waiting for a disk, a network file system or a driver, for minutes: they can't even be killed."""
     stuck = [one for one in seen.processes if one.state == "D" and seen.now - one.since > STUCK_S]
     if stuck:
@@ -265,23 +265,23 @@ def stuck_processes(seen: Seen) -> Result | None:
 
 
 @check(every_s=5, times=2)
-def slurmd(seen: Seen) -> Result | None:
+def slurmd(seen: MachineState) -> Result | None:
     known = ((one.pid, one.name) for one in seen.processes)
     if seen.now - seen.started <= DAEMON_S or _runs("slurmd", known, seen.proc):
         return None
     # One that was started anew since the processes were read has another number.
-    if _runs("slurmd", ((pid, name) for pid, name, _ in processes(seen.proc)), seen.proc):
+    if _runs("slurmd", ((pid, name) for pid, name, _ in list_processes(seen.proc)), seen.proc):
         return None
     return bad("slurmd does not run")
 
 
 def _runs(daemon: str, among: Iterable[tuple[int, str]], proc: str) -> bool:
     """Whether root runs it."""
-    return any(name == daemon and of_root(pid, proc) for pid, name in among)
+    return any(name == daemon and runs_as_root(pid, proc) for pid, name in among)
 
 
 @check(every_s=5, times=2)
-def munge(seen: Seen) -> Result | None:
+def munge(seen: MachineState) -> Result | None:
     """It works: the agent's own heartbeat is sealed by it each second."""
     since = seen.now - (seen.started if seen.sealed_at is None else seen.sealed_at)
     return bad(f"MUNGE has not answered for {since:.0f} s") if since > DAEMON_S else None

@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agent.checks.kernel_log import KernelLog, said_by_kernel
+from agent.checks.kernel_log import KernelLog, kernel_line
 from agent.checks.munge import Munge
-from agent.checks.runner import BAD, Seen, every
+from agent.checks.runner import BAD, MachineState, run_every_check
 from agent.config import PATH, Config, load
 from agent.gpu import source as gpu
-from agent.gpu.job_gpus import jobs
-from agent.gpu.source import Gpu, Source, source_of
+from agent.gpu.job_gpus import jobs_on_node
+from agent.gpu.source import Gpu, Source, open_source
 
 NAMES = ("checks", "memory", "burn", "copy", "allreduce", "all")
 PORT = 29655
@@ -34,7 +34,7 @@ _LONG_AGO_S = 3600.0
 
 
 @dataclass
-class Outcome:
+class TestResult:
     test: str
     ok: bool
     simulated: bool = False
@@ -52,7 +52,7 @@ class Outcome:
         return "  ".join([*parts, *(["SIMULATED"] if self.simulated else [])])
 
 
-class Broken(Exception):
+class TestFailed(Exception):
     """What a test found, in words."""
 
 
@@ -69,58 +69,58 @@ def main(words: list[str]) -> int:
     config = load(asked.config)
     config.expects.update(asked.expect)
     fine = True
-    for one in outcomes(config, asked):
+    for one in run_tests(config, asked):
         fine = fine and one.ok
         print(json.dumps(asdict(one)) if asked.json else one.line(), flush=True)
     return 0 if fine else 1
 
 
-def outcomes(config: Config, asked: argparse.Namespace) -> Iterator[Outcome]:
-    source = source_of(config)
+def run_tests(config: Config, asked: argparse.Namespace) -> Iterator[TestResult]:
+    source = open_source(config)
     names = ("checks", "memory", "burn", "copy") if asked.name == "all" else (asked.name,)
     for name in names:
         if name == "checks":
-            yield from checks(config, source)
+            yield from run_all_checks(config, source)
         elif name == "allreduce":
-            yield guarded(name, config, lambda bench: bench.allreduce(asked.peers, asked.rank), asked.seconds)
+            yield run_guarded(name, config, lambda bench: bench.allreduce(asked.peers, asked.rank), asked.seconds)
         elif config.gpus:
-            broken = of_the_device(name, source)
+            broken = device_errors(name, source)
             if broken:
-                yield Outcome(name, False, config.simulated, reason=broken)
+                yield TestResult(name, False, config.simulated, reason=broken)
             elif name == "memory":
-                yield guarded(name, config, Bench.memory, asked.seconds)
+                yield run_guarded(name, config, TorchTests.memory, asked.seconds)
             elif name == "burn":
-                yield guarded(name, config, Bench.burn, asked.seconds)
+                yield run_guarded(name, config, TorchTests.burn, asked.seconds)
             else:
-                yield guarded(name, config, Bench.copy, asked.seconds)
+                yield run_guarded(name, config, TorchTests.copy, asked.seconds)
                 if not config.simulated:
-                    yield guarded("upload", config, Bench.upload, asked.seconds)
+                    yield run_guarded("upload", config, TorchTests.upload, asked.seconds)
 
 
-def checks(config: Config, source: Source | None) -> Iterator[Outcome]:
+def run_all_checks(config: Config, source: Source | None) -> Iterator[TestResult]:
     """Every check of the agent, once. What only warns is no reason to keep a node out."""
-    for row in every(look(config, source)):
+    for row in run_every_check(read_machine(config, source)):
         shown = config.simulated and row["check"].startswith("gpu_")
-        yield Outcome(row["check"], row["state"] != BAD, shown, reason=row["reason"])
+        yield TestResult(row["check"], row["state"] != BAD, shown, reason=row["reason"])
 
 
-def look(config: Config, source: Source | None) -> Seen:
-    from agent.checks.node_checks import kernel_trouble
+def read_machine(config: Config, source: Source | None) -> MachineState:
+    from agent.checks.node_checks import is_kernel_error
     from agent.checks.runner import Process
-    from agent.jobs.processes import processes
-    from agent.metrics.sampler import Reader
+    from agent.jobs.processes import list_processes
+    from agent.metrics.sampler import GpuReader
 
     now = time.monotonic()
-    seen = Seen(config, now=now, started=now - _LONG_AGO_S, jobs=jobs())
+    seen = MachineState(config, now=now, started=now - _LONG_AGO_S, jobs=jobs_on_node())
     if source is not None:
-        reader = Reader(source)
+        reader = GpuReader(source)
         reader.start()
         reader.first.wait(20)
         seen.gpus, seen.gpus_at, seen.gpu_error = reader.gpus, reader.at, reader.error
-    seen.processes = [Process(pid, name, state, now) for pid, name, state in processes()]
+    seen.processes = [Process(pid, name, state, now) for pid, name, state in list_processes()]
     log = KernelLog(config.kernel_log)
-    while records := log.records():
-        seen.kernel += [text for text in map(said_by_kernel, records) if kernel_trouble(text)]
+    while records := log.new_records():
+        seen.kernel += [text for text in map(kernel_line, records) if is_kernel_error(text)]
     try:
         Munge().seal(b"")
         seen.sealed_at = now
@@ -129,7 +129,7 @@ def look(config: Config, source: Source | None) -> Seen:
     return seen
 
 
-def of_the_device(name: str, source: Source | None) -> str:
+def device_errors(name: str, source: Source | None) -> str:
     """What the driver itself says of the GPUs that this test is about; "" = nothing."""
     found: list[Gpu] = source.read() if source else []
     for one in found:
@@ -142,19 +142,19 @@ def of_the_device(name: str, source: Source | None) -> str:
     return ""
 
 
-def guarded(name: str, config: Config, run: Callable[[Bench], Outcome], seconds: float) -> Outcome:
+def run_guarded(name: str, config: Config, run: Callable[[TorchTests], TestResult], seconds: float) -> TestResult:
     """Whatever goes wrong in a test is a test that failed."""
     try:
-        found = run(Bench(config, seconds))
+        found = run(TorchTests(config, seconds))
     except Exception as error:
-        text = str(error) if isinstance(error, Broken) else f"{type(error).__name__}: {error}"
-        return Outcome(name, False, config.simulated, reason=text[:500])
+        text = str(error) if isinstance(error, TestFailed) else f"{type(error).__name__}: {error}"
+        return TestResult(name, False, config.simulated, reason=text[:500])
     if found.expected and found.figure is not None and found.figure < found.expected:
         found.ok, found.reason = False, "less than the plan expects"
     return found
 
 
-class Bench:
+class TorchTests:
     """The work itself, by torch: on every GPU, or on the processor where GPUs are simulated."""
 
     def __init__(self, config: Config, seconds: float) -> None:
@@ -166,13 +166,13 @@ class Bench:
             self._devices = ["cpu"]
             self._seconds = min(seconds, 1.0)
         elif not torch.cuda.is_available():
-            raise Broken("torch finds no CUDA on this node")
+            raise TestFailed("torch finds no CUDA on this node")
         else:
             self._devices = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
             if len(self._devices) < config.gpus:
-                raise Broken(f"CUDA finds {len(self._devices)} GPUs, {config.gpus} are expected")
+                raise TestFailed(f"CUDA finds {len(self._devices)} GPUs, {config.gpus} are expected")
 
-    def memory(self) -> Outcome:
+    def memory(self) -> TestResult:
         """Patterns in nearly all of the memory, written and read back."""
         tested = 0
         for device in self._devices:
@@ -188,10 +188,10 @@ class Bench:
                 block.fill_((pattern + number) & 0xFF)  # each its own: a wrong address line shows
             for number, block in enumerate(blocks):
                 if not bool((block == (pattern + number) & 0xFF).all()):
-                    raise Broken(f"{device}: memory does not hold what was written (pattern {pattern:#x})")
+                    raise TestFailed(f"{device}: memory does not hold what was written (pattern {pattern:#x})")
         return len(blocks) * chunk >> 20
 
-    def burn(self) -> Outcome:
+    def burn(self) -> TestResult:
         """The same product over and over, on all GPUs at once: each has to be the same, to the last bit. The figure is the
         slowest GPU's, for which the others wait."""
         torch = self.torch
@@ -210,19 +210,19 @@ class Bench:
             self._settle()
             wrong = [d for d, x, y in zip(self._devices, last, first, strict=True) if not torch.equal(x, y)]
             if wrong:
-                raise Broken(f"{wrong[0]} computes another result each time")
+                raise TestFailed(f"{wrong[0]} computes another result each time")
         took = time.monotonic() - began
         if not all(torch.equal(first[0].cpu(), one.cpu()) for one in first[1:]):
-            raise Broken("the GPUs do not agree about a product")
+            raise TestFailed("the GPUs do not agree about a product")
         return self._outcome("burn", 2 * n**3 * rounds / took / 1e12, "TFLOP/s", "burn_tflops")
 
-    def copy(self) -> Outcome:
+    def copy(self) -> TestResult:
         """Within a GPU's memory: read and written bytes."""
         size = 1 << (24 if self._config.simulated else 30)
         slowest = min(self._rate(device, device, size) for device in self._devices) * 2
         return self._outcome("copy", slowest, "GB/s", "copy_gb_s")
 
-    def upload(self) -> Outcome:
+    def upload(self) -> TestResult:
         slowest = min(self._rate("cpu", device, 1 << 28) for device in self._devices)
         return self._outcome("upload", slowest, "GB/s", "upload_gb_s")
 
@@ -241,7 +241,7 @@ class Bench:
             rounds += 4
         took = time.monotonic() - began
         if not torch.equal(there.cpu(), data.cpu()):
-            raise Broken(f"{target}: a copy differs from what was copied")
+            raise TestFailed(f"{target}: a copy differs from what was copied")
         return float(size * rounds / took / 1e9)
 
     def _settle(self) -> None:
@@ -249,13 +249,13 @@ class Bench:
             for device in self._devices:
                 self.torch.cuda.synchronize(device)
 
-    def allreduce(self, peers: list[str], rank: int) -> Outcome:
+    def allreduce(self, peers: list[str], rank: int) -> TestResult:
         """Bus bandwidth between two nodes, by NCCL, or by gloo where GPUs are simulated."""
         if len(peers) != 2 or rank not in (0, 1):
-            raise Broken("--peers takes two addresses, and --rank 0 or 1")
+            raise TestFailed("--peers takes two addresses, and --rank 0 or 1")
         cuda = self._devices != ["cpu"]
         each = len(self._devices)
-        ask = (rank, each, peers[0], interface_of(peers[rank]), self._seconds, cuda)
+        ask = (rank, each, peers[0], interface_with_address(peers[rank]), self._seconds, cuda)
         if each == 1:
             rate = _allreduce(0, *ask)
         else:
@@ -267,13 +267,13 @@ class Bench:
             for one in ranks:
                 one.join()
             if any(one.exitcode for one in ranks):
-                raise Broken("a rank of the all-reduce failed")
+                raise TestFailed("a rank of the all-reduce failed")
             rate = min(answers.get() for _ in ranks)
         return self._outcome("allreduce", rate, "GB/s", "allreduce_gb_s")
 
-    def _outcome(self, test: str, figure: float, unit: str, expected: str | None) -> Outcome:
+    def _outcome(self, test: str, figure: float, unit: str, expected: str | None) -> TestResult:
         least = self._config.expects.get(expected) if expected and not self._config.simulated else None
-        return Outcome(test, True, self._config.simulated, float(f"{figure:.4g}"), unit, least)
+        return TestResult(test, True, self._config.simulated, float(f"{figure:.4g}"), unit, least)
 
 
 def _tell(answers: Any, local: int, *ask: Any) -> None:
@@ -304,7 +304,7 @@ def _allreduce(local: int, node: int, each: int, leader: str, interface: str, se
         data = torch.ones(size, dtype=torch.float32, device=device)
         dist.all_reduce(data)
         if not bool((data == world).all()):
-            raise Broken("the sum over all ranks is wrong")
+            raise TestFailed("the sum over all ranks is wrong")
         go_on, rounds, began = torch.ones(1, device=device), 0, time.monotonic()
         while bool(go_on.item()):
             for _ in range(5):
@@ -318,7 +318,7 @@ def _allreduce(local: int, node: int, each: int, leader: str, interface: str, se
         dist.destroy_process_group()
 
 
-def interface_of(address: str) -> str:
+def interface_with_address(address: str) -> str:
     """The network interface of this machine that has the address; "" for none."""
     import fcntl
     import socket

@@ -15,7 +15,7 @@ from typing import Any
 from agent.config import Config
 from agent.gpu.job_gpus import Job
 from agent.gpu.source import Gpu
-from agent.journal import say
+from agent.journal import log
 
 OK, WARN, BAD = "ok", "warn", "bad"
 LEVELS = {OK: 0, WARN: 1, BAD: 2}
@@ -56,7 +56,7 @@ class Process:
 
 
 @dataclass
-class Seen:
+class MachineState:
     """The machine as it was last read: what checks look at."""
 
     config: Config
@@ -78,21 +78,21 @@ class Seen:
 @dataclass(frozen=True)
 class Check:
     name: str
-    run: Callable[[Seen], Result | None]
+    run: Callable[[MachineState], Result | None]
     every_s: float
     prolog: bool  # bad: a job that comes is sent away
     idle: bool  # only while no job is here
     waits: bool  # may wait for a disk or a network: has a thread of its own
     limit_s: float  # and this long
     times: int  # so often in a row before it counts
-    hangs: str | Callable[[Seen], str] = REBOOT  # what helps when it takes longer
+    hangs: str | Callable[[MachineState], str] = REBOOT  # what helps when it takes longer
 
-    def late(self, seen: Seen, words: str) -> Result:
+    def hung_result(self, seen: MachineState, words: str) -> Result:
         return bad(words, self.hangs if isinstance(self.hangs, str) else self.hangs(seen))
 
 
 CHECKS: list[Check] = []
-Look = Callable[[Seen], "Result | None"]
+Look = Callable[[MachineState], "Result | None"]
 
 
 def check(
@@ -102,7 +102,7 @@ def check(
     idle: bool = False,
     limit_s: float = 0,
     times: int = 1,
-    hangs: str | Callable[[Seen], str] = REBOOT,
+    hangs: str | Callable[[MachineState], str] = REBOOT,
 ) -> Callable[[Look], Look]:
     """Registers a check under its function's name. `prolog`: while it is bad, no job begins here. `idle`: it runs only
     while no job is here. `limit_s`: it may wait for something, so long. `times`: so often in a row before it counts.
@@ -137,26 +137,26 @@ class Runner:
         self._unfit, self._looked = f"{folder}/{UNFIT}", f"{folder}/{LOOKED}"
         self.looked = False  # whether every check that the prolog asks for has answered
 
-    def run(self, seen: Seen, wall: float, *, whole: bool = True) -> list[dict[str, Any]]:
+    def run_due(self, seen: MachineState, wall: float, *, whole: bool = True) -> list[dict[str, Any]]:
         """The results that are others now. `whole`: whether `seen` is all that is to be seen."""
         changed = []
         for state in self.states.values():
             found = self._look(state, seen)
             if found is not None and self._counts(state, found):
                 state.result, state.at, state.odd = found, wall, 0
-                changed.append(told(state))
+                changed.append(result_message(state))
         asked = [state for state in self.states.values() if state.check.prolog]
         self.looked = self.looked or (whole and all(state.known and not state.odd for state in asked))
         self._mark([state.result.reason for state in asked if state.result.state == BAD])
         return changed
 
-    def at_once(self) -> None:
+    def make_prolog_checks_due(self) -> None:
         """At the next run those that the prolog asks for are due."""
         for state in self.states.values():
             if state.check.prolog:
                 state.due = 0.0
 
-    def _look(self, state: _State, seen: Seen) -> Result | None:
+    def _look(self, state: _State, seen: MachineState) -> Result | None:
         """None where nothing is due, or not yet known."""
         one = state.check
         if state.thread is not None:
@@ -165,19 +165,19 @@ class Runner:
             return None
         state.due = seen.now + one.every_s
         if not one.waits:
-            return safely(one, seen)
+            return run_check(one, seen)
         state.answer, state.began = [], seen.now
-        state.thread = threading.Thread(target=lambda: state.answer.append(safely(one, seen)), daemon=True)
+        state.thread = threading.Thread(target=lambda: state.answer.append(run_check(one, seen)), daemon=True)
         state.thread.start()
         return None
 
-    def _waited(self, state: _State, seen: Seen) -> Result | None:
+    def _waited(self, state: _State, seen: MachineState) -> Result | None:
         if state.thread is not None and not state.thread.is_alive():
             state.thread = None
             return state.answer[0]
         if seen.now - state.began > state.check.limit_s:
             words = f"{state.check.name} has no answer for {state.check.limit_s:g} s: something there hangs"
-            return state.check.late(seen, words)
+            return state.check.hung_result(seen, words)
         return None
 
     @staticmethod
@@ -205,10 +205,10 @@ class Runner:
             if self.looked and not os.path.exists(self._looked):
                 os.close(os.open(self._looked, os.O_CREAT | os.O_WRONLY, 0o644))
         except OSError as error:
-            say(f"{self._unfit}: {error}")
+            log(f"{self._unfit}: {error}")
 
 
-def safely(one: Check, seen: Seen) -> Result:
+def run_check(one: Check, seen: MachineState) -> Result:
     """A check that breaks says so, and no other suffers from it."""
     try:
         return one.run(seen) or FINE
@@ -216,7 +216,7 @@ def safely(one: Check, seen: Seen) -> Result:
         return warn(f"the check itself failed: {type(error).__name__}: {error}")
 
 
-def told(state: _State) -> dict[str, Any]:
+def result_message(state: _State) -> dict[str, Any]:
     """As it goes to the head."""
     found = state.result
     return {
@@ -229,14 +229,14 @@ def told(state: _State) -> dict[str, Any]:
     }
 
 
-def every(seen: Seen, checks: Iterable[Check] | None = None) -> list[dict[str, Any]]:
+def run_every_check(seen: MachineState, checks: Iterable[Check] | None = None) -> list[dict[str, Any]]:
     """All checks once, as for a node that was repaired; those that hang are bad."""
     rows = []
     for one in CHECKS if checks is None else checks:
         state = _State(one, at=time.time())
-        thread = threading.Thread(target=lambda s=state: s.answer.append(safely(s.check, seen)), daemon=True)
+        thread = threading.Thread(target=lambda s=state: s.answer.append(run_check(s.check, seen)), daemon=True)
         thread.start()
         thread.join(one.limit_s or 10)
-        state.result = state.answer[0] if state.answer else one.late(seen, f"{one.name} has no answer")
-        rows.append(told(state))
+        state.result = state.answer[0] if state.answer else one.hung_result(seen, f"{one.name} has no answer")
+        rows.append(result_message(state))
     return rows

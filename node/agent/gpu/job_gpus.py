@@ -14,7 +14,7 @@ class Job:
     gpus: tuple[int, ...]
 
 
-def jobs(folder: str = JOBS) -> list[Job]:
+def jobs_on_node(folder: str = JOBS) -> list[Job]:
     """All jobs of this node, by their number."""
     try:
         names = os.listdir(folder)

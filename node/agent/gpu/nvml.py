@@ -58,7 +58,7 @@ class _Event(Structure):
     ]
 
 
-class Lost(OSError):
+class GpuLost(OSError):
     """The GPU has fallen off the bus."""
 
 
@@ -76,7 +76,7 @@ class Nvml:
     def read(self) -> list[Gpu]:
         return [self._read(place) for place in range(self._number("nvmlDeviceGetCount_v2"))]
 
-    def events(self) -> Callable[[int], tuple[str, int] | None]:
+    def wait_for_event(self) -> Callable[[int], tuple[str, int] | None]:
         """Waits so many milliseconds: (bus address, XID) of an error, or None. Raises OSError where it can't."""
         found = c_void_p()
         self._call("nvmlEventSetCreate", byref(found))
@@ -103,7 +103,7 @@ class Nvml:
                     self._bus(handle),
                 )
             figures = self._figures(handle)
-        except Lost:
+        except GpuLost:
             known = self._fixed.get(place, Gpu(place, "", "", ""))
             return Gpu(known.index, known.uuid, known.name, known.bus, lost=True)
         known = self._fixed[place]
@@ -115,7 +115,7 @@ class Nvml:
         def put(name: str, ask: Callable[[], float]) -> None:
             try:
                 found[name] = ask()
-            except Lost:
+            except GpuLost:
                 raise
             except (OSError, AttributeError):  # not on this GPU, or not in this driver
                 pass
@@ -152,7 +152,7 @@ class Nvml:
         for link in range(_MOST_LINKS):
             try:
                 up += self._number("nvmlDeviceGetNvLinkState", handle, c_uint(link))
-            except Lost:
+            except GpuLost:
                 raise
             except OSError:
                 if link == 0:
@@ -201,6 +201,6 @@ class Nvml:
     def _call(self, name: str, *words: Any) -> None:
         code = getattr(self._nvml, name)(*words)
         if code == GPU_IS_LOST:
-            raise Lost(f"{name}: the GPU is lost")
+            raise GpuLost(f"{name}: the GPU is lost")
         if code:
             raise OSError(f"{name}: NVML error {code}")

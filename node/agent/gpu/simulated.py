@@ -11,7 +11,7 @@ import time
 
 from agent.config import Config
 from agent.gpu import source
-from agent.gpu.job_gpus import JOBS, Job, jobs
+from agent.gpu.job_gpus import JOBS, Job, jobs_on_node
 from agent.gpu.source import Gpu
 
 FAULTS = "/run/headway/faults"
@@ -49,7 +49,7 @@ class Simulated:
         now = time.monotonic() if now is None else now
         passed = now - self._at if self._at else 0.0
         self._at = now
-        here = jobs(self._held)
+        here = jobs_on_node(self._held)
         for job in here:
             self._look(job, now)
         self._used = {job.number: self._used[job.number] for job in here if job.number in self._used}

@@ -83,7 +83,7 @@ class Source(Protocol):
         ...
 
 
-def source_of(config: Config) -> Source | None:
+def open_source(config: Config) -> Source | None:
     """None where there are no GPUs, or nothing that could read them."""
     if config.simulated:
         from agent.gpu.simulated import Simulated

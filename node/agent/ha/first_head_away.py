@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from agent.config import Config
-from agent.ha.leader import Leading
-from agent.journal import say
+from agent.ha.leader import LeaderFile
+from agent.journal import log
 from agent.metrics.exporter import PORT
 
 WAIT_S = 1.0
@@ -29,7 +29,7 @@ PREF = "6817"
 _LINE_S = 10
 
 
-def answers(address: str, port: int = PORT) -> bool:
+def host_answers(address: str, port: int = PORT) -> bool:
     """Whether that machine's agent speaks, or its kernel says that there is none just now."""
     try:
         with socket.create_connection((address, port), WAIT_S) as link:
@@ -43,7 +43,7 @@ def answers(address: str, port: int = PORT) -> bool:
     return True
 
 
-def execute(argv: Sequence[str]) -> int:
+def run_command(argv: Sequence[str]) -> int:
     """Its exit code."""
     try:
         return subprocess.run(
@@ -53,40 +53,40 @@ def execute(argv: Sequence[str]) -> int:
         return 1
 
 
-class Away(threading.Thread):
+class FirstHeadMonitor(threading.Thread):
     def __init__(
         self,
         config: Config,
-        answers: Callable[[str], bool] = answers,
-        execute: Callable[[Sequence[str]], int] = execute,
+        answers: Callable[[str], bool] = host_answers,
+        execute: Callable[[Sequence[str]], int] = run_command,
     ) -> None:
         super().__init__(daemon=True)
         self._first = config.first_head
         self._answers, self._execute = answers, execute
-        self._leading = Leading(config.first, config.state)
+        self._leading = LeaderFile(config.first, config.state)
         self._beat, self._beat_at = (0, 0), 0.0  # the last one that was another than before, and when on our own clock
         self._refused: bool | None = None  # None: an agent before this one may have left the rule
         self._failed = False
 
     def run(self) -> None:
         while True:
-            self.look(time.monotonic())
+            self.check(time.monotonic())
             time.sleep(LOOK_S)
 
-    def look(self, now: float) -> None:
+    def check(self, now: float) -> None:
         there = self._beats(now) | self._answers(self._first)
         if there and self._refused is not False:
             while self._execute(["ip", "rule", "del", "pref", PREF]) == 0:
                 pass
             if self._refused:
-                say(f"{self._first} is there again: it is asked as before")
+                log(f"{self._first} is there again: it is asked as before")
             self._refused = False
         elif not there:
             self._refuse()
 
     def _beats(self, now: float) -> bool:
         """Whether the first one leads and goes on writing. No clock of the other machine's is read."""
-        self._leading.look()
+        self._leading.refresh()
         if self._leading.beat != self._beat:
             self._beat, self._beat_at = self._leading.beat, now
         return self._beat[1] == 0 and now - self._beat_at < STILL_S
@@ -97,8 +97,8 @@ class Away(threading.Thread):
         code = self._execute(["ip", "rule", "add", *rule])
         if code not in (0, 2):  # 2: it is there
             if not self._failed:
-                say(f"ip rule add {' '.join(rule)} ended with {code}: a takeover takes some seconds longer")
+                log(f"ip rule add {' '.join(rule)} ended with {code}: a takeover takes some seconds longer")
             self._failed = True
         elif not self._refused:
-            say(f"{self._first} is gone: what is asked of its controller and its accounting fails at once")
+            log(f"{self._first} is gone: what is asked of its controller and its accounting fails at once")
             self._refused = True

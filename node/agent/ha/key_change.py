@@ -19,7 +19,7 @@ _MOST_KNOWN = 20_000
 Sender = tuple[str, int]
 
 
-def changing(mark: str = MARK) -> bool:
+def key_change_begun(mark: str = MARK) -> bool:
     try:
         age_s = time.time() - os.stat(mark).st_mtime
     except OSError:
@@ -27,7 +27,7 @@ def changing(mark: str = MARK) -> bool:
     return -1 < age_s < CHANGE_S
 
 
-class Callers:
+class SenderLimits:
     """Who sends what can't be opened: MUNGE has to work for each message, and whoever sends nonsense keeps it from nobody
     else. An agent is known by its port, so that others on its machine can't keep it out either."""
 
@@ -42,15 +42,15 @@ class Callers:
             self._bad.clear()
         return sender in self._nodes or self._bad.get(sender[0], 0) < MOST_BAD
 
-    def bad(self, sender: Sender) -> None:
+    def note_unreadable(self, sender: Sender) -> None:
         self._bad[sender[0]] = self._bad.get(sender[0], 0) + 1
 
-    def good(self, sender: Sender, node: str) -> None:
+    def note_readable(self, sender: Sender, node: str) -> None:
         """What this port said was sealed by root on that node."""
         if sender not in self._nodes and len(self._nodes) >= _MOST_KNOWN:
             self._nodes.clear()
         self._nodes[sender] = node
 
-    def node(self, sender: Sender) -> str:
+    def node_of_sender(self, sender: Sender) -> str:
         """Of an agent that was read before; "" for anybody else."""
         return self._nodes.get(sender, "")

@@ -15,19 +15,19 @@ import subprocess
 import threading
 import time
 
-from agent.journal import say
+from agent.journal import log
 
 BEAT_OVER_S = 12.0
 LOOK_S = 1.0
 OURS = "/run/slurmctld/leads"  # goes with the process
 
 
-class Leading:
+class LeaderFile:
     def __init__(self, first: bool, state: str) -> None:
         self._first, self._path = first, f"{state}/heartbeat"
         self.beat = (0, 0)  # unix seconds, and number of who wrote it
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """While it is written there is none for a moment: then the last one counts."""
         try:
             with open(self._path, "rb") as file:
@@ -35,7 +35,7 @@ class Leading:
         except (OSError, struct.error):
             return
 
-    def mine(self) -> bool | None:
+    def is_this_head(self) -> bool | None:
         """Whether the controller of this head leads; None when nobody is known to."""
         at, number = self.beat
         if abs(time.time() - at) > BEAT_OVER_S:
@@ -43,30 +43,30 @@ class Leading:
         return (number == 0) == self._first
 
 
-class Looks(threading.Thread):
+class LeaderMonitor(threading.Thread):
     """Beside everything else, each second: a folder whose file server is away holds up whoever reads there, and the nodes must
     go on hearing from their head."""
 
-    def __init__(self, leading: Leading, ours: str = OURS) -> None:
+    def __init__(self, leading: LeaderFile, ours: str = OURS) -> None:
         super().__init__(daemon=True)
         self._leading, self._ours = leading, ours
         self._doubts = 0  # looks in a row at which another one leads
 
     def run(self) -> None:
         while True:
-            self.look()
+            self.check()
             time.sleep(LOOK_S)
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         """Whether this head's controller was ended: at the second look that says so, for two files are not written at once."""
-        self._leading.look()
+        self._leading.refresh()
         ours = _line(self._ours)
         _, _, state = ours.rpartition(" ")
         theirs = _line(f"{state}/leads") if state.startswith("/") else ""
         self._doubts = self._doubts + 1 if ours and theirs and ours != theirs else 0
         if self._doubts < 2:
             return False
-        say(f"the controller here leads no more, {theirs.split()[0]} does: it is ended")
+        log(f"the controller here leads no more, {theirs.split()[0]} does: it is ended")
         _end()
         self._doubts = 0
         return True
@@ -85,4 +85,4 @@ def _end() -> None:
     try:
         subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        say(f"slurmctld could not be ended: {error}")
+        log(f"slurmctld could not be ended: {error}")

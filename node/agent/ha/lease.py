@@ -26,9 +26,9 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from agent.checks.munge import Munge
-from agent.jobs.processes import job_of, of_root
-from agent.journal import say
-from agent.metrics.host import text_of
+from agent.jobs.processes import job_of, runs_as_root
+from agent.journal import log
+from agent.metrics.host import read_text
 
 LEASE_S = 20.0
 LEASE_OVER_S = 28.0  # by then the processes are gone; health/detection/silence_rules.py has the same
@@ -65,13 +65,13 @@ class Lease(threading.Thread):
         asked = 0.0
         while True:
             now = time.monotonic()
-            self.look(now)
+            self.check(now)
             if now - self.heard >= ASK_S and now - asked >= 1:
                 asked = now
                 self._ask(ears, munge)
             self._listen(ears, munge)
 
-    def look(self, now: float) -> None:
+    def check(self, now: float) -> None:
         """Ends the jobs when it is time to."""
         stood_still = now - self._ticked >= LEASE_S
         self._ticked = now
@@ -88,7 +88,7 @@ class Lease(threading.Thread):
             return
         self._over = True
         for job in sorted(self._end()):
-            say(f"job {job}: its processes here were ended: {why}")
+            log(f"job {job}: its processes here were ended: {why}")
             self.ended.append((job, why))
 
     def _cut_off(self, now: float, answered: int) -> str:
@@ -127,7 +127,7 @@ class Lease(threading.Thread):
         try:
             ears.sendto(munge.seal(json.dumps(message).encode()), to)
         except OSError as error:
-            say(f"{to[0]} not asked: {error}")
+            log(f"{to[0]} not asked: {error}")
 
 
 def end_jobs(proc: str = "/proc", only: int | None = None) -> set[int]:
@@ -157,12 +157,12 @@ def _job(pid: int, proc: str) -> int | None:
         uid = os.stat(f"{proc}/{pid}").st_uid
     except OSError:
         return None
-    name = text_of(f"{proc}/{pid}/comm").strip()
-    state = text_of(f"{proc}/{pid}/stat").rpartition(")")[2].split()[:1]
-    return None if state == ["Z"] or (name in _SPARED and of_root(pid, proc)) else job_of(pid, uid, proc)
+    name = read_text(f"{proc}/{pid}/comm").strip()
+    state = read_text(f"{proc}/{pid}/stat").rpartition(")")[2].split()[:1]
+    return None if state == ["Z"] or (name in _SPARED and runs_as_root(pid, proc)) else job_of(pid, uid, proc)
 
 
-def other_nodes(heads: Collection[str], path: str = "/etc/hosts") -> list[str]:
+def other_node_addresses(heads: Collection[str], path: str = "/etc/hosts") -> list[str]:
     """Addresses of the other nodes of the cluster."""
     own = {address for _, _, _, _, (address, *_) in _own_addresses()}
     try:

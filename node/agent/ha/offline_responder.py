@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agent.config import Config
-from agent.ha.leader import Leading
+from agent.ha.leader import LeaderFile
 from agent.ha.lease import LEASE_OVER_S
-from agent.journal import say, whole_lines
+from agent.journal import log, whole_lines
 
 DEEDS = "/var/lib/headway/deeds.jsonl"
 WATCHED = "/run/headway/watched"  # touched by `watch` as long as a server reads
@@ -40,7 +40,7 @@ _WAITS = "job is pending execution"  # also while it still ends: somebody has re
 Run = Callable[[Sequence[str]], "tuple[int, str]"]
 
 
-def run(argv: Sequence[str]) -> tuple[int, str]:
+def run_command(argv: Sequence[str]) -> tuple[int, str]:
     """(exit code, what it printed; of one that failed its errors too)."""
     try:
         done = subprocess.run(list(argv), capture_output=True, text=True, timeout=30, check=False)
@@ -49,7 +49,7 @@ def run(argv: Sequence[str]) -> tuple[int, str]:
     return done.returncode, done.stdout + (done.stderr if done.returncode else "")
 
 
-class Relay(threading.Thread):
+class OfflineResponder(threading.Thread):
     def __init__(
         self,
         config: Config,
@@ -57,14 +57,14 @@ class Relay(threading.Thread):
         faults: str,
         deeds: str = DEEDS,
         watched: str = WATCHED,
-        execute: Run = run,
+        execute: Run = run_command,
     ) -> None:
         super().__init__(daemon=True)
         self._config = config
         self._beats = beats  # node -> when it was last heard, unix seconds
         self._faults, self._deeds, self._watched = faults, deeds, watched
         self._run = execute
-        self._leading = Leading(config.first, config.state)
+        self._leading = LeaderFile(config.first, config.state)
         self._led: bool | None = None
         self._led_since = 0.0
         self._began = time.time()
@@ -75,20 +75,20 @@ class Relay(threading.Thread):
         while True:
             time.sleep(TICK_S)
             try:
-                self.look(time.time())
+                self.check(time.time())
             except (OSError, ValueError, KeyError) as error:
-                say(f"relay: {error!r}")
+                log(f"relay: {error!r}")
 
-    def look(self, now: float) -> None:
+    def check(self, now: float) -> None:
         """Acts where a server has been away for long enough."""
         read_at = self._read_at()
         leads = self._leads(now)
-        if not self._config.acts or now - max(read_at, self._began) < AWAY_S or not leads:
+        if not self._config.offline_response or now - max(read_at, self._began) < AWAY_S or not leads:
             return
         for line in whole_lines(self._faults)[-200:]:
             fault = json.loads(line)
             new = max(read_at, now - OLD_S) < float(fault["at"])
-            due = new and int(fault.get("code") or 0) in self._config.drains and fault["id"] not in self._done
+            due = new and int(fault.get("code") or 0) in self._config.drain_codes and fault["id"] not in self._done
             if due and not self._drain(fault, now):
                 return
         if now - self._led_since >= LEASE_OVER_S:  # until then the other head has renewed leases
@@ -96,8 +96,8 @@ class Relay(threading.Thread):
 
     def _leads(self, now: float) -> bool:
         """The relay of the head that leads acts; that of the first one also where nobody is known to."""
-        self._leading.look()
-        mine = self._leading.mine()
+        self._leading.refresh()
+        mine = self._leading.is_this_head()
         if mine and not self._led:
             self._led_since = now
         self._led = mine
@@ -169,7 +169,7 @@ class Relay(threading.Thread):
             file.flush()
             os.fsync(file.fileno())
         self._done.add(signal)
-        say(f"no server listens: {node} is out of service, jobs requeued: {requeued}")
+        log(f"no server listens: {node} is out of service, jobs requeued: {requeued}")
 
     def _node(self, node: str) -> tuple[set[str], str]:
         """(states, reason); no states, and what was said instead, without an answer."""

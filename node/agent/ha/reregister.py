@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from agent.ha.first_head_away import execute
-from agent.journal import say
+from agent.ha.first_head_away import run_command
+from agent.journal import log
 
 AFTER_S = 45.0  # render/slurm/slurm_conf.py's BatchStartTimeout is 30 s
 # slurmd registers when it has read its configuration; jobs do not notice.
 RELOAD = ("systemctl", "reload", "--no-block", "slurmd.service")
 
 
-class Registers:
-    def __init__(self, execute: Callable[[Sequence[str]], int] = execute) -> None:
+class Reregistration:
+    def __init__(self, execute: Callable[[Sequence[str]], int] = run_command) -> None:
         self._execute = execute
         self._leads: tuple[str, int] | None = None
         self._due = 0.0  # on the monotonic clock; 0: not at all
 
-    def hear(self, head: str, controller: int, now: float) -> None:
+    def note_leader(self, head: str, controller: int, now: float) -> None:
         """That head says that it leads. `controller`: a number of its controller, another one after each start; 0 while none runs
         there."""
         if not controller:
@@ -33,9 +33,9 @@ class Registers:
             self._due = now + AFTER_S
         self._leads = head, controller
 
-    def look(self, now: float) -> None:
+    def register_if_due(self, now: float) -> None:
         if not self._due or now < self._due:
             return
         self._due = 0.0
         if code := self._execute(RELOAD):
-            say(f"{' '.join(RELOAD)} ended with {code}: Slurm looks at this node's jobs when it next asks")
+            log(f"{' '.join(RELOAD)} ended with {code}: Slurm looks at this node's jobs when it next asks")

@@ -17,51 +17,63 @@ from collections.abc import Callable
 
 from agent.config import Config
 from agent.ha.first_head_away import STILL_S
-from agent.ha.leader import Leading
-from agent.jobs.queue_recovery import BEGAN, DUE, SAVED, Slurm, bytes_of, hand_on, handed_in, keep, lost, notes_of, put
-from agent.journal import say
+from agent.ha.leader import LeaderFile
+from agent.jobs.queue_recovery import (
+    BEGAN,
+    DUE,
+    SAVED,
+    Slurm,
+    lost_submissions,
+    note_files,
+    read_bytes,
+    save_newest_jobs,
+    takeover_folder,
+    write_atomically,
+    write_takeover_list,
+)
+from agent.journal import log
 
 LOOK_S = 0.25
 
 
-class Heir(threading.Thread):
+class TakeoverRecovery(threading.Thread):
     """What is to do stands in the folder, so that an agent that is started again, and a try that failed, go on with it: `saved`
     until the list is made, and `began`, since when the controller here leads."""
 
     def __init__(self, config: Config, slurm: Callable[[], Slurm] = Slurm, notes: str = "") -> None:
         super().__init__(daemon=True)
-        self._state, self._slurm, self._notes = config.state, slurm, notes or notes_of(config.cluster)
-        self._folder = handed_in(config.state)
-        self._leading = Leading(config.first, config.state)
+        self._state, self._slurm, self._notes = config.state, slurm, notes or note_files(config.cluster)
+        self._folder = takeover_folder(config.state)
+        self._leading = LeaderFile(config.first, config.state)
         self._beat, self._beat_at = (0, 0), 0.0  # the last one that was another than before, and when on our own clock
 
     def run(self) -> None:
         while True:
             try:
-                self.look(time.monotonic())
+                self.check(time.monotonic())
             except (OSError, ValueError, subprocess.SubprocessError) as error:
-                say(f"what the first head had not written down: {error}")
+                log(f"what the first head had not written down: {error}")
             time.sleep(LOOK_S)
 
-    def look(self, now: float) -> None:
+    def check(self, now: float) -> None:
         """Raises OSError, ValueError, or what asking the controller raises; the next look tries again."""
-        self._leading.look()
+        self._leading.refresh()
         beat, before = self._leading.beat, self._beat
         if beat != before:
             self._beat, self._beat_at = beat, now
         if os.path.exists(f"{self._folder}/{SAVED}"):
             if beat[1] and not os.path.exists(f"{self._folder}/{BEGAN}"):
-                put(f"{self._folder}/{BEGAN}", str(beat[0]))
-            if began := bytes_of(f"{self._folder}/{BEGAN}"):
+                write_atomically(f"{self._folder}/{BEGAN}", str(beat[0]))
+            if began := read_bytes(f"{self._folder}/{BEGAN}"):
                 self._list(int(began))
             elif before[0] and beat != before:
                 self._forget()
         elif beat[0] and not beat[1] and now - self._beat_at >= STILL_S:
-            keep(self._state, self._folder)
+            save_newest_jobs(self._state, self._folder)
 
     def _list(self, began: int) -> None:
-        found = lost(self._slurm(), began, self._notes, self._folder)
-        hand_on(found, self._folder)
+        found = lost_submissions(self._slurm(), began, self._notes, self._folder)
+        write_takeover_list(found, self._folder)
         for name in (BEGAN, SAVED):
             os.unlink(f"{self._folder}/{name}")
         if found:

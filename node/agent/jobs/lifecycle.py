@@ -19,7 +19,7 @@ MOST = 100  # jobs in one beat
 ENDS = ".ends"  # of the epilog's mark
 
 
-class Turns:
+class JobChanges:
     def __init__(self, folder: str = JOBS) -> None:
         self._folder = folder
         self._run = os.urandom(4).hex()  # an agent that was started again counts from one again
@@ -35,7 +35,7 @@ class Turns:
         except OSError:
             return 0, frozenset()
 
-    def take(self, now: float) -> bool:
+    def has_changed(self, now: float) -> bool:
         """Whether a job began or ended since the last call."""
         changed_at, names = self._look()
         if (changed_at, names) == (self._changed_at, self._names):
@@ -48,7 +48,7 @@ class Turns:
         self._count += 1
         return True
 
-    def beat(self, now: float) -> dict[str, Any]:
+    def message_part(self, now: float) -> dict[str, Any]:
         """Part of the next message to the head; {} where nothing was lately."""
         while self._recent and now - self._recent[0][0] > FRESH_S:
             self._recent.popleft()

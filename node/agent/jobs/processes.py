@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from agent.metrics.host import text_of
+from agent.metrics.host import read_text
 
 # v1: .../slurm/uid_1000/job_12/step_0/...   v2: .../system.slice/[NODE_]slurmstepd.scope/job_12/step_0/...
 _CGROUP = re.compile(r"(?:/slurm(?:_[^/]+)?/uid_\d+|/system\.slice/(?:[^/]+_)?slurmstepd\.scope)/job_(\d+)(?:/|$)")
@@ -35,24 +35,24 @@ def job_of(pid: int, uid: int, proc: str = "/proc") -> int | None:
     return None
 
 
-def processes(proc: str = "/proc") -> Iterator[tuple[int, str, str]]:
+def list_processes(proc: str = "/proc") -> Iterator[tuple[int, str, str]]:
     """(pid, name, state) of all there are."""
     for name in os.listdir(proc):
         if name.isdigit():
-            told = text_of(f"{proc}/{name}/stat")
+            told = read_text(f"{proc}/{name}/stat")
             state = told[told.rfind(")") + 2 :][:1]
             if state:
                 yield int(name), told[told.find("(") + 1 : told.rfind(")")], state
 
 
-def names_of_processes(proc: str = "/proc") -> set[str]:
-    return {name for _, name, _ in processes(proc)}
+def process_names(proc: str = "/proc") -> set[str]:
+    return {name for _, name, _ in list_processes(proc)}
 
 
-def of_root(pid: int, proc: str = "/proc") -> bool:
+def runs_as_root(pid: int, proc: str = "/proc") -> bool:
     """Whether root started this process: whatever it is called, none of a person's. By its real uid, for anybody may wait at the
     password of a program that is set-uid root."""
-    found = re.search(r"^Uid:\t(\d+)\t", text_of(f"{proc}/{pid}/status"), re.MULTILINE)
+    found = re.search(r"^Uid:\t(\d+)\t", read_text(f"{proc}/{pid}/status"), re.MULTILINE)
     return found is not None and found[1] == "0"
 
 
@@ -61,7 +61,7 @@ def _paths(text: str) -> dict[str, str]:
     return {row[1]: row[2] for row in rows if len(row) == 3}
 
 
-def owner_of(pid: int) -> int:
+def uid_of_process(pid: int) -> int:
     try:
         return os.stat(f"/proc/{pid}").st_uid
     except OSError:

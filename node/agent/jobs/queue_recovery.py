@@ -66,7 +66,7 @@ _LONG_ALONE = frozenset(
 
 
 @dataclass(frozen=True)
-class Note:
+class SubmissionNote:
     """One submission, as its sbatch noted it: its job, when (unix seconds), whose, and its command line."""
 
     job: int
@@ -76,7 +76,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Record:
+class AccountingRecord:
     """What accounting has of a job."""
 
     user: str
@@ -86,7 +86,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Kept:
+class SavedJob:
     """What slurmctld had of a job; b"" where nothing is left, or it is somebody else's."""
 
     script: bytes = b""
@@ -94,7 +94,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Again:
+class Resubmission:
     """A job that says of itself that it is an earlier one (`old`), submitted again."""
 
     job: int
@@ -104,15 +104,15 @@ class Again:
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostSubmission:
     """A submission that the controller which began at `began` (unix seconds) knew no job of, and where its files may lie."""
 
-    note: Note
+    note: SubmissionNote
     began: int
     kept: str
 
 
-def keep(state: str, kept: str = KEPT) -> None:
+def save_newest_jobs(state: str, kept: str = KEPT) -> None:
     """Called before the controller starts, which deletes what it knows no job of."""
     os.makedirs(kept, mode=0o700, exist_ok=True)
     try:
@@ -126,13 +126,13 @@ def keep(state: str, kept: str = KEPT) -> None:
         with contextlib.suppress(OSError):  # one that goes meanwhile
             if os.stat(folder).st_mtime >= saved - UNSAVED_S:
                 shutil.copytree(folder, f"{kept}/{os.path.basename(folder)}", dirs_exist_ok=True)
-    put(f"{kept}/{SAVED}", str(saved))
+    write_atomically(f"{kept}/{SAVED}", str(saved))
 
 
-def notes_in(paths: Iterable[str], since: float, now: float) -> list[Note]:
+def read_notes(paths: Iterable[str], since: float, now: float) -> list[SubmissionNote]:
     """All that were submitted since then, in their order. A file that is not of the one in whose home it lies counts for
     nothing, nor does a line that can't be read."""
-    found: list[Note] = []
+    found: list[SubmissionNote] = []
     for path in paths:
         try:
             file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -148,58 +148,60 @@ def notes_in(paths: Iterable[str], since: float, now: float) -> list[Note]:
     return sorted(found, key=lambda note: (note.at, note.job))
 
 
-def _note(line: bytes, uid: int) -> Note | None:
+def _note(line: bytes, uid: int) -> SubmissionNote | None:
     words = line.split()
     try:
         argv = bytes.fromhex(words[2].decode()).rstrip(b"\0").split(b"\0")
-        note = Note(int(words[0]), int(words[1]), uid, tuple(argv))
+        note = SubmissionNote(int(words[0]), int(words[1]), uid, tuple(argv))
     except (ValueError, IndexError, UnicodeDecodeError):
         return None
     return note if 0 < note.job < _MOST_JOB else None
 
 
-def forgotten(notes: Sequence[Note], known: Mapping[int, int], began: int) -> list[Note]:
+def notes_without_job(notes: Sequence[SubmissionNote], known: Mapping[int, int], began: int) -> list[SubmissionNote]:
     """Those submitted before the controller's start whose job is not there: nobody has its number, or somebody else, or the
     same one since. `known`: whose each job is."""
     since = {note.job for note in notes if note.at > began and known.get(note.job) == note.uid}
     return [note for note in notes if note.at <= began and (known.get(note.job) != note.uid or note.job in since)]
 
 
-def mine(note: Note, records: Iterable[Record], user: str, after: int) -> list[Record]:
+def records_of_submission(
+    note: SubmissionNote, records: Iterable[AccountingRecord], user: str, after: int
+) -> list[AccountingRecord]:
     """The records of this very submission; `after`: when the same number was submitted again by us, 0 for never."""
     near = (r for r in records if r.user == user and abs(note.at - r.submitted) <= SAME_S and r.submitted > after)
     return sorted(near, key=lambda record: abs(note.at - record.submitted))
 
 
-def over(note: Note, records: Sequence[Record], script: bytes, began: int) -> bool:
+def must_not_run_again(note: SubmissionNote, records: Sequence[AccountingRecord], script: bytes, began: int) -> bool:
     """Whether it must not run again: it has ended, or has begun and forbids a second run. An end after the controller's start
     is none: one that finds no state at all has accounting cancel whatever waits."""
     stays = b"--no-requeue" in note.argv or bool(_STAYS.search(script))
     return any(0 < record.ended < began or (record.started and stays) for record in records)
 
 
-def kept_of(folder: str, owner: pwd.struct_passwd, *, known: bool) -> Kept:
+def saved_job(folder: str, owner: pwd.struct_passwd, *, known: bool) -> SavedJob:
     """`known`: accounting says that the job of this number was theirs. Otherwise the environment has to say so: a number in
     somebody's notes proves nothing, and what is kept may be a secret."""
-    script, saved = bytes_of(f"{folder}/script").rstrip(b"\0"), bytes_of(f"{folder}/environment")
+    script, saved = read_bytes(f"{folder}/script").rstrip(b"\0"), read_bytes(f"{folder}/environment")
     theirs = {b"USER=" + owner.pw_name.encode(), b"HOME=" + owner.pw_dir.encode()} <= set(saved[4:].split(b"\0"))
-    return Kept(script, saved) if known or theirs else Kept()
+    return SavedJob(script, saved) if known or theirs else SavedJob()
 
 
-def command(note: Note, script: bytes, numbers: Mapping[int, int], path: bytes) -> list[bytes]:
+def sbatch_argv(note: SubmissionNote, script: bytes, numbers: Mapping[int, int], path: bytes) -> list[bytes]:
     """The same sbatch. What its owner says of begin and comment counts. `numbers`: what became of those submitted before, for
     jobs that depend on them. `path`: where the script is now."""
     begins = any(word.startswith((b"--begin", b"-b")) for word in note.argv[1:]) or _BEGINS.search(script)
     words = b"%s %d" % (_AGAIN.encode(), note.job)
     first = [b"/usr/bin/sbatch", b"--comment=" + words] + ([] if begins else [b"--begin=now+%d" % BEGIN_S])
     rest = list(note.argv[1:])
-    at = script_at(rest)
+    at = script_index(rest)
     if path and at is not None:
         rest[at] = path
     return [*first, *_dependent(rest, numbers)]
 
 
-def script_at(words: Sequence[bytes]) -> int | None:
+def script_index(words: Sequence[bytes]) -> int | None:
     """Which of sbatch's words names the script: the first that is neither an option nor an option's value, nor the `:`
     between two components."""
     n = 0
@@ -230,7 +232,7 @@ def _dependent(words: Sequence[bytes], numbers: Mapping[int, int]) -> Iterator[b
         before = word
 
 
-def environment(saved: bytes, owner: pwd.struct_passwd) -> dict[bytes, bytes]:
+def submission_environment(saved: bytes, owner: pwd.struct_passwd) -> dict[bytes, bytes]:
     """As sbatch had it; what sbatch itself added for the job goes."""
     pairs = (item.partition(b"=") for item in saved[4:].split(b"\0"))
     found = {key: value for key, mark, value in pairs if mark and not key.startswith(b"SLURM_")}
@@ -241,36 +243,36 @@ def environment(saved: bytes, owner: pwd.struct_passwd) -> dict[bytes, bytes]:
 class Slurm:
     """The controller and the database, as far as they are asked."""
 
-    def began(self) -> int:
+    def controller_start(self) -> int:
         """When the controller was started, in unix seconds."""
         found = re.search(r"^BOOT_TIME\s*=\s*(\d+)", self._ask("scontrol", "show", "config"), re.MULTILINE)
         return int(found[1]) if found else 0
 
-    def known(self) -> dict[int, int]:
+    def known_jobs(self) -> dict[int, int]:
         """Whose each job is, an array by its own number: those of its tasks may have been another's."""
         rows = self._ask("squeue", "--all", "--noheader", "--states=all", "--format=%F %U").splitlines()
         return {int(job): int(uid) for job, uid in (row.split() for row in rows)}
 
-    def again(self) -> list[Again]:
+    def resubmitted_jobs(self) -> list[Resubmission]:
         """Those that were submitted again, as far as their owner gave them no comment."""
         rows = self._ask("squeue", "--all", "--noheader", "--states=all", "--format=%F %U %V %k").splitlines()
         found = (re.match(rf"(\d+) (\d+) (\d+) {_AGAIN} (\d+)$", row.strip()) for row in rows)
-        return [Again(*map(int, match.groups())) for match in found if match]
+        return [Resubmission(*map(int, match.groups())) for match in found if match]
 
-    def records(self, job: int) -> list[Record]:
+    def records(self, job: int) -> list[AccountingRecord]:
         argv = ("sacct", "-D", "-X", "-a", "-n", "-P", "-o", "User,State,Submit,Start,End", "-j", str(job))
         rows = (line.split("|") for line in self._ask(*argv).splitlines())
         return [
-            Record(row[0], int(row[2]), row[3].isdigit(), _number(row[4]) if row[1].startswith(_ENDED) else 0)
+            AccountingRecord(row[0], int(row[2]), row[3].isdigit(), _number(row[4]) if row[1].startswith(_ENDED) else 0)
             for row in rows
             if len(row) == 5 and row[2].isdigit()
         ]
 
-    def submit(self, note: Note, owner: pwd.struct_passwd, kept: Kept, numbers: Mapping[int, int]) -> str:
+    def submit(self, note: SubmissionNote, owner: pwd.struct_passwd, kept: SavedJob, numbers: Mapping[int, int]) -> str:
         """sbatch's own words. The script is put where only its owner reads it, under its old name: the job is named after it."""
         where = re.search(rb"\0SLURM_SUBMIT_DIR=([^\0]*)", kept.environment)
         cwd = where[1] if where else owner.pw_dir.encode()
-        at = script_at(note.argv[1:])
+        at = script_index(note.argv[1:])
         with tempfile.TemporaryDirectory(prefix="headway-recall-") as folder, tempfile.TemporaryFile() as said:
             path = b""
             if kept.script and at is not None:
@@ -283,7 +285,7 @@ class Slurm:
                 b'cd -- "$1"; shift; exec "$@"',
                 b"sh",
                 cwd,
-                *command(note, kept.script, numbers, path),
+                *sbatch_argv(note, kept.script, numbers, path),
             ]
             with tempfile.TemporaryFile() as typed:
                 typed.write(kept.script if at is None else b"")
@@ -293,7 +295,7 @@ class Slurm:
                     user=owner.pw_uid,
                     group=owner.pw_gid,
                     extra_groups=os.getgrouplist(owner.pw_name, owner.pw_gid),
-                    env=environment(kept.environment, owner),
+                    env=submission_environment(kept.environment, owner),
                     cwd="/",
                     stdin=typed,
                     stdout=said,
@@ -320,41 +322,41 @@ class Slurm:
         return subprocess.run(argv, env=env, check=True, capture_output=True, text=True, timeout=20).stdout
 
 
-def notes_of(cluster: str) -> str:
+def note_files(cluster: str) -> str:
     """Where people's sbatch notes what it submits to this cluster."""
     return f"{NOTES}{cluster}"
 
 
-def handed_in(state: str) -> str:
+def takeover_folder(state: str) -> str:
     """Where the second head leaves its list. `state`: the folder of Slurm's state."""
     return f"{os.path.dirname(state)}/{HANDED}"
 
 
-def lost(slurm: Slurm, began: int, notes: str, kept: str) -> list[Lost]:
+def lost_submissions(slurm: Slurm, began: int, notes: str, kept: str) -> list[LostSubmission]:
     """What the controller that works since then knows nothing of. Raises CalledProcessError or TimeoutExpired."""
-    known = _patiently(slurm.known)  # before the notes: who submits in between has no job that is missing
-    saved = float(bytes_of(f"{kept}/{SAVED}") or began)
-    found = forgotten(notes_in(glob.glob(notes), saved - UNSAVED_S, time.time()), known, began)
-    return [Lost(note, began, kept) for note in found]
+    known = _patiently(slurm.known_jobs)  # before the notes: who submits in between has no job that is missing
+    saved = float(read_bytes(f"{kept}/{SAVED}") or began)
+    found = notes_without_job(read_notes(glob.glob(notes), saved - UNSAVED_S, time.time()), known, began)
+    return [LostSubmission(note, began, kept) for note in found]
 
 
-def hand_on(found: Iterable[Lost], folder: str) -> None:
+def write_takeover_list(found: Iterable[LostSubmission], folder: str) -> None:
     """Adds to the list in this folder, which is carried out on the first head."""
     rows = [
         {"job": note.job, "at": note.at, "uid": note.uid, "argv": b"\0".join(note.argv).hex(), "began": one.began}
         for one in found
         for note in [one.note]
     ]
-    there = bytes_of(f"{folder}/{DUE}").decode()
-    put(f"{folder}/{DUE}", there + "".join(f"{json.dumps(row)}\n" for row in rows))
+    there = read_bytes(f"{folder}/{DUE}").decode()
+    write_atomically(f"{folder}/{DUE}", there + "".join(f"{json.dumps(row)}\n" for row in rows))
 
 
-def handed(folder: str) -> list[Lost]:
+def read_takeover_list(folder: str) -> list[LostSubmission]:
     """That list."""
-    rows = map(json.loads, bytes_of(f"{folder}/{DUE}").splitlines())
+    rows = map(json.loads, read_bytes(f"{folder}/{DUE}").splitlines())
     return [
-        Lost(
-            Note(row["job"], row["at"], row["uid"], tuple(bytes.fromhex(row["argv"]).split(b"\0"))),
+        LostSubmission(
+            SubmissionNote(row["job"], row["at"], row["uid"], tuple(bytes.fromhex(row["argv"]).split(b"\0"))),
             row["began"],
             folder,
         )
@@ -362,7 +364,7 @@ def handed(folder: str) -> list[Lost]:
     ]
 
 
-def recall(
+def resubmit_lost_jobs(
     notes: str, slurm: Slurm | None = None, kept: str = KEPT, done: str = DONE, inherited: str = ""
 ) -> Iterator[str]:
     """Says what it did, job by job. `notes`: the files that sbatch writes. `inherited`: the folder of what the second head hands
@@ -372,11 +374,16 @@ def recall(
     while inherited and os.path.exists(f"{inherited}/{SAVED}") and time.monotonic() < ends:
         time.sleep(0.1)
     whole = not os.path.exists(f"{inherited}/{SAVED}")
-    listed = [*handed(kept), *(handed(inherited) if inherited and whole else [])]  # ours: of a try that did not end
+    listed = [
+        *read_takeover_list(kept),
+        *(read_takeover_list(inherited) if inherited and whole else []),
+    ]  # ours: of a try that did not end
     there = {one.note for one in listed}
-    ours = [one for one in lost(slurm, _patiently(slurm.began), notes, kept) if one.note not in there]
+    ours = [
+        one for one in lost_submissions(slurm, _patiently(slurm.controller_start), notes, kept) if one.note not in there
+    ]
     if ours:  # noted before anything is submitted: the next controller takes the seconds of these for saved
-        hand_on(ours, kept)
+        write_takeover_list(ours, kept)
     found = sorted((*listed, *ours), key=lambda one: (one.note.at, one.note.job))
     yield from _again(slurm, found, done)
     if not whole:
@@ -387,7 +394,7 @@ def recall(
         shutil.rmtree(inherited, ignore_errors=True)
 
 
-def _again(slurm: Slurm, found: Sequence[Lost], done: str) -> Iterator[str]:
+def _again(slurm: Slurm, found: Sequence[LostSubmission], done: str) -> Iterator[str]:
     """Raises TimeoutError naming what is to be tried again."""
     before: dict[int, list[int]] = {}
     numbers: dict[int, int] = {}
@@ -400,7 +407,7 @@ def _again(slurm: Slurm, found: Sequence[Lost], done: str) -> Iterator[str]:
             taken.add(int(new[1]))
         if new and (row["job"], row["at"]) in notes:
             numbers[row["job"]] = int(new[1])
-    due: dict[Note, tuple[pwd.struct_passwd, Kept, int]] = {}  # what was noted twice is one submission
+    due: dict[SubmissionNote, tuple[pwd.struct_passwd, SavedJob, int]] = {}  # what was noted twice is one submission
     for one in found:
         note = one.note
         try:
@@ -411,14 +418,14 @@ def _again(slurm: Slurm, found: Sequence[Lost], done: str) -> Iterator[str]:
         if note.at in before.get(note.job, ()):
             continue
         records = _patiently(functools.partial(slurm.records, note.job))
-        records = mine(note, records, owner.pw_name, max(earlier, default=0))
-        files = kept_of(f"{one.kept}/job.{note.job}", owner, known=bool(records))
-        if not over(note, records, files.script, one.began):
+        records = records_of_submission(note, records, owner.pw_name, max(earlier, default=0))
+        files = saved_job(f"{one.kept}/job.{note.job}", owner, known=bool(records))
+        if not must_not_run_again(note, records, files.script, one.began):
             due[note] = owner, files, one.began
     if not due:
         return
     slurm.close_records()  # before their numbers are known again
-    there = _patiently(slurm.again)  # a try before this one may have got further than it could note
+    there = _patiently(slurm.resubmitted_jobs)  # a try before this one may have got further than it could note
     late: list[int] = []
     for note, (owner, files, began) in due.items():
         if tuple(_dependent(note.argv, dict.fromkeys(late, 0))) != note.argv:  # it depends on one of these
@@ -447,7 +454,7 @@ def _again(slurm: Slurm, found: Sequence[Lost], done: str) -> Iterator[str]:
         raise TimeoutError(f"what the controller did not take is tried again, from job {late[0]} on")
 
 
-def _later(note: Note, said: str) -> bool:
+def _later(note: SubmissionNote, said: str) -> bool:
     """Whether it is to be tried again. Where the controller may have taken it, only what can be recognized then is."""
     words = said.lower()
     unsure = not said or any(one in words for one in _UNSURE)
@@ -458,7 +465,7 @@ def _number(text: str) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def put(path: str, text: str) -> None:
+def write_atomically(path: str, text: str) -> None:
     """All of it or nothing, also for the other head."""
     with open(f"{path}.new", "w") as file:
         file.write(text)
@@ -485,7 +492,7 @@ def _patiently(ask: Callable[[], T]) -> T:
             time.sleep(0.2)
 
 
-def bytes_of(path: str) -> bytes:
+def read_bytes(path: str) -> bytes:
     """b"" where there is none."""
     try:
         with open(path, "rb") as file:

@@ -23,7 +23,7 @@ MEASURED = frozenset({"t", "n", "ago_s", "tokens_per_s"})  # what the agents the
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-/]{0,63}")
 
 
-def parse(data: bytes) -> dict[str, Any] | None:
+def parse_report(data: bytes) -> dict[str, Any] | None:
     """What a training said: whole numbers for step and tokens, finite numbers for the rest; None for nonsense. A loss
     that is no number any more is kept as "nan": people want to see just that."""
     try:
@@ -50,7 +50,7 @@ def parse(data: bytes) -> dict[str, Any] | None:
 
 
 @dataclass
-class Spoken:
+class JobReport:
     """The newest report of one job, and what its rate follows from."""
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Spoken:
     soon: float = -1e9  # when a report was last sent at once
     _tokens: deque[tuple[float, int]] = field(default_factory=deque)
 
-    def take(self, values: dict[str, Any], now: float) -> None:
+    def update(self, values: dict[str, Any], now: float) -> None:
         """Step and loss that were not sent yet go along where these values have none."""
         before = self.values if self.left == TIMES else {}
         went_back = values.get("step", math.inf) < before.get("step", 0)
@@ -93,18 +93,18 @@ class Reports:
         self._send = send
         self._who = who
         self._run = os.urandom(4).hex()  # an agent that was started again counts from one again
-        self.jobs: dict[int, Spoken] = {}
+        self.jobs: dict[int, JobReport] = {}
 
-    def take(self, data: bytes, pid: int, uid: int, now: float) -> None:
+    def receive(self, data: bytes, pid: int, uid: int, now: float) -> None:
         job = self._who(pid, uid)
-        values = parse(data) if job is not None and len(data) <= MOST_BYTES else None
+        values = parse_report(data) if job is not None and len(data) <= MOST_BYTES else None
         if job is None or values is None:
             return
-        spoken = self.jobs.setdefault(job, Spoken())
+        spoken = self.jobs.setdefault(job, JobReport())
         begins = values.get("step", 0) < spoken.values.get(
             "step", 1 << 63
         )  # or goes on from a checkpoint: from which step
-        spoken.take(values, now)
+        spoken.update(values, now)
         if begins and now - spoken.soon >= SOON_S:
             spoken.soon = now
             self._send({"jobs": {str(job): self._row(spoken, now)}})
@@ -127,7 +127,7 @@ class Reports:
         if rows:
             self._send({"jobs": rows})
 
-    def _row(self, spoken: Spoken, now: float) -> dict[str, Any]:
+    def _row(self, spoken: JobReport, now: float) -> dict[str, Any]:
         """With how long ago it was said: what is told of a run's last seconds comes when that is over."""
         rate = {} if spoken.tokens_per_s is None else {"tokens_per_s": spoken.tokens_per_s}
         ago_s = round(max(0.0, now - spoken.at), 1)

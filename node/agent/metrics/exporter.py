@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from agent.gpu.job_gpus import Job
 from agent.gpu.source import FIELDS, XID, Gpu
-from agent.journal import say
+from agent.journal import log
 from agent.metrics.host import Figure
 
 PORT = 6822
@@ -17,7 +17,7 @@ _PATIENCE_S = 2.0
 _LEVELS = "Result of a check: 0 ok, 1 warn, 2 bad"
 
 
-def text(
+def metrics_text(
     host: str,
     driver: str,
     simulated: bool,
@@ -80,7 +80,7 @@ def _quoted(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-class Giver(threading.Thread):
+class MetricsServer(threading.Thread):
     """Answers GET /metrics on one address, one caller after the other: the text is ready, so none waits for long."""
 
     def __init__(self, address: str, ready: Callable[[], bytes], port: int = PORT) -> None:
@@ -94,7 +94,7 @@ class Giver(threading.Thread):
                 with socket.create_server(self._place, backlog=16) as ears:
                     self.serve(ears)
             except OSError as error:  # the address may come later than the agent
-                say(f"{self._place[0]}:{self._place[1]}: {error}")
+                log(f"{self._place[0]}:{self._place[1]}: {error}")
             time.sleep(2)
 
     def serve(self, ears: socket.socket) -> None:

@@ -6,10 +6,10 @@ import threading
 import time
 from collections.abc import Mapping
 
-from agent.jobs.processes import names_of_processes
-from agent.journal import say
+from agent.jobs.processes import process_names
+from agent.journal import log
 from agent.metrics import exporter, host
-from agent.metrics.sampler import TEXT_S, Disks
+from agent.metrics.sampler import TEXT_S, DiskReader
 
 DAEMONS = {  # name -> its process, of which the kernel keeps 15 letters
     "slurmctld": "slurmctld",
@@ -26,26 +26,26 @@ OF_THE_FIRST = frozenset({"slurmdbd", "mariadb", "prometheus", "alertmanager"}) 
 FORGOTTEN_S = 86400.0  # of a node that was given back; until then the alert asks whether it should be there
 
 
-class HeadWatcher(threading.Thread):
+class HeadSampler(threading.Thread):
     def __init__(self, beats: Mapping[str, float], proc: str = "/proc", *, first: bool = True) -> None:
         super().__init__(daemon=True)
         self._daemons = {name: process for name, process in DAEMONS.items() if first or name not in OF_THE_FIRST}
         self._beats = beats
         self._proc = proc
-        self._disks = Disks()
+        self._disks = DiskReader()
         self.text = b""
 
     def run(self) -> None:
         self._disks.start()
         while True:
             try:
-                self.look(time.time())
+                self.sample(time.time())
             except Exception as error:  # without this thread nobody looks any more, and nobody is told
-                say(f"the machine can't be looked at: {type(error).__name__}: {error}")
+                log(f"the machine can't be looked at: {type(error).__name__}: {error}")
             time.sleep(TEXT_S)
 
-    def look(self, now: float) -> None:
-        running = names_of_processes(self._proc)
+    def sample(self, now: float) -> None:
+        running = process_names(self._proc)
         ages = [
             ("headway_beat_age_seconds", {"from": node}, round(now - at, 2))
             for node, at in sorted(self._beats.items())
@@ -55,5 +55,5 @@ class HeadWatcher(threading.Thread):
             ("headway_daemon_up", {"daemon": name}, float(process in running))
             for name, process in self._daemons.items()
         ]
-        figures = [*ages, *daemons, *host.own(), *host.figures(self._proc), *self._disks.figures]
-        self.text = exporter.text("", "", False, [], [], {}, figures, {})
+        figures = [*ages, *daemons, *host.process_metrics(), *host.host_metrics(self._proc), *self._disks.figures]
+        self.text = exporter.metrics_text("", "", False, [], [], {}, figures, {})

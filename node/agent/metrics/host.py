@@ -30,7 +30,7 @@ _DISKS = (
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def figures(proc: str = "/proc", sys: str = "/sys") -> Iterator[Figure]:
+def host_metrics(proc: str = "/proc", sys: str = "/sys") -> Iterator[Figure]:
     """What does not wait for any disk or network. What can't be read is left out."""
     yield from _cpu(proc)
     yield from _memory(proc)
@@ -38,15 +38,15 @@ def figures(proc: str = "/proc", sys: str = "/sys") -> Iterator[Figure]:
     yield from _infiniband(sys)
 
 
-def own() -> Iterator[Figure]:
+def process_metrics() -> Iterator[Figure]:
     """What this program itself takes."""
-    words = text_of("/proc/self/statm").split()
+    words = read_text("/proc/self/statm").split()
     if words:
         yield "process_resident_memory_bytes", {}, int(words[1]) * os.sysconf("SC_PAGE_SIZE")
     yield "process_cpu_seconds_total", {}, round(time.process_time(), 3)
 
 
-def text_of(path: str) -> str:
+def read_text(path: str) -> str:
     """ "" for what can't be read. The kernel cuts names of processes anywhere, also within a letter."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -56,35 +56,35 @@ def text_of(path: str) -> str:
 
 
 def _cpu(proc: str) -> Iterator[Figure]:
-    for line in text_of(f"{proc}/stat").splitlines():
+    for line in read_text(f"{proc}/stat").splitlines():
         words = line.split()
         if words[0].startswith("cpu") and words[0] != "cpu":
             for mode, ticks in zip(_MODES, words[1:], strict=False):
                 yield "node_cpu_seconds_total", {"cpu": words[0][3:], "mode": mode}, int(ticks) / TICKS
         elif words[0] == "btime":
             yield "node_boot_time_seconds", {}, int(words[1])
-    words = text_of(f"{proc}/loadavg").split()
+    words = read_text(f"{proc}/loadavg").split()
     for name, value in zip(("node_load1", "node_load5", "node_load15"), words, strict=False):
         yield name, {}, float(value)
 
 
-def memory(proc: str = "/proc") -> dict[str, int]:
+def meminfo(proc: str = "/proc") -> dict[str, int]:
     """bytes of /proc/meminfo."""
-    rows = (line.split() for line in text_of(f"{proc}/meminfo").splitlines())
+    rows = (line.split() for line in read_text(f"{proc}/meminfo").splitlines())
     return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if len(row) == 3 and row[1].isdigit()}
 
 
 def _memory(proc: str) -> Iterator[Figure]:
-    found = memory(proc)
+    found = meminfo(proc)
     for name in _MEMORY:
         if name in found:
             yield f"node_memory_{name}_bytes", {}, found[name]
 
 
-def network(proc: str = "/proc") -> dict[str, dict[str, int]]:
+def network_counters(proc: str = "/proc") -> dict[str, dict[str, int]]:
     """Interface -> counters, named as node_exporter does."""
     found = {}
-    for line in text_of(f"{proc}/net/dev").splitlines()[2:]:
+    for line in read_text(f"{proc}/net/dev").splitlines()[2:]:
         name, _, rest = line.partition(":")
         counts = zip(_NETWORK, rest.split(), strict=False)
         found[name.strip()] = {key: int(value) for key, value in counts if key}
@@ -92,13 +92,13 @@ def network(proc: str = "/proc") -> dict[str, dict[str, int]]:
 
 
 def _network(proc: str) -> Iterator[Figure]:
-    for device, counts in network(proc).items():
+    for device, counts in network_counters(proc).items():
         if device != "lo":
             for key, value in counts.items():
                 yield f"node_network_{key}_total", {"device": device}, value
 
 
-def infiniband(sys: str = "/sys") -> Iterator[tuple[str, str, str]]:
+def infiniband_ports(sys: str = "/sys") -> Iterator[tuple[str, str, str]]:
     """(device, port, its folder)."""
     top = f"{sys}/class/infiniband"
     for device in _list(top):
@@ -107,9 +107,9 @@ def infiniband(sys: str = "/sys") -> Iterator[tuple[str, str, str]]:
 
 
 def _infiniband(sys: str) -> Iterator[Figure]:
-    for device, port, folder in infiniband(sys):
+    for device, port, folder in infiniband_ports(sys):
         labels = {"device": device, "port": port}
-        state = text_of(f"{folder}/state").split(":")[0].strip()
+        state = read_text(f"{folder}/state").split(":")[0].strip()
         if state.isdigit():
             yield "node_infiniband_state_id", labels, int(state)
         for counter, name, unit in (
@@ -119,7 +119,7 @@ def _infiniband(sys: str) -> Iterator[Figure]:
             ("link_downed", "link_downed", 1),
             ("port_rcv_errors", "port_errors_received", 1),
         ):
-            value = text_of(f"{folder}/counters/{counter}").strip()
+            value = read_text(f"{folder}/counters/{counter}").strip()
             if value.isdigit():
                 yield f"node_infiniband_{name}_total", labels, int(value) * unit
 
@@ -131,10 +131,10 @@ def _list(folder: str) -> list[str]:
         return []
 
 
-def disks(proc: str = "/proc") -> Iterator[Figure]:
+def file_systems(proc: str = "/proc") -> Iterator[Figure]:
     """Room of each file system; may wait as long as the slowest of them."""
     seen = set()
-    for line in text_of(f"{proc}/self/mounts").splitlines():
+    for line in read_text(f"{proc}/self/mounts").splitlines():
         device, place, kind, options = line.split()[:4]
         if kind not in _DISKS or device in seen:
             continue

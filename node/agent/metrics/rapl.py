@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent.metrics.host import Figure, text_of
+from agent.metrics.host import Figure, read_text
 
 PACKAGE = "node_rapl_package_joules_total"
 DRAM = "node_rapl_dram_joules_total"
@@ -35,7 +35,7 @@ def zones(sys: str = "/sys") -> list[Zone]:
         found: dict[str, list[Zone]] = {}
         for name in names:
             parts = name.split(":")
-            told = text_of(f"{top}/{name}/name").strip()
+            told = read_text(f"{top}/{name}/name").strip()
             if len(parts) == 2 and parts[0] == driver and told.startswith("package"):
                 index = told.partition("-")[2]
                 memory = [Zone(DRAM, index, f"{top}/{part}") for part in _memory(top, name, names)]
@@ -47,7 +47,7 @@ def zones(sys: str = "/sys") -> list[Zone]:
 
 def _memory(top: str, package: str, names: list[str]) -> list[str]:
     return [
-        name for name in names if name.startswith(f"{package}:") and text_of(f"{top}/{name}/name").strip() == "dram"
+        name for name in names if name.startswith(f"{package}:") and read_text(f"{top}/{name}/name").strip() == "dram"
     ]
 
 
@@ -61,7 +61,7 @@ class Rapl:
         self._last: dict[str, int] = {}
         self._sums: dict[str, int] = {}  # microjoules
 
-    def figures(self) -> Iterator[Figure]:
+    def energy_j(self) -> Iterator[Figure]:
         """Joules of each zone. One that can't be read is left out until it can."""
         self._zones = self._zones or zones(self._sys)  # the driver may come later than the agent
         for zone in self._zones:
@@ -77,5 +77,5 @@ class Rapl:
 
 
 def _number(path: str) -> int | None:
-    text = text_of(path).strip()
+    text = read_text(path).strip()
     return int(text) if text.isdigit() else None

@@ -10,14 +10,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from agent.checks.runner import LEVELS, Process, Runner, Seen
+from agent.checks.runner import LEVELS, MachineState, Process, Runner
 from agent.config import Config
-from agent.gpu.job_gpus import jobs
+from agent.gpu.job_gpus import jobs_on_node
 from agent.gpu.source import Gpu, Source
 from agent.ha.lease import end_jobs
-from agent.jobs.orphans import Orphans
-from agent.jobs.processes import of_root, processes
-from agent.journal import say
+from agent.jobs.orphans import OrphanedJobs
+from agent.jobs.processes import list_processes, runs_as_root
+from agent.journal import log
 from agent.metrics import exporter, host
 from agent.metrics.host import Figure
 from agent.metrics.rapl import Rapl
@@ -35,7 +35,7 @@ MOST_S = 3.0  # between two looks: what is over it the agent itself stood still
 _MOST_LINES = 20
 
 
-class Awake:
+class ActiveClock:
     """A monotonic clock that stands still while this agent can't look. Of a machine that stood still, or that is short of
     everything for minutes, nobody knows whether its driver, MUNGE or a disk would have answered meanwhile."""
 
@@ -47,7 +47,7 @@ class Awake:
     def __call__(self) -> float:
         return self._clock() - self._missed
 
-    def look(self) -> float:
+    def tick(self) -> float:
         """Now, at the beginning of a look."""
         now = self._clock()
         self._missed += max(0.0, now - self._looked - MOST_S)
@@ -55,7 +55,7 @@ class Awake:
         return now - self._missed
 
 
-class Reader(threading.Thread):
+class GpuReader(threading.Thread):
     """The GPUs, in a thread of its own: a driver in trouble may not come back from a question."""
 
     def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
@@ -69,10 +69,10 @@ class Reader(threading.Thread):
 
     def run(self) -> None:
         while True:
-            self.once()
+            self.read_once()
             time.sleep(READ_S)
 
-    def once(self) -> None:
+    def read_once(self) -> None:
         try:
             self.gpus, self.at, self.error = self._source.read(), self._clock(), ""
         except OSError as error:
@@ -80,7 +80,7 @@ class Reader(threading.Thread):
         self.first.set()
 
 
-class Disks(threading.Thread):
+class DiskReader(threading.Thread):
     """Room on disks, in a thread of its own: a network file system may not come back either."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Disks(threading.Thread):
 
     def run(self) -> None:
         while True:
-            self.figures = list(host.disks())
+            self.figures = list(host.file_systems())
             time.sleep(DISKS_S)
 
 
@@ -99,24 +99,24 @@ def _errors(errors: dict[tuple[int, int], tuple[int, float]]) -> Iterator[Figure
     yield from (("headway_xid_last_seconds", labels, last) for labels, _, last in rows)
 
 
-class Watcher(threading.Thread):
+class Sampler(threading.Thread):
     def __init__(
         self, config: Config, source: Source | None, runner: Runner | None = None, proc: str = "/proc"
     ) -> None:
         super().__init__(daemon=True)
         self._source = source
-        self.awake = Awake()
-        self.reader = Reader(source, self.awake) if source else None
-        self._disks = Disks()
+        self.awake = ActiveClock()
+        self.reader = GpuReader(source, self.awake) if source else None
+        self._disks = DiskReader()
         self._runner = runner or Runner()
         self._proc = proc
-        self._orphans = Orphans(proc)
+        self._orphans = OrphanedJobs(proc)
         self._rapl = Rapl() if config.own_energy else None
         self._host = os.uname().nodename
         self._states: dict[int, tuple[str, str, float]] = {}  # process -> (name, state, since)
         self._due = self._text_due = 0.0
         self._whole = False  # whether GPUs were read, and so all is seen
-        self.seen = Seen(config, started=self.awake(), proc=proc)
+        self.seen = MachineState(config, started=self.awake(), proc=proc)
         self.changed: deque[dict[str, Any]] = deque(maxlen=500)  # results, for the main loop to send
         self.lost: deque[int] = deque()  # jobs without their slurmstepd, for the main loop to tell the head
         self.kernel: deque[str] = deque(maxlen=_MOST_LINES)  # from the main loop, which follows the log
@@ -132,46 +132,52 @@ class Watcher(threading.Thread):
                 thread.start()
         while True:
             try:
-                self.look(self.awake.look())
+                self.sample(self.awake.tick())
             except Exception as error:  # without this thread nobody looks any more, and nobody is told
-                say(f"the machine can't be looked at: {type(error).__name__}: {error}")
+                log(f"the machine can't be looked at: {type(error).__name__}: {error}")
             hurries = not self._runner.looked and self.awake() - self.seen.started < FIRST_S
             time.sleep(FIRST_LOOK_S if hurries else LOOK_S)
 
-    def look(self, now: float) -> None:
+    def sample(self, now: float) -> None:
         if not self._whole and (self.reader is None or self.reader.first.is_set() or now - self.seen.started > FIRST_S):
             self._whole = True
-            self._runner.at_once()
+            self._runner.make_prolog_checks_due()
         seen = self._see(now)
-        changed = self._runner.run(seen, time.time(), whole=self._whole)
+        changed = self._runner.run_due(seen, time.time(), whole=self._whole)
         self.changed.extend(changed)
         if changed or now >= self._text_due:
             self._text_due = now + TEXT_S
             self._write(seen)
 
-    def _write(self, seen: Seen) -> None:
+    def _write(self, seen: MachineState) -> None:
         source = self._source
-        energy = self._rapl.figures() if self._rapl else ()
-        self.text = exporter.text(
+        energy = self._rapl.energy_j() if self._rapl else ()
+        self.text = exporter.metrics_text(
             self._host,
             source.driver if source else "",
             bool(source and source.simulated),
             seen.gpus,
             seen.jobs,
             self.xids,
-            [*_errors(self.errors), *host.own(), *host.figures(self._proc), *energy, *self._disks.figures],
+            [
+                *_errors(self.errors),
+                *host.process_metrics(),
+                *host.host_metrics(self._proc),
+                *energy,
+                *self._disks.figures,
+            ],
             {name: LEVELS[state.result.state] for name, state in self._runner.states.items()},
         )
 
-    def _see(self, now: float) -> Seen:
+    def _see(self, now: float) -> MachineState:
         old, reader = self.seen, self.reader
-        self.seen = Seen(
+        self.seen = MachineState(
             config=old.config,
             now=now,
             gpus=reader.gpus if reader else [],
             gpus_at=reader.at if reader else None,
             gpu_error=reader.error if reader else "",
-            jobs=jobs(),
+            jobs=jobs_on_node(),
             processes=self._processes(now) if now >= self._due else old.processes,
             kernel=list(self.kernel),
             sealed_at=self.sealed_at,
@@ -185,13 +191,13 @@ class Watcher(threading.Thread):
     def _processes(self, now: float) -> list[Process]:
         self._due = now + PROCESSES_S
         found = {}
-        for pid, comm, state in processes(self._proc):
+        for pid, comm, state in list_processes(self._proc):
             old = self._states.get(pid)
             found[pid] = (comm, state, old[2] if old and old[:2] == (comm, state) else now)
         self._states = found
         daemons = (pid for pid, (name, _, _) in found.items() if name == "slurmstepd")
-        for job in self._orphans.look(pid for pid in daemons if of_root(pid, self._proc)):
-            if self.seen.config.acts:
+        for job in self._orphans.find_new(pid for pid in daemons if runs_as_root(pid, self._proc)):
+            if self.seen.config.offline_response:
                 end_jobs(self._proc, only=job)
             self.lost.append(job)
         return [Process(pid, *rest) for pid, rest in found.items()]

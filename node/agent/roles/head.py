@@ -15,14 +15,14 @@ from typing import Any
 
 from agent.checks.munge import Munge
 from agent.config import Config
-from agent.ha.first_head_away import Away
-from agent.ha.key_change import UNREAD, Callers, Sender, changing
-from agent.ha.leader import Leading, Looks
-from agent.ha.offline_responder import Relay
-from agent.ha.takeover_recovery import Heir
-from agent.journal import say, whole_lines
-from agent.metrics.exporter import Giver
-from agent.metrics.head import HeadWatcher
+from agent.ha.first_head_away import FirstHeadMonitor
+from agent.ha.key_change import UNREAD, Sender, SenderLimits, key_change_begun
+from agent.ha.leader import LeaderFile, LeaderMonitor
+from agent.ha.offline_responder import OfflineResponder
+from agent.ha.takeover_recovery import TakeoverRecovery
+from agent.journal import log, whole_lines
+from agent.metrics.exporter import MetricsServer
+from agent.metrics.head import HeadSampler
 
 REPORTS = "/var/lib/headway/reports"
 PORT = 6821
@@ -40,7 +40,7 @@ MOST_FAULTS = 4000  # lines on the head; then the older half goes
 _NODE = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
-class Head:
+class NodeMessages:
     """Keeps each job's reports as lines of JSON, the newest last, at most MOST_LINES of them."""
 
     def __init__(self, folder: str = REPORTS, faults: str = FAULTS, turns: str = TURNS) -> None:
@@ -64,7 +64,7 @@ class Head:
         self._numbers: dict[int, str] = {}
         os.makedirs(folder, mode=0o700, exist_ok=True)
 
-    def take(self, data: bytes, at: float) -> dict[str, Any] | None:
+    def receive(self, data: bytes, at: float) -> dict[str, Any] | None:
         """One message of a node's agent, whose seal was looked at. Returns the answer to a heartbeat."""
         try:
             told = json.loads(data)
@@ -77,7 +77,7 @@ class Head:
             checks = [dict(result) for result in told.get("checks", ())]
             turns = dict(told.get("turns", {}))
         except (ValueError, KeyError, TypeError, AttributeError):
-            say("a message that is none of ours")
+            log("a message that is none of ours")
             return None
         for job, number, said_at, values in rows:
             if self._numbers.get(job) != number:
@@ -85,7 +85,7 @@ class Head:
                 try:
                     self._add(job, {**values, "t": round(said_at, 1)})
                 except OSError as error:
-                    say(f"what job {job} reports is not kept: {error}")
+                    log(f"what job {job} reports is not kept: {error}")
         if not _NODE.fullmatch(node):
             return None
         self.beats[node] = at
@@ -99,7 +99,7 @@ class Head:
                 self._check({**result, "node": node})
                 got.append(result.get("id"))
         except OSError as error:  # a full disk: the node says the rest again, and that it is heard is what counts
-            say(f"{self._faults_file}: {error}")
+            log(f"{self._faults_file}: {error}")
         self._turn(node, turns, at)
         told = {"got": got, "now": round(at, 3), "leads": self.leads, "controller": self.controller}
         return {**told, "others": self._others(node, at)}
@@ -132,7 +132,7 @@ class Head:
             if full:
                 os.unlink(self._turns_file)
         except OSError as error:  # no loss: the server looks by itself
-            say(f"{self._turns_file}: {error}")
+            log(f"{self._turns_file}: {error}")
 
     def _fault(self, fault: dict[str, Any]) -> None:
         """To disk before the node hears that we have it."""
@@ -148,7 +148,7 @@ class Head:
             os.replace(f"{self._faults_file}.new", self._faults_file)
             self._faults = self._faults[-len(lines) :]
 
-    def write_beats(self, path: str) -> None:
+    def write_heartbeats(self, path: str) -> None:
         with open(f"{path}.new", "w") as file:
             json.dump({node: round(at, 2) for node, at in self.beats.items()}, file)
         os.replace(f"{path}.new", path)
@@ -201,7 +201,7 @@ def _gist(result: dict[str, Any]) -> tuple[Any, ...]:
     return _FINE if result.get("state") == "ok" else (result.get("state"), result.get("action"), result.get("gpu"))
 
 
-def controller(folder: str = CONTROLLER) -> int:
+def controller_number(folder: str = CONTROLLER) -> int:
     """A number of the slurmctld that runs here, another one after each start; 0 while none runs."""
     try:
         return os.stat(folder).st_ino  # systemd makes it with the process, in memory, where no number is given twice
@@ -209,12 +209,12 @@ def controller(folder: str = CONTROLLER) -> int:
         return 0
 
 
-class Desk:
+class HeadServer:
     """Where messages of nodes come in."""
 
-    def __init__(self, head: Head, munge: Munge, changes: Callable[[], bool] = changing) -> None:
+    def __init__(self, head: NodeMessages, munge: Munge, changes: Callable[[], bool] = key_change_begun) -> None:
         self._head, self._munge, self._changes = head, munge, changes
-        self._callers = Callers()
+        self._callers = SenderLimits()
 
     def answer(self, data: bytes, sender: Sender, now: float, at: float) -> bytes | None:
         """What the sender is told: sealed, or that it can't be read while keys change; None: nothing. `now` is of the
@@ -224,27 +224,27 @@ class Desk:
         try:
             text, uid = self._munge.open(data)
         except OSError as error:
-            say(f"from {sender[0]}: {error}")
-            self._callers.bad(sender)
+            log(f"from {sender[0]}: {error}")
+            self._callers.note_unreadable(sender)
             return self._unread(sender, at)
         if uid != 0:
-            say(f"from {sender[0]}: sealed by uid {uid}, not by root")
-            self._callers.bad(sender)
+            log(f"from {sender[0]}: sealed by uid {uid}, not by root")
+            self._callers.note_unreadable(sender)
             return None
-        answer = self._head.take(text, at)
+        answer = self._head.receive(text, at)
         if answer is None:
             return None
-        self._callers.good(sender, self._head.last)
+        self._callers.note_readable(sender, self._head.last)
         self._head.addresses[self._head.last] = sender[0]
         try:
             return self._munge.seal(json.dumps(answer).encode())
         except OSError as error:
-            say(f"not answered: {error}")
+            log(f"not answered: {error}")
             return None
 
     def _unread(self, sender: Sender, at: float) -> bytes | None:
         """It has the other key, and lives."""
-        node = self._callers.node(sender)
+        node = self._callers.node_of_sender(sender)
         if not node or not self._changes():
             return None
         self._head.beats[node] = at
@@ -255,16 +255,16 @@ def serve_head(config: Config) -> None:
     address = config.head
     ears = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     ears.bind((address, PORT))
-    head, leading = Head(), Leading(config.first, config.state)
-    desk = Desk(head, Munge())
-    Looks(leading).start()
+    head, leading = NodeMessages(), LeaderFile(config.first, config.state)
+    desk = HeadServer(head, Munge())
+    LeaderMonitor(leading).start()
     if config.first_head:
-        Away(config).start()
-        Heir(config).start()
-    watcher = HeadWatcher(head.beats, first=config.first)
+        FirstHeadMonitor(config).start()
+        TakeoverRecovery(config).start()
+    watcher = HeadSampler(head.beats, first=config.first)
     watcher.start()
-    Giver(address, lambda: watcher.text).start()
-    Relay(config, head.beats, FAULTS).start()
+    MetricsServer(address, lambda: watcher.text).start()
+    OfflineResponder(config, head.beats, FAULTS).start()
     due = beat = 0.0
     while True:
         now = time.monotonic()
@@ -272,8 +272,8 @@ def serve_head(config: Config) -> None:
             head.forget_old(time.time())
             due = now + 3600
         if now >= beat:
-            head.leads, head.controller = leading.mine() is not False, controller()
-            head.write_beats(BEATS)
+            head.leads, head.controller = leading.is_this_head() is not False, controller_number()
+            head.write_heartbeats(BEATS)
             beat = now + BEAT_S
         if not select.select([ears], [], [], max(0.0, beat - now))[0]:
             continue
@@ -283,4 +283,4 @@ def serve_head(config: Config) -> None:
             try:
                 ears.sendto(answer, sender)
             except OSError as error:  # the node sends it again
-                say(f"not answered: {error}")
+                log(f"not answered: {error}")

@@ -12,21 +12,21 @@ import time
 from collections import deque
 from typing import Any
 
-from agent.checks.kernel_log import MOST_IN_A_BEAT, Faults, KernelLog, boot_id, said_by_kernel
+from agent.checks.kernel_log import MOST_IN_A_BEAT, GpuErrors, KernelLog, boot_id, kernel_line
 from agent.checks.munge import Munge
-from agent.checks.node_checks import kernel_trouble
+from agent.checks.node_checks import is_kernel_error
 from agent.checks.runner import BAD, MOUNT, OK
 from agent.config import Config
 from agent.gpu.nvml import Nvml
-from agent.gpu.source import Source, source_of
-from agent.ha.key_change import UNREAD, changing
-from agent.ha.lease import Lease, other_nodes
-from agent.ha.reregister import Registers
-from agent.jobs.lifecycle import LOOK_S, Turns
+from agent.gpu.source import Source, open_source
+from agent.ha.key_change import UNREAD, key_change_begun
+from agent.ha.lease import Lease, other_node_addresses
+from agent.ha.reregister import Reregistration
+from agent.jobs.lifecycle import LOOK_S, JobChanges
 from agent.jobs.training_reports import MOST_BYTES, Reports
-from agent.journal import say, touch
-from agent.metrics.exporter import Giver
-from agent.metrics.sampler import Watcher
+from agent.journal import log, touch_file
+from agent.metrics.exporter import MetricsServer
+from agent.metrics.sampler import Sampler
 from agent.roles.head import PORT
 
 SOCKET = "/run/headway/report/socket"
@@ -40,64 +40,64 @@ MARK = "/run/headway/xid"  # touched at each GPU error: the epilog holds a job u
 
 
 def serve_node(config: Config) -> None:
-    ears = listen(SOCKET)
+    ears = open_report_socket(SOCKET)
     outs = [_to(head) for head in config.heads]
     munge = Munge()
-    source = source_of(config)
-    watcher = Watcher(config, source)
+    source = open_source(config)
+    watcher = Sampler(config, source)
 
     def send(message: dict[str, Any]) -> None:
         try:
             sealed = munge.seal(json.dumps(message).encode())
         except OSError as error:  # MUNGE is away: the next report is a better one
-            say(f"not sent: {error}")
+            log(f"not sent: {error}")
             return
         watcher.sealed_at = watcher.awake()
         for out in outs:
             try:
                 out.send(sealed)
             except OSError as error:  # that head is away
-                say(f"not sent: {error}")
+                log(f"not sent: {error}")
 
     reports = Reports(send)
-    faults = Faults(os.uname().nodename, boot_id())
-    faults.learn()
+    faults = GpuErrors(os.uname().nodename, boot_id())
+    faults.refresh_gpu_list()
     watcher.xids, watcher.errors = faults.last, faults.seen
-    results = Results(faults.node, faults.boot)
-    turns = Turns()
+    results = ChangedResults(faults.node, faults.boot)
+    turns = JobChanges()
     log = KernelLog(config.kernel_log)
-    lease = Lease(lambda: other_nodes(config.heads))
-    registers = Registers()
-    if config.acts:
+    lease = Lease(lambda: other_node_addresses(config.heads))
+    registers = Reregistration()
+    if config.offline_response:
         lease.start()
     watcher.start()
-    events = Events(source)
+    events = DriverEvents(source)
     events.start()
-    Giver(outs[0].getsockname()[0], lambda: watcher.text).start()
+    MetricsServer(outs[0].getsockname()[0], lambda: watcher.text).start()
     due = beat = time.monotonic()
     while True:
         now = time.monotonic()
-        if take_log(log, faults, watcher.kernel, now):
-            touch(MARK)
+        if read_kernel_log(log, faults, watcher.kernel, now):
+            touch_file(MARK)
             beat = now  # at once
-        while events.ready(time.time()):
-            if faults.hear(*events.next(), time.time()):
-                touch(MARK)
+        while events.has_event(time.time()):
+            if faults.record_driver_event(*events.next(), time.time()):
+                touch_file(MARK)
                 beat = now
         while lease.ended:
-            faults.job_over("lease", *lease.ended.popleft(), time.time())
+            faults.record_ended_job("lease", *lease.ended.popleft(), time.time())
         while watcher.lost:
-            faults.job_over(
+            faults.record_ended_job(
                 "orphan", watcher.lost.popleft(), "the slurmstepd of its batch script has died", time.time()
             )
             beat = now
-        if results.take(watcher.changed):
-            touch(MARK)  # what fails here just now may have failed for it
+        if results.add(watcher.changed):
+            touch_file(MARK)  # what fails here just now may have failed for it
             beat = now
-        if turns.take(now):
+        if turns.has_changed(now):
             beat = min(beat, max(now, beat - BEAT_S + TURN_S))
         if now >= beat:
-            send({**faults.beat(), **results.beat(), **turns.beat(now)})
+            send({**faults.pending_message(), **results.message_part(), **turns.message_part(now)})
             beat = now + BEAT_S
         if now >= due:
             reports.flush(now)
@@ -105,20 +105,20 @@ def serve_node(config: Config) -> None:
         wait_s = min(beat, due) - now
         sources = [ears, *outs] + ([log.handle] if log.wakes and log.handle >= 0 else [])
         ready = select.select(sources, [], [], max(0.0, min(wait_s, LOOK_S if log.wakes else LOG_S)))[0]
-        registers.look(now)
+        registers.register_if_due(now)
         for number, out in enumerate(outs):
             if out not in ready:
                 continue
-            answer = answer_of(received(out), munge)
-            faults.got(answer.get("got"))
-            results.got(answer.get("got"))
-            if renews(answer):
+            answer = open_answer(receive_answers(out), munge)
+            faults.acknowledge(answer.get("got"))
+            results.acknowledge(answer.get("got"))
+            if renews_lease(answer):
                 if "now" in answer:
-                    registers.hear(config.heads[number], int(answer.get("controller", 0)), now)
-                lease.heard, lease.known = time.monotonic(), known_to(answer)
+                    registers.note_leader(config.heads[number], int(answer.get("controller", 0)), now)
+                lease.heard, lease.known = time.monotonic(), other_nodes_in_answer(answer)
                 watcher.skew_s = time.time() - answer["now"] if "now" in answer else watcher.skew_s
         if ears in ready:
-            take_reports(ears, reports)
+            receive_reports(ears, reports)
 
 
 def _to(head: str) -> socket.socket:
@@ -128,7 +128,7 @@ def _to(head: str) -> socket.socket:
     return out
 
 
-def listen(path: str) -> socket.socket:
+def open_report_socket(path: str) -> socket.socket:
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     if os.path.lexists(path):
         os.unlink(path)
@@ -139,18 +139,18 @@ def listen(path: str) -> socket.socket:
     return ears
 
 
-def take_log(log: KernelLog, faults: Faults, trouble: deque[str], now: float) -> bool:
+def read_kernel_log(log: KernelLog, faults: GpuErrors, trouble: deque[str], now: float) -> bool:
     """Whether a GPU error came."""
     found = False
-    for record in log.records():
-        if faults.take(record, time.time(), now):
+    for record in log.new_records():
+        if faults.record_line(record, time.time(), now):
             found = True
-        elif kernel_trouble(text := said_by_kernel(record)):
+        elif is_kernel_error(text := kernel_line(record)):
             trouble.append(text)
     return found
 
 
-def take_reports(ears: socket.socket, reports: Reports) -> None:
+def receive_reports(ears: socket.socket, reports: Reports) -> None:
     for _ in range(AT_ONCE):
         try:
             data, ancillary, _, _ = ears.recvmsg(MOST_BYTES + 1, socket.CMSG_SPACE(12), socket.MSG_DONTWAIT)
@@ -159,29 +159,29 @@ def take_reports(ears: socket.socket, reports: Reports) -> None:
         for level, kind, body in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
                 pid, uid, _ = struct.unpack("iII", body[:12])
-                reports.take(data, pid, uid, time.monotonic())
+                reports.receive(data, pid, uid, time.monotonic())
     time.sleep(BREATH_S)
 
 
-def received(out: socket.socket) -> bytes:
+def receive_answers(out: socket.socket) -> bytes:
     try:
         return out.recv(65535)
     except OSError:  # that head is away
         return b""
 
 
-def known_to(answer: dict[str, Any]) -> list[str]:
+def other_nodes_in_answer(answer: dict[str, Any]) -> list[str]:
     """Addresses of other nodes that the head hears."""
     others = answer.get("others")
     return [one for one in others if isinstance(one, str)] if isinstance(others, list) else []
 
 
-def answer_of(data: bytes, munge: Munge) -> dict[str, Any]:
+def open_answer(data: bytes, munge: Munge) -> dict[str, Any]:
     """What a head says: {"got": [what it has], "now": its clock, "leads": whether it may lead, "others": addresses of some
     nodes that it hears}; {"unread": True} from one that
     has another key by now; {} for anything else."""
     if data == UNREAD:
-        return {"unread": True} if changing() else {}
+        return {"unread": True} if key_change_begun() else {}
     try:
         text, uid = munge.open(data)
         answer = json.loads(text)
@@ -190,7 +190,7 @@ def answer_of(data: bytes, munge: Munge) -> dict[str, Any]:
         return {}
 
 
-def renews(answer: dict[str, Any]) -> bool:
+def renews_lease(answer: dict[str, Any]) -> bool:
     """Whether it is the answer of a head that leads: the other one would renew the lease of a node that the controller has
     given up. One of before does not say, and one that can't be read can't."""
     if answer.get("unread") is True:
@@ -198,7 +198,7 @@ def renews(answer: dict[str, Any]) -> bool:
     return isinstance(answer.get("now"), int | float) and answer.get("leads", True) is True
 
 
-class Events(threading.Thread):
+class DriverEvents(threading.Thread):
     """Errors that NVML tells of, beside the kernel's log. Each is held back a moment: the log's line says more, and when
     it was there first the event is no news."""
 
@@ -213,16 +213,16 @@ class Events(threading.Thread):
         if not isinstance(self._source, Nvml):
             return
         try:
-            wait = self._source.events()
+            wait = self._source.wait_for_event()
         except (OSError, AttributeError) as error:
-            say(f"no events of NVML: {error}")
+            log(f"no events of NVML: {error}")
             return
         while True:
             found = wait(5000)
             if found is not None:
                 self._heard.append((time.time(), *found))
 
-    def ready(self, now: float) -> bool:
+    def has_event(self, now: float) -> bool:
         return bool(self._heard) and now - self._heard[0][0] >= self.HOLD_S
 
     def next(self) -> tuple[str, int]:
@@ -230,14 +230,14 @@ class Events(threading.Thread):
         return bus, code
 
 
-class Results:
+class ChangedResults:
     """Of checks: those that changed, until the head has them."""
 
     def __init__(self, node: str, boot: str) -> None:
         self._begin = f"{node}-{boot}"
         self.unsent: dict[str, dict[str, Any]] = {}
 
-    def take(self, changed: deque[dict[str, Any]]) -> bool:
+    def add(self, changed: deque[dict[str, Any]]) -> bool:
         """Whether one of them is bad. What the head never heard of, as when it is the head itself that was away, is no news once
         it is over and nothing had to be done for it but wait."""
         urgent = False
@@ -245,16 +245,16 @@ class Results:
             row = changed.popleft()
             if row["state"] == OK:
                 over = [name for name, one in self.unsent.items() if _waits(one) and one["check"] == row["check"]]
-                self.got(over)
+                self.acknowledge(over)
             name = f"{self._begin}-{row['check']}-{row['at']:.3f}"
             self.unsent[name] = {"id": name, **row}
             urgent = urgent or row["state"] == BAD
         return urgent
 
-    def beat(self) -> dict[str, Any]:
+    def message_part(self) -> dict[str, Any]:
         return {"checks": list(self.unsent.values())[:MOST_IN_A_BEAT]}
 
-    def got(self, names: Any) -> None:
+    def acknowledge(self, names: Any) -> None:
         for name in names if isinstance(names, list) else ():
             self.unsent.pop(str(name), None)
 

@@ -16,7 +16,7 @@ WORDS = ("up", "down", "failed")
 _NODES = re.compile(r"[A-Za-z0-9,\[\]-]{1,20000}")
 
 
-def power(folder: str, word: str, nodes: str) -> None:
+def write_hint(folder: str, word: str, nodes: str) -> None:
     if word not in WORDS or not _NODES.fullmatch(nodes):
         raise SystemExit(f"power: {word!r} of these nodes is nothing that can be asked")
     path = f"{folder}/{FILE}"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from agent.ha.offline_responder import DEEDS, WATCHED
-from agent.journal import touch, whole_lines
+from agent.journal import touch_file, whole_lines
 from agent.roles.head import BEATS, FAULTS, TURNS
 from agent.roles.power_hints import ASKED, FILE
 
@@ -25,7 +25,7 @@ JOURNAL = ("journalctl", "--follow", "--lines=0", "--output=cat", "--unit=slurmc
 _JOB = re.compile(rb"JobId=(\d+)(?:_[^\s(]*)?(?:\((\d+)\))?")
 
 
-class Lines:
+class NewLines:
     """What is added to a file of lines, whole lines only, also when another file takes its place."""
 
     def __init__(self, path: str, *, old: bool) -> None:
@@ -33,7 +33,7 @@ class Lines:
         self._handle: IO[str] | None = None
         self._old = old  # whether those of before count
 
-    def new(self) -> list[str]:
+    def read_new(self) -> list[str]:
         if self._handle is None and os.path.exists(self._path):
             self._handle = open(self._path)  # noqa: SIM115
             if not self._old:
@@ -54,7 +54,7 @@ class Lines:
         return found
 
 
-class Named:
+class ControllerLog:
     """Jobs that slurmctld's log names as it is written: submitted, cancelled, changed, started. Only a hint to look, and none
     where there is no journal: a job that waits has no node that would tell of it."""
 
@@ -74,7 +74,7 @@ class Named:
         os.set_blocking(process.stdout.fileno(), False)
         self._process, self._rest = process, b""
 
-    def new(self) -> list[int]:
+    def new_job_numbers(self) -> list[int]:
         if self._process is None and time.monotonic() >= self._next_try:
             self._begin()
         if self._process is None or self._process.stdout is None:
@@ -87,7 +87,7 @@ class Named:
         return sorted({int(one[2] or one[1]) for one in _JOB.finditer(lines)})
 
 
-def watch(
+def stream_events(
     faults: str = FAULTS,
     beats: str = BEATS,
     turns: str = TURNS,
@@ -99,31 +99,31 @@ def watch(
     controller's log]}; and each second
     {"power": true} when Slurm has asked for machines or to be rid of some;
     {"alive": how many nodes, "silent": {node: seconds}}, or {"relay": seconds} when the agent here is away itself."""
-    due, spool, begun = 0.0, Lines(faults, old=True), Lines(turns, old=False)
-    wishes, named = Lines(asked, old=False), Named(journal)
+    due, spool, begun = 0.0, NewLines(faults, old=True), NewLines(turns, old=False)
+    wishes, named = NewLines(asked, old=False), ControllerLog(journal)
     for line in whole_lines(DEEDS):  # before the faults they belong to
         print(f'{{"deed": {line.rstrip()}}}', flush=True)
     while True:
-        for line in spool.new():
+        for line in spool.read_new():
             kind = "check" if '"check": ' in line else "fault"
             print(f'{{"{kind}": {line}}}', flush=True)
-        turned = begun.new()
+        turned = begun.read_new()
         if turned:
             told = {job for line in turned for job in json.loads(line)["jobs"]}
             print(json.dumps({"turns": sorted(told)}), flush=True)
-        jobs = named.new()
+        jobs = named.new_job_numbers()
         if 0 < len(jobs) <= MOST_NAMED:
             print(json.dumps({"named": jobs}), flush=True)
-        if wishes.new():
+        if wishes.read_new():
             print('{"power": true}', flush=True)
         if time.monotonic() >= due:
             due = time.monotonic() + BEAT_S
-            print(json.dumps(heard(beats, time.time())), flush=True)
-            touch(WATCHED)
+            print(json.dumps(heartbeat_ages(beats, time.time())), flush=True)
+            touch_file(WATCHED)
         time.sleep(LOG_S)
 
 
-def heard(beats: str, now: float) -> dict[str, Any]:
+def heartbeat_ages(beats: str, now: float) -> dict[str, Any]:
     try:
         relay_s = now - os.stat(beats).st_mtime
         with open(beats) as file:

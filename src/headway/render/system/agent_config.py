@@ -77,7 +77,7 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
         **({"state": path(cluster.state, "storage.state")} if head and cluster.storage.state else {}),
         "kernel_log": SIMULATED_LOG if cluster.provider.simulates_hardware else "/dev/kmsg",
         "simulated": site.simulated_gpus,
-        "pretended": pretended(cluster, site),
+        "oversubscribed_cpus": pretended(cluster, site),
         "own_energy": not cluster.provider.shares_one_host,
         "gpus": plan.gpus,
         "gpu_type": plan.gpu_type,
@@ -86,8 +86,8 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
         "memory_mib": plan.memory_mib,
         "expects": dict(sorted(plan.expects.items())),
         "mounts": mounts,
-        "acts": cluster.health.act,
-        "drains": sorted(draining(cluster.health.xid_classes)),
+        "offline_response": cluster.health.act,
+        "drain_codes": sorted(draining(cluster.health.xid_classes)),
     }
     if not head and site.found:
         told["machines"] = {name: _machine(cluster, site, name) for name in group.slots if name in site.found}
@@ -115,5 +115,5 @@ def _second(cluster: Cluster, site: Site, head: str) -> dict[str, object]:
         return {}
     first, *others = (word(site.addresses[name], "addresses") for name in cluster.heads)
     if not head:
-        return {"others": others}
+        return {"other_heads": others}
     return {"first": True} if head == cluster.head else {"first": False, "first_head": first}

@@ -115,7 +115,7 @@ def test_a_volume_below_what_the_head_exports_waits_for_that(volume: Volume) -> 
 
     local = replace(site, own=OwnSite())
     (one,) = (one for one in units(cluster, local)["node"] if one.name == unit)
-    assert one.stage == "outside", "every machine has /scratch already"
+    assert one.stage == "remote_volumes", "every machine has /scratch already"
 
 
 def test_what_may_fail_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
@@ -161,17 +161,17 @@ def seen(tmp_path: Path, mounts: str, mount: Any) -> Any:
     proc = tmp_path / "proc" / "self"
     proc.mkdir(parents=True, exist_ok=True)
     (proc / "mounts").write_text(mounts)
-    return runner.Seen(config=config.Config(head="h", mounts=(mount,)), now=1.0, proc=str(tmp_path / "proc"))
+    return runner.MachineState(config=config.Config(head="h", mounts=(mount,)), now=1.0, proc=str(tmp_path / "proc"))
 
 
 def test_a_lost_volume_of_another_machine_asks_for_no_reboot(tmp_path: Path) -> None:
     outside = config.Mount("/", "/", False, True)
     assert node_checks.volumes(seen(tmp_path, "", outside)).action == "mount"
     assert node_checks.volumes(seen(tmp_path, "f / nfs4 rw 0 0\n", outside)) is None
-    assert node_checks.outside(seen(tmp_path, "f / nfs4 rw 0 0\n", outside)) is None
-    assert node_checks.outside(seen(tmp_path, "f / nfs4 ro 0 0\n", outside)).action == "mount"
+    assert node_checks.remote_volumes(seen(tmp_path, "f / nfs4 rw 0 0\n", outside)) is None
+    assert node_checks.remote_volumes(seen(tmp_path, "f / nfs4 ro 0 0\n", outside)).action == "mount"
     assert node_checks.mounts(seen(tmp_path, "f / nfs4 ro 0 0\n", outside)) is None
-    hung = next(one for one in runner.CHECKS if one.name == "outside")
+    hung = next(one for one in runner.CHECKS if one.name == "remote_volumes")
     assert hung.hangs == "mount"
 
 
@@ -181,13 +181,15 @@ def test_scratch_of_another_machine_is_waited_for(
 ) -> None:
     plan = config.Config(head="h", mounts=(config.Mount("/scratch", "/", False, outside),))
     one = next(one for one in runner.CHECKS if one.name == "scratch_writes")
-    assert one.late(runner.Seen(config=plan, now=1000.0), "hangs").action == action
+    assert one.hung_result(runner.MachineState(config=plan, now=1000.0), "hangs").action == action
 
     def gone(**_: Any) -> Any:
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
 
     monkeypatch.setattr(node_checks.tempfile, "TemporaryFile", gone)
-    assert node_checks.scratch_writes(runner.Seen(config=plan, now=1000.0)).action == ("mount" if outside else "drain")
+    assert node_checks.scratch_writes(runner.MachineState(config=plan, now=1000.0)).action == (
+        "mount" if outside else "drain"
+    )
 
 
 def test_the_bench_measures_and_leaves_nothing(tmp_path: Path) -> None:

@@ -79,11 +79,11 @@ def test_a_driver_is_not_blamed_for_the_time_in_which_the_agent_could_not_look(
     looks: list[int], state: str | None
 ) -> None:
     now = [0.0]
-    awake = sampler.Awake(lambda: now[0])
+    awake = sampler.ActiveClock(lambda: now[0])
     said = None
     for at in looks:
         now[0] = float(at)
-        said = gpu_checks.gpu_answers(seen(now=awake.look(), started=0.0, gpus_at=0.0))
+        said = gpu_checks.gpu_answers(seen(now=awake.tick(), started=0.0, gpus_at=0.0))
     assert (said.state if said else None) == state
 
 
@@ -120,7 +120,7 @@ def test_a_driver_is_not_blamed_for_the_time_in_which_the_agent_could_not_look(
     ],
 )
 def test_the_kernel_s_own_trouble_is_read_from_its_log(text: str, action: str) -> None:
-    assert node_checks.kernel_trouble(text)
+    assert node_checks.is_kernel_error(text)
     found = node_checks.kernel_errors(seen(kernel=[text]))
     assert (found.state, found.action) == ("bad", action)
 
@@ -150,7 +150,7 @@ def test_the_kernel_s_own_trouble_is_read_from_its_log(text: str, action: str) -
     ],
 )
 def test_other_lines_of_the_kernel_programs_that_crash_and_corrected_errors_are_no_trouble(text: str) -> None:
-    assert not node_checks.kernel_trouble(text)
+    assert not node_checks.is_kernel_error(text)
 
 
 def machine(folder: Path, **files: str) -> Path:
@@ -203,10 +203,10 @@ def test_a_volume_that_answers_with_an_error_keeps_jobs_away(
     plan = config.Config(
         head="h", mounts=(config.Mount("/scratch", "/", False, True), config.Mount("/home", "/", False))
     )
-    for name, path, action in (("outside", "/scratch", "mount"), ("mounts", "/home", "reboot")):
+    for name, path, action in (("remote_volumes", "/scratch", "mount"), ("mounts", "/home", "reboot")):
         one = next(one for one in runner.CHECKS if one.name == name)
         assert one.prolog
-        found = runner.safely(one, seen(config=plan, proc=str(proc)))
+        found = runner.run_check(one, seen(config=plan, proc=str(proc)))
         assert found.state == state
         if state == "bad":
             assert (found.reason, found.action) == (f"{path}: {os.strerror(number)}", action)
@@ -271,28 +271,28 @@ def row(state: str, at: float = 5.0) -> dict[str, Any]:
 
 
 def test_results_travel_like_faults_until_the_head_has_them(tmp_path: Path) -> None:
-    results = node.Results("lab-1-1", "b00t")
-    assert not results.take(deque([row("ok", 1.0)])), "good news can wait for the next heartbeat"
-    assert results.take(deque([row("bad")]))
-    beat = {"node": "lab-1-1", "faults": [], **results.beat()}
+    results = node.ChangedResults("lab-1-1", "b00t")
+    assert not results.add(deque([row("ok", 1.0)])), "good news can wait for the next heartbeat"
+    assert results.add(deque([row("bad")]))
+    beat = {"node": "lab-1-1", "faults": [], **results.message_part()}
     spool = tmp_path / "faults.jsonl"
-    head = relay.Head(str(tmp_path / "reports"), str(spool))
-    answer = head.take(json.dumps(beat).encode(), 9.0)
+    head = relay.NodeMessages(str(tmp_path / "reports"), str(spool))
+    answer = head.receive(json.dumps(beat).encode(), 9.0)
     assert len(answer["got"]) == 2
-    results.got(answer["got"])
-    assert results.beat() == {"checks": []}
+    results.acknowledge(answer["got"])
+    assert results.message_part() == {"checks": []}
     (kept,) = [json.loads(line) for line in spool.read_text().splitlines()]
     assert kept == {"id": "lab-1-1-b00t-gpu_count-5.000", "node": "lab-1-1", **row("bad")}
 
 
 def test_what_was_only_waited_for_and_is_over_is_not_told_late() -> None:
     """While the head is away its volumes are, too: it would hear of both when both are back."""
-    results = node.Results("lab-1-1", "b00t")
+    results = node.ChangedResults("lab-1-1", "b00t")
     lost = {**row("bad", 1.0), "check": "outside", "action": "mount"}
-    results.take(deque([lost, row("bad", 2.0)]))
+    results.add(deque([lost, row("bad", 2.0)]))
     assert len(results.unsent) == 2
-    results.take(deque([{**lost, "at": 3.0, "state": "ok", "action": "none"}, row("ok", 4.0)]))
-    left = [(one["check"], one["state"]) for one in results.beat()["checks"]]
+    results.add(deque([{**lost, "at": 3.0, "state": "ok", "action": "none"}, row("ok", 4.0)]))
+    left = [(one["check"], one["state"]) for one in results.message_part()["checks"]]
     assert left == [("gpu_count", "bad"), ("outside", "ok"), ("gpu_count", "ok")], (
         "a fault that went away by itself was one"
     )
@@ -303,11 +303,11 @@ def test_the_head_keeps_what_is_new_also_after_a_restart(tmp_path: Path) -> None
 
     def tell(head: Any, number: int, state: str) -> None:
         result = {**row(state, float(number)), "id": f"lab-1-1-{number}"}
-        head.take(json.dumps({"node": "lab-1-1", "faults": [], "checks": [result]}).encode(), 1.0)
+        head.receive(json.dumps({"node": "lab-1-1", "faults": [], "checks": [result]}).encode(), 1.0)
 
-    head = relay.Head(str(tmp_path / "reports"), str(spool))
+    head = relay.NodeMessages(str(tmp_path / "reports"), str(spool))
     tell(head, 1, "bad")
-    head = relay.Head(str(tmp_path / "reports"), str(spool))
+    head = relay.NodeMessages(str(tmp_path / "reports"), str(spool))
     tell(head, 2, "bad")  # the node's agent was started again and says it once more
     tell(head, 3, "warn")
     assert [json.loads(line)["state"] for line in spool.read_text().splitlines()] == ["bad", "warn"]
@@ -328,5 +328,5 @@ def test_the_server_s_stream_tells_checks_from_faults(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(server_stream, "print", tell, raising=False)
     with pytest.raises(EnoughError):
-        server_stream.watch(str(spool), str(tmp_path / "none"))
+        server_stream.stream_events(str(spool), str(tmp_path / "none"))
     assert [next(iter(json.loads(line))) for line in printed] == ["fault", "check"]

@@ -31,7 +31,7 @@ class Node:
 
     def holders(self, lacks_mib: float, lacks_files: int = 0) -> list[int]:
         folders = {name: str(self.top / name) for name in ("jobs", "containers", "proc")}
-        found: list[int] = disk_owners.holders(
+        found: list[int] = disk_owners.jobs_filling_disk(
             str(self.top), int(lacks_mib * MIB), lacks_files, others=[str(self.top / "tmp")], **folders
         )
         return found
@@ -158,8 +158,8 @@ def disk(monkeypatch: pytest.MonkeyPatch, free_mib: int, free_files: int, jobs: 
         f_bavail, f_favail = free_mib, free_files
 
     monkeypatch.setattr(node_checks.os, "statvfs", lambda _: Told)
-    monkeypatch.setattr(node_checks, "holders", lambda *_, **__: jobs)
-    return node_checks.disk(runner.Seen(config.Config(head="h")))
+    monkeypatch.setattr(node_checks, "jobs_filling_disk", lambda *_, **__: jobs)
+    return node_checks.disk(runner.MachineState(config.Config(head="h")))
 
 
 def test_what_jobs_have_filled_ends_no_job_and_a_full_disk_of_the_machine_s_drains(
@@ -189,9 +189,9 @@ def test_what_a_person_left_is_their_last_job_s_until_the_epilog_has_had_its_tim
 
     here: list[dict[int, int]] = [{20000: 12}, {}, {20001: 13}, {}]
     monkeypatch.setattr(node_checks.os, "statvfs", lambda _: Told)
-    monkeypatch.setattr(node_checks, "holders", holders)
-    monkeypatch.setattr(node_checks, "people", lambda: here.pop(0))
-    seen = runner.Seen(config.Config(head="h"))
+    monkeypatch.setattr(node_checks, "jobs_filling_disk", holders)
+    monkeypatch.setattr(node_checks, "users_of_jobs", lambda: here.pop(0))
+    seen = runner.MachineState(config.Config(head="h"))
     for seen.now in (100.0, 115.0, 690.0, 710.0):
         node_checks.disk(seen)
     assert asked == [{20000: 12}, {20000: 12}, {20000: 12, 20001: 13}, {20001: 13}]
@@ -207,6 +207,6 @@ def test_a_disk_that_is_full_is_no_disk_that_dies(monkeypatch: pytest.MonkeyPatc
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(node_checks.tempfile, "TemporaryFile", full)
-    seen = runner.Seen(config.Config(head="h", mounts=(config.Mount("/scratch", "/", False),)))
+    seen = runner.MachineState(config.Config(head="h", mounts=(config.Mount("/scratch", "/", False),)))
     assert node_checks.disk_writes(seen) is None
     assert node_checks.scratch_writes(seen) == runner.warn("/scratch is full")

@@ -27,13 +27,13 @@ def line(code: int = 79, number: int = 5, usec: int = 9_000_000, pid: str = "77"
 
 def faults(**others: Any) -> Any:
     known: dict[str, Any] = {"gpus": lambda: {":3b:00": 2}, "job_of_pid": {77: 12}.get}
-    return kernel_log.Faults("lab-1-1", "b00t", **{**known, **others})
+    return kernel_log.GpuErrors("lab-1-1", "b00t", **{**known, **others})
 
 
 def test_an_xid_is_read_with_its_gpu_its_job_and_its_time() -> None:
     node = faults()
-    assert node.take(line(), 1000.0, 10.0)
-    (fault,) = node.beat()["faults"]
+    assert node.record_line(line(), 1000.0, 10.0)
+    (fault,) = node.pending_message()["faults"]
     assert fault == {
         "id": "lab-1-1-b00t-5-9000000",
         "at": 999.0,
@@ -53,22 +53,22 @@ def test_other_lines_and_nonsense_are_passed_over() -> None:
         "4,1,2,-;NVRM: Xid",
         "",
     ):
-        assert not node.take(record, 1000.0, 10.0)
-    assert node.take("4,1,2,-;NVRM: Xid (PCI:0000:99:00): 31, pid='<unknown>', name=<unknown>", 1000.0, 10.0)
-    (fault,) = node.beat()["faults"]
+        assert not node.record_line(record, 1000.0, 10.0)
+    assert node.record_line("4,1,2,-;NVRM: Xid (PCI:0000:99:00): 31, pid='<unknown>', name=<unknown>", 1000.0, 10.0)
+    (fault,) = node.pending_message()["faults"]
     assert (fault["gpu"], fault["job"]) == (None, None)
 
 
 def test_a_fault_is_sent_with_every_beat_until_the_head_has_it() -> None:
     node = faults()
-    node.take(line(), 1000.0, 10.0)
-    first, second = node.beat(), node.beat()
+    node.record_line(line(), 1000.0, 10.0)
+    first, second = node.pending_message(), node.pending_message()
     assert first == second
-    node.got(None)
-    node.got([{"x": 1}])
-    assert node.beat() == first
-    node.got([first["faults"][0]["id"]])
-    assert node.beat() == {"node": "lab-1-1", "faults": []}
+    node.acknowledge(None)
+    node.acknowledge([{"x": 1}])
+    assert node.pending_message() == first
+    node.acknowledge([first["faults"][0]["id"]])
+    assert node.pending_message() == {"node": "lab-1-1", "faults": []}
 
 
 def test_pci_addresses_are_compared_however_they_are_written() -> None:
@@ -79,38 +79,38 @@ def test_pci_addresses_are_compared_however_they_are_written() -> None:
 def test_a_log_file_is_followed_in_pieces_and_begins_anew_with_another(tmp_path: Path) -> None:
     path = tmp_path / "kmsg"
     log = kernel_log.KernelLog(str(path))
-    assert log.records() == []
+    assert log.new_records() == []
     path.write_text("one\ntw")
-    assert log.records() == ["one"]
+    assert log.new_records() == ["one"]
     with path.open("a") as file:
         file.write("o\n")
-    assert log.records() == ["two"]
+    assert log.new_records() == ["two"]
     path.unlink()
     path.write_text("three\n")
-    assert [*log.records(), *log.records()] == ["three"]
+    assert [*log.new_records(), *log.new_records()] == ["three"]
 
 
 def test_the_head_keeps_each_fault_once_and_says_that_it_has_it(tmp_path: Path) -> None:
     spool = tmp_path / "faults.jsonl"
     node = faults()
-    node.take(line(), 1000.0, 10.0)
-    data = json.dumps(node.beat()).encode()
-    head = relay.Head(str(tmp_path / "reports"), str(spool))
-    answer = head.take(data, 1000.5)
+    node.record_line(line(), 1000.0, 10.0)
+    data = json.dumps(node.pending_message()).encode()
+    head = relay.NodeMessages(str(tmp_path / "reports"), str(spool))
+    answer = head.receive(data, 1000.5)
     assert answer == {"got": ["lab-1-1-b00t-5-9000000"], "now": 1000.5, "leads": True, "controller": 0, "others": []}
-    again = relay.Head(str(tmp_path / "reports"), str(spool))  # started again; the answer was lost
-    assert again.take(data, 1001.5) == {**answer, "now": 1001.5}
+    again = relay.NodeMessages(str(tmp_path / "reports"), str(spool))  # started again; the answer was lost
+    assert again.receive(data, 1001.5) == {**answer, "now": 1001.5}
     rows = [json.loads(row) for row in spool.read_text().splitlines()]
     assert [(row["node"], row["code"]) for row in rows] == [("lab-1-1", 79)]
     assert again.beats == {"lab-1-1": 1001.5}
-    assert head.take(b'{"node": "../x", "faults": [{"id": "1"}]}', 1.0) is None
+    assert head.receive(b'{"node": "../x", "faults": [{"id": "1"}]}', 1.0) is None
 
 
 def test_the_spool_is_bounded(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(relay, "MOST_FAULTS", 10)
-    head = relay.Head(str(tmp_path / "reports"), str(tmp_path / "f"))
+    head = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "f"))
     for number in range(100):
-        head.take(json.dumps({"node": "n1", "faults": [{"id": str(number)}]}).encode(), 1.0)
+        head.receive(json.dumps({"node": "n1", "faults": [{"id": str(number)}]}).encode(), 1.0)
     kept = [json.loads(row)["id"] for row in (tmp_path / "f").read_text().splitlines()]
     assert len(kept) <= 10
     assert kept[-1] == "99"
@@ -118,19 +118,19 @@ def test_the_spool_is_bounded(tmp_path: Path, monkeypatch: Any) -> None:
 
 def test_silence_is_told_apart_from_a_relay_that_is_away(tmp_path: Path) -> None:
     path = str(tmp_path / "beats.json")
-    assert server_stream.heard(path, 100.0) == {"relay": -1}
-    head = relay.Head(str(tmp_path / "reports"), str(tmp_path / "f"))
+    assert server_stream.heartbeat_ages(path, 100.0) == {"relay": -1}
+    head = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "f"))
     head.beats = {"n1": 100.0, "n2": 91.0}
-    head.write_beats(path)
+    head.write_heartbeats(path)
     os.utime(path, (100.0, 100.0))
-    assert server_stream.heard(path, 101.0) == {"alive": 1, "silent": {"n2": 10.0}}
-    assert server_stream.heard(path, 150.0) == {"relay": 50.0}
+    assert server_stream.heartbeat_ages(path, 101.0) == {"alive": 1, "silent": {"n2": 10.0}}
+    assert server_stream.heartbeat_ages(path, 150.0) == {"relay": 50.0}
 
 
 def test_the_server_reads_what_was_there_and_what_comes(tmp_path: Path) -> None:
     spool = tmp_path / "f"
     spool.write_text('{"id": "a"}\n{"id": "b')
-    code = f"from agent.roles.server_stream import watch; watch({str(spool)!r}, {str(tmp_path / 'none')!r})"
+    code = f"from agent.roles.server_stream import stream_events; stream_events({str(spool)!r}, {str(tmp_path / 'none')!r})"
     argv = [sys.executable, "-c", code]
     with subprocess.Popen(argv, cwd=NODE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -147,11 +147,11 @@ def test_the_server_reads_what_was_there_and_what_comes(tmp_path: Path) -> None:
 
 def test_an_error_that_only_nvml_tells_of_is_a_fault_and_one_of_both_is_one() -> None:
     node = faults()
-    assert node.hear("00000000:3B:00.0", 62, 1000.0)
-    assert [(row["code"], row["gpu"]) for row in node.beat()["faults"]] == [(62, 2)]
-    node.take(line(79), 2000.0, 10.0)
-    assert not node.hear("00000000:3B:00.0", 79, 2001.0), "the log was there first"
-    assert node.hear("00000000:3B:00.0", 79, 3000.0), "another one, later"
+    assert node.record_driver_event("00000000:3B:00.0", 62, 1000.0)
+    assert [(row["code"], row["gpu"]) for row in node.pending_message()["faults"]] == [(62, 2)]
+    node.record_line(line(79), 2000.0, 10.0)
+    assert not node.record_driver_event("00000000:3B:00.0", 79, 2001.0), "the log was there first"
+    assert node.record_driver_event("00000000:3B:00.0", 79, 3000.0), "another one, later"
     assert node.last == {2: 79}
     assert node.seen[2, 79][0] == 2
 
@@ -167,20 +167,20 @@ def test_a_job_is_lost_whose_batch_daemon_is_gone_while_its_extern_one_stays(tmp
     said(4, "slurmstepd: [9.extern]")
     said(5, "slurmstepd: [9.batch]")
     said(6, "/usr/sbin/slurmstepd infinity")
-    one = orphans.Orphans(str(tmp_path))
-    assert one.look([1, 2, 3, 4, 5, 6]) == []
-    assert one.look([1, 3]) == [], "job 9 has ended, job 7 perhaps is ending"
-    assert one.look([1, 3]) == [7]
-    assert one.look([1, 3]) == [], "once"
+    one = orphans.OrphanedJobs(str(tmp_path))
+    assert one.find_new([1, 2, 3, 4, 5, 6]) == []
+    assert one.find_new([1, 3]) == [], "job 9 has ended, job 7 perhaps is ending"
+    assert one.find_new([1, 3]) == [7]
+    assert one.find_new([1, 3]) == [], "once"
     said(7, "slurmstepd: [7.batch]")
-    assert one.look([1, 7, 3]) == []
-    assert one.look([1, 3]) + one.look([1, 7, 3]) + one.look([1, 3]) == [], "twice in a row"
+    assert one.find_new([1, 7, 3]) == []
+    assert one.find_new([1, 3]) + one.find_new([1, 7, 3]) + one.find_new([1, 3]) == [], "twice in a row"
 
 
 def test_a_full_disk_on_the_head_keeps_no_node_from_being_heard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = relay.Head(str(tmp_path / "reports"), str(tmp_path / "faults"), str(tmp_path / "turns"))
+    kept = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "faults"), str(tmp_path / "turns"))
     beat = {"node": "lab-1-1", "jobs": {"7": {"n": "1", "step": 5}}, "faults": [{"id": "a"}]}
 
     def full(*_: object, **__: object) -> None:
@@ -188,10 +188,10 @@ def test_a_full_disk_on_the_head_keeps_no_node_from_being_heard(
 
     with monkeypatch.context() as patch:
         patch.setattr(relay, "_append", full)
-        answer = kept.take(json.dumps(beat).encode(), 1000.0)
+        answer = kept.receive(json.dumps(beat).encode(), 1000.0)
     assert answer is not None
     assert (answer["got"], kept.beats) == ([], {"lab-1-1": 1000.0}), "the node says its fault again"
-    answer = kept.take(json.dumps(beat).encode(), 1001.0)
+    answer = kept.receive(json.dumps(beat).encode(), 1001.0)
     assert answer is not None
     assert answer["got"] == ["a"]
 

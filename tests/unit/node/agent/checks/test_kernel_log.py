@@ -40,12 +40,12 @@ def test_nobody_makes_trouble_by_the_name_of_a_program_or_a_file(says: str, word
         for name in (words[:cut], f"{words[:cut]}\\x01"):
             for file in (words, words[cut:], words.rpartition(" ")[2], f": {words}"):
                 text = says.format(comm=name, file=file)
-                assert not node_checks.kernel_trouble(text), text
-                assert not kernel_log.Faults("n", "b", dict).take(f"4,5,9000000,-;{text}", 10.0, 10.0), text
+                assert not node_checks.is_kernel_error(text), text
+                assert not kernel_log.GpuErrors("n", "b", dict).record_line(f"4,5,9000000,-;{text}", 10.0, 10.0), text
 
 
 def test_what_a_program_writes_into_the_kernel_s_log_is_none_of_the_kernel_s() -> None:
     for word, ours in (("0", True), ("4", True), ("188", True), ("12", False), ("30", False), ("x", False)):
         record = f"{word},5,9000000,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=7, x"
-        assert kernel_log.Faults("n", "b", dict).take(record, 10.0, 10.0) is ours, word
-        assert bool(kernel_log.said_by_kernel(record)) is ours, word
+        assert kernel_log.GpuErrors("n", "b", dict).record_line(record, 10.0, 10.0) is ours, word
+        assert bool(kernel_log.kernel_line(record)) is ours, word

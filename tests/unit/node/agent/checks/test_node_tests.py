@@ -17,7 +17,7 @@ PLAN = config.Config(head="h", gpus=2, expects={"burn_tflops": 500.0})
 SIMULATED = config.Config(head="h", gpus=2, simulated=True, expects={"burn_tflops": 500.0})
 
 
-class Played(node_tests.Bench):
+class Played(node_tests.TorchTests):
     """Measures what a test says, without torch."""
 
     def __init__(self, plan: Any, figure: float, trouble: str) -> None:
@@ -25,13 +25,13 @@ class Played(node_tests.Bench):
 
     def burn(self) -> Any:
         if self._trouble:
-            raise node_tests.Broken(self._trouble)
+            raise node_tests.TestFailed(self._trouble)
         return self._outcome("burn", self._figure, "TFLOP/s", "burn_tflops")
 
 
 def burn(monkeypatch: Any, plan: Any, figure: float = 600.0, trouble: str = "") -> Any:
-    monkeypatch.setattr(node_tests, "Bench", lambda plan, _: Played(plan, figure, trouble))
-    return node_tests.guarded("burn", plan, Played.burn, 1.0)
+    monkeypatch.setattr(node_tests, "TorchTests", lambda plan, _: Played(plan, figure, trouble))
+    return node_tests.run_guarded("burn", plan, Played.burn, 1.0)
 
 
 def test_a_figure_below_the_plan_s_fails_and_a_simulated_one_is_only_shown(monkeypatch: Any) -> None:
@@ -50,7 +50,10 @@ def test_whatever_goes_wrong_is_a_failed_test_with_its_reason(monkeypatch: Any) 
     def explode(_: Any) -> Any:
         raise RuntimeError("CUDA error: an illegal memory access")
 
-    assert node_tests.guarded("burn", PLAN, explode, 1.0).reason == "RuntimeError: CUDA error: an illegal memory access"
+    assert (
+        node_tests.run_guarded("burn", PLAN, explode, 1.0).reason
+        == "RuntimeError: CUDA error: an illegal memory access"
+    )
 
 
 class Source:
@@ -75,17 +78,17 @@ class Source:
     ],
 )
 def test_what_the_driver_knows_already_is_no_question_of_measuring(test: str, figures: Any, says: str) -> None:
-    assert node_tests.of_the_device(test, Source(**figures)) == says
+    assert node_tests.device_errors(test, Source(**figures)) == says
 
 
 def test_programs_read_a_line_of_json_a_test_and_the_exit_status(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     place = tmp_path / "agent.json"
     place.write_text(json.dumps({"head": "h", "gpus": 2}))
     rows = [
-        node_tests.Outcome("gpu_count", True),
-        node_tests.Outcome("burn", False, figure=1.0, unit="TFLOP/s", reason="slow"),
+        node_tests.TestResult("gpu_count", True),
+        node_tests.TestResult("burn", False, figure=1.0, unit="TFLOP/s", reason="slow"),
     ]
-    monkeypatch.setattr(node_tests, "outcomes", lambda *_: iter(rows))
+    monkeypatch.setattr(node_tests, "run_tests", lambda *_: iter(rows))
     assert node_tests.main(["all", "--json", "--config", str(place)]) == 1
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert told[1] == {
@@ -96,5 +99,5 @@ def test_programs_read_a_line_of_json_a_test_and_the_exit_status(tmp_path: Path,
 
 
 def test_the_interface_of_an_address_is_found() -> None:
-    assert node_tests.interface_of("127.0.0.1") == "lo"
-    assert node_tests.interface_of("203.0.113.77") == ""
+    assert node_tests.interface_with_address("127.0.0.1") == "lo"
+    assert node_tests.interface_with_address("203.0.113.77") == ""

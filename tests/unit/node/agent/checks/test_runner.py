@@ -42,43 +42,43 @@ def runner(tmp_path: Path, look: Look) -> Any:
 def test_a_result_is_told_when_it_changes_and_only_then(tmp_path: Path) -> None:
     look = Look()
     run = runner(tmp_path, look)
-    (first,) = run.run(seen(now=10.0), 1.0)
+    (first,) = run.run_due(seen(now=10.0), 1.0)
     assert (first["state"], first["at"]) == ("ok", 1.0), "the first time, that all is well too"
-    assert run.run(seen(now=12.0), 3.0) == [], "not due"
+    assert run.run_due(seen(now=12.0), 3.0) == [], "not due"
     assert look.ran == 1
     look.answer = checks.bad("broken", gpu=3)
-    (told,) = run.run(seen(now=16.0), 7.0)
+    (told,) = run.run_due(seen(now=16.0), 7.0)
     assert told == {"check": "it", "at": 7.0, "state": "bad", "reason": "broken", "action": "drain", "gpu": 3}
     look.answer = checks.bad("broken, 2 now", gpu=3)
-    assert run.run(seen(now=22.0), 13.0) == []
+    assert run.run_due(seen(now=22.0), 13.0) == []
     look.answer = None
-    assert [row["state"] for row in run.run(seen(now=28.0), 19.0)] == ["ok"]
+    assert [row["state"] for row in run.run_due(seen(now=28.0), 19.0)] == ["ok"]
 
 
 def test_one_odd_reading_is_not_enough_where_a_check_says_so(tmp_path: Path) -> None:
     look = Look(times=2)
     run = runner(tmp_path, look)
-    run.run(seen(now=0.0), 0.0)
+    run.run_due(seen(now=0.0), 0.0)
     states = []
     for number, answer in enumerate([checks.bad("x"), None, checks.bad("x"), checks.bad("x"), None, None]):
         look.answer = answer
-        states += [row["state"] for row in run.run(seen(now=10.0 + 10 * number), 0.0)]
+        states += [row["state"] for row in run.run_due(seen(now=10.0 + 10 * number), 0.0)]
     assert states == ["bad", "ok"]
 
 
 def test_idle_checks_wait_until_no_job_is_here(tmp_path: Path) -> None:
     look = Look(idle=True)
     run = runner(tmp_path, look)
-    run.run(seen(now=1.0, jobs=[job_gpus.Job(1, ())]), 0.0)
+    run.run_due(seen(now=1.0, jobs=[job_gpus.Job(1, ())]), 0.0)
     assert look.ran == 0
-    run.run(seen(now=2.0), 0.0)
+    run.run_due(seen(now=2.0), 0.0)
     assert look.ran == 1
 
 
 def test_a_check_that_breaks_only_warns(tmp_path: Path) -> None:
     look = Look()
     look.answer = ValueError("no number")
-    (told,) = runner(tmp_path, look).run(seen(now=1.0), 0.0)
+    (told,) = runner(tmp_path, look).run_due(seen(now=1.0), 0.0)
     assert (told["state"], told["reason"]) == ("warn", "the check itself failed: ValueError: no number")
 
 
@@ -91,24 +91,24 @@ def test_what_hangs_is_bad_and_keeps_nobody_waiting(tmp_path: Path) -> None:
     stuck = checks.Check("stuck", hang, 5.0, False, False, True, 10.0, 1)
     look = Look()
     run = checks.Runner([stuck, look.check], folder=str(tmp_path))
-    assert [row["check"] for row in run.run(seen(now=0.0), 0.0)] == ["it"]
-    assert run.run(seen(now=9.0), 0.0) == []
-    (told,) = run.run(seen(now=11.0), 0.0)
+    assert [row["check"] for row in run.run_due(seen(now=0.0), 0.0)] == ["it"]
+    assert run.run_due(seen(now=9.0), 0.0) == []
+    (told,) = run.run_due(seen(now=11.0), 0.0)
     assert (told["check"], told["state"], told["action"]) == ("stuck", "bad", "reboot")
     thread = run.states["stuck"].thread
     going.set()
     thread.join(60)
-    assert [row["state"] for row in run.run(seen(now=12.0), 0.0)] == ["ok"]
+    assert [row["state"] for row in run.run_due(seen(now=12.0), 0.0)] == ["ok"]
 
 
 def test_jobs_are_kept_away_while_a_check_of_the_prolog_is_bad(tmp_path: Path) -> None:
     look = Look(prolog=True)
     run = runner(tmp_path, look)
     look.answer = checks.bad("no GPU")
-    run.run(seen(now=0.0), 0.0)
+    run.run_due(seen(now=0.0), 0.0)
     assert (tmp_path / "unfit").read_text() == "no GPU\n"
     look.answer = checks.warn("one GPU is warm")
-    run.run(seen(now=10.0), 0.0)
+    run.run_due(seen(now=10.0), 0.0)
     assert not (tmp_path / "unfit").exists()
 
 
@@ -123,18 +123,18 @@ def test_jobs_wait_until_every_check_that_may_keep_them_away_has_answered_once(t
     twice = Look(prolog=True, times=2)
     run = checks.Runner([waits, other, twice.check], folder=str(tmp_path))
     (tmp_path / "unfit").write_text("GPU 1 is lost\n")  # from before the agent was started anew
-    run.run(seen(now=0.0), 0.0)
+    run.run_due(seen(now=0.0), 0.0)
     assert (looked.exists(), (tmp_path / "unfit").exists()) == (False, True)
     going.set()
     run.states["mounts"].thread.join(60)
     twice.answer = checks.bad("GPU 1 is lost")
-    run.run(seen(now=6.0), 0.0)
+    run.run_due(seen(now=6.0), 0.0)
     assert not looked.exists(), "it may be bad: the next look says"
-    run.run(seen(now=12.0), 0.0)
+    run.run_due(seen(now=12.0), 0.0)
     assert (looked.exists(), (tmp_path / "unfit").read_text()) == (True, "GPU 1 is lost\n")
     twice.answer = None
-    run.run(seen(now=18.0), 0.0)
-    run.run(seen(now=24.0), 0.0)
+    run.run_due(seen(now=18.0), 0.0)
+    run.run_due(seen(now=24.0), 0.0)
     assert (looked.exists(), (tmp_path / "unfit").exists()) == (True, False)
 
 
@@ -152,27 +152,27 @@ class Driver:
 
 
 def test_a_node_has_not_been_looked_at_before_its_gpus_were_read(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(sampler, "jobs", list)
+    monkeypatch.setattr(sampler, "jobs_on_node", list)
     driver, looked = Driver(), tmp_path / "looked"
     count = next(one for one in checks.CHECKS if one.name == "gpu_count")
-    looks = sampler.Watcher(PLAN, driver, checks.Runner([count], folder=str(tmp_path)), str(tmp_path))
-    looks.look(looks.seen.started + 1)
+    looks = sampler.Sampler(PLAN, driver, checks.Runner([count], folder=str(tmp_path)), str(tmp_path))
+    looks.sample(looks.seen.started + 1)
     assert not looked.exists()
     driver.answers.set()
-    looks.reader.once()
-    looks.look(looks.seen.started + 2)
+    looks.reader.read_once()
+    looks.sample(looks.seen.started + 2)
     assert not looked.exists(), "one reading is not enough"
-    looks.look(looks.seen.started + 8)
+    looks.sample(looks.seen.started + 8)
     assert (looked.exists(), (tmp_path / "unfit").exists()) == (True, True)
 
 
 def test_a_driver_that_never_answers_keeps_no_job_waiting_for_ever(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(sampler, "jobs", list)
+    monkeypatch.setattr(sampler, "jobs_on_node", list)
     look = Look(prolog=True)
-    looks = sampler.Watcher(PLAN, Driver(), checks.Runner([look.check], folder=str(tmp_path)), str(tmp_path))
-    looks.look(looks.seen.started + sampler.FIRST_S - 1)
+    looks = sampler.Sampler(PLAN, Driver(), checks.Runner([look.check], folder=str(tmp_path)), str(tmp_path))
+    looks.sample(looks.seen.started + sampler.FIRST_S - 1)
     assert not (tmp_path / "looked").exists()
-    looks.look(looks.seen.started + sampler.FIRST_S + 1)
+    looks.sample(looks.seen.started + sampler.FIRST_S + 1)
     assert (tmp_path / "looked").exists()
 
 

@@ -263,7 +263,7 @@ def test_the_agent_reads_what_apply_writes(tmp_path: Path) -> None:
     place = tmp_path / "agent.json"
     place.write_text(agent_config.config(cluster, site_of(cluster), cluster.groups[0]))
     told = config.load(str(place))
-    assert (told.head, told.simulated, told.pretended, told.gpus) == ("10.87.3.10", True, True, 8)
+    assert (told.head, told.simulated, told.oversubscribed_cpus, told.gpus) == ("10.87.3.10", True, True, 8)
     assert [(one.path, one.read_only) for one in told.mounts] == [
         ("/home", False), ("/scratch", False), ("/datasets/tiny", True),
     ]  # fmt: skip
@@ -271,14 +271,21 @@ def test_the_agent_reads_what_apply_writes(tmp_path: Path) -> None:
     assert (runner.FOLDER, runner.UNFIT, runner.LOOKED) == ("/run/headway", "unfit", "looked")
     assert (agent_config.UNFIT, agent_config.LOOKED) == ("/run/headway/unfit", "/run/headway/looked")
     written = {*json.loads(place.read_text())}
-    of_others = {"others", "first", "first_head", "cluster", "state", "fabric"}  # of heads, and of machines one owns
+    of_others = {
+        "other_heads",
+        "first",
+        "first_head",
+        "cluster",
+        "state",
+        "fabric",
+    }  # of heads, and of machines one owns
     assert written == {field.name for field in fields(config.Config)} - of_others
 
 
 def test_nobody_but_the_interface_asks_whether_gpus_are_real() -> None:
-    assert source.source_of(PLAN).simulated
-    assert source.source_of(config.Config(head="h")) is None
-    without_driver = source.source_of(config.Config(head="h", gpus=8))
+    assert source.open_source(PLAN).simulated
+    assert source.open_source(config.Config(head="h")) is None
+    without_driver = source.open_source(config.Config(head="h", gpus=8))
     assert isinstance(without_driver, dcgm.Dcgm)
 
 
@@ -300,7 +307,7 @@ def text_of(**more: Any) -> dict[str, list[tuple[dict[str, str], float]]]:
     }  # fmt: skip
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
     last = ""
-    for line in exporter.text(**{**known, **more}).decode().splitlines():
+    for line in exporter.metrics_text(**{**known, **more}).decode().splitlines():
         if line.startswith("#"):
             continue
         match = LINE.fullmatch(line)
@@ -341,7 +348,7 @@ def test_what_is_simulated_says_so_and_what_is_free_has_no_job() -> None:
 @pytest.fixture
 def giver() -> Any:
     with socket.create_server(("127.0.0.1", 0)) as ears:
-        thread = exporter.Giver("127.0.0.1", lambda: b"up 1\n")
+        thread = exporter.MetricsServer("127.0.0.1", lambda: b"up 1\n")
         serving = threading.Thread(target=_until_closed, args=(thread, ears), daemon=True)
         serving.start()
         yield ears.getsockname()
@@ -349,7 +356,7 @@ def giver() -> Any:
         serving.join(20)
 
 
-def _until_closed(giver: exporter.Giver, ears: socket.socket) -> None:
+def _until_closed(giver: exporter.MetricsServer, ears: socket.socket) -> None:
     with contextlib.suppress(OSError):
         giver.serve(ears)
 

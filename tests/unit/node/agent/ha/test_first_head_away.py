@@ -25,10 +25,10 @@ class World:
 
     def away(self) -> Any:
         from agent.config import Config
-        from agent.ha.first_head_away import Away
+        from agent.ha.first_head_away import FirstHeadMonitor
 
         config = Config(head="10.0.0.2", first=False, first_head=FIRST, state=str(self.folder))
-        return Away(config, answers=self.answers, execute=self.execute)
+        return FirstHeadMonitor(config, answers=self.answers, execute=self.execute)
 
     def answers(self, address: str) -> bool:
         assert address == FIRST
@@ -62,18 +62,18 @@ def world(tmp_path: Path) -> World:
 def test_a_first_head_that_is_gone_is_refused_before_the_second_takes_over_and_let_in_again(world: World) -> None:
     away = world.away()
     world.beat(1000)
-    away.look(50.0)
+    away.check(50.0)
     world.there = False
-    away.look(51.5)
+    away.check(51.5)
     assert world.rules == [], "a beat may be late"
-    away.look(52.0)
-    away.look(53.5)
+    away.check(52.0)
+    away.check(53.5)
     assert world.rules == [f"pref 6817 to {FIRST} ipproto tcp dport 6817-6819 unreachable"]
     world.beat(1009, number=1)  # this one leads
-    away.look(60.0)
+    away.check(60.0)
     assert len(world.rules) == 1
     world.there = True
-    away.look(61.5)
+    away.check(61.5)
     assert world.rules == []
 
 
@@ -82,7 +82,7 @@ def test_one_whose_heartbeat_goes_on_is_there_whatever_its_agent_says(world: Wor
     world.there = False  # the network between them is cut, or its agent stands still
     for n in range(10):
         world.beat(1000 + n)
-        away.look(50.0 + n)
+        away.check(50.0 + n)
     assert world.rules == []
 
 
@@ -90,20 +90,20 @@ def test_one_that_answers_is_there_though_its_controller_stands_still(world: Wor
     away = world.away()
     world.beat(1000)
     for n in range(10):
-        away.look(50.0 + n)
+        away.check(50.0 + n)
     assert world.rules == []
 
 
 def test_a_clock_that_differs_and_a_folder_without_a_heartbeat_decide_nothing(world: World) -> None:
     away = world.away()
     world.there = False
-    away.look(50.0)
-    away.look(53.0)
+    away.check(50.0)
+    away.check(53.0)
     assert len(world.rules) == 1, "both heads were switched on, and the first one did not come"
     world.beat(17)  # of a clock that is years behind
-    away.look(54.0)
+    away.check(54.0)
     world.beat(18)
-    away.look(55.0)
+    away.check(55.0)
     assert world.rules == []
 
 
@@ -113,12 +113,12 @@ def test_a_rule_that_an_agent_before_left_goes_and_one_that_another_program_swep
     world.rules = [f"pref 6817 to {FIRST} ipproto tcp dport 6817-6819 unreachable"]
     away = world.away()
     world.beat(1000)
-    away.look(50.0)
+    away.check(50.0)
     assert world.rules == []
     world.there = False
-    away.look(53.0)
+    away.check(53.0)
     world.rules = []
-    away.look(54.0)
+    away.check(54.0)
     assert len(world.rules) == 1
 
 
@@ -130,7 +130,7 @@ def test_a_machine_without_such_rules_is_told_of_once(world: World, capsys: pyte
     world.there = False
     for n in range(10):
         journal._said[0] = -1.0
-        away.look(50.0 + n)
+        away.check(50.0 + n)
     assert capsys.readouterr().err.count("ip rule") == 1
 
 
@@ -140,7 +140,7 @@ def test_who_answers_who_refuses_and_who_only_takes_the_connection(monkeypatch: 
     monkeypatch.setattr(first_head_away, "WAIT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as ears:
         port = ears.getsockname()[1]
-        assert not first_head_away.answers("127.0.0.1", port), "its kernel takes the connection, and nobody speaks"
+        assert not first_head_away.host_answers("127.0.0.1", port), "its kernel takes the connection, and nobody speaks"
 
         def speak() -> None:
             for _ in range(2):  # the first was the one above
@@ -150,6 +150,6 @@ def test_who_answers_who_refuses_and_who_only_takes_the_connection(monkeypatch: 
 
         speaker = threading.Thread(target=speak, daemon=True)
         speaker.start()
-        assert first_head_away.answers("127.0.0.1", port)
+        assert first_head_away.host_answers("127.0.0.1", port)
         speaker.join(60)
-    assert first_head_away.answers("127.0.0.1", port), "refused: the machine is there, its agent is about to be"
+    assert first_head_away.host_answers("127.0.0.1", port), "refused: the machine is there, its agent is about to be"

@@ -35,8 +35,8 @@ class Munge:
 class Desk:
     def __init__(self, folder: Path) -> None:
         self.munge, self.changing = Munge(b"k1"), True
-        self.keeper = head.Head(str(folder / "reports"), str(folder / "faults"), str(folder / "turns"))
-        self.desk = head.Desk(self.keeper, self.munge, lambda: self.changing)
+        self.keeper = head.NodeMessages(str(folder / "reports"), str(folder / "faults"), str(folder / "turns"))
+        self.desk = head.HeadServer(self.keeper, self.munge, lambda: self.changing)
 
     def says(self, key: bytes, name: str, sender: tuple[str, int], at: float) -> bytes | None:
         answer: bytes | None = self.desk.answer(key + json.dumps({"node": name}).encode(), sender, at, at)
@@ -95,12 +95,12 @@ def test_who_sends_nonsense_keeps_munge_from_nobody(desk: Desk) -> None:
 
 def test_a_change_of_keys_is_over_after_its_time(tmp_path: Path) -> None:
     mark = tmp_path / "keys-change"
-    assert not key_change.changing(str(mark))
+    assert not key_change.key_change_begun(str(mark))
     mark.touch()
-    assert key_change.changing(str(mark))
+    assert key_change.key_change_begun(str(mark))
     for age_s in (key_change.CHANGE_S + 1, -60.0):
         os.utime(mark, (time.time() - age_s,) * 2)
-        assert not key_change.changing(str(mark))
+        assert not key_change.key_change_begun(str(mark))
     assert key_change.CHANGE_S + 20 < 300, (
         "SlurmdTimeout: who can't be read for so long is given up, and runs no more by then"
     )
@@ -109,6 +109,6 @@ def test_a_change_of_keys_is_over_after_its_time(tmp_path: Path) -> None:
 def test_a_head_that_can_t_read_a_node_keeps_its_lease_while_keys_change(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: Any = Munge(b"k1")
     for changing, kept in ((True, True), (False, False)):
-        monkeypatch.setattr(node, "changing", lambda now=changing: now)
-        assert node.renews(node.answer_of(key_change.UNREAD, opened)) is kept
-    assert not node.renews(node.answer_of(b"k2x", opened)), "what can't be read says nothing"
+        monkeypatch.setattr(node, "key_change_begun", lambda now=changing: now)
+        assert node.renews_lease(node.open_answer(key_change.UNREAD, opened)) is kept
+    assert not node.renews_lease(node.open_answer(b"k2x", opened)), "what can't be read says nothing"

@@ -34,7 +34,7 @@ def lease(jobs: Jobs, asked: Sequence[str] = (), answers: dict[str, tuple[float,
 def pass_time(one: Any, until: float) -> None:
     """Tick by tick, as the thread does."""
     while one._ticked < until:
-        one.look(one._ticked + 1)
+        one.check(one._ticked + 1)
 
 
 def test_a_node_that_nobody_hears_ends_its_jobs_once() -> None:
@@ -56,11 +56,11 @@ def test_a_head_that_is_away_costs_no_job() -> None:
     one = lease(jobs, others)
     for now in range(1001, 1100):
         one._answers = dict.fromkeys(others, (float(now), 1000.0))
-        one.look(float(now))
+        one.check(float(now))
     assert jobs.ended == 0, "others have not heard it either"
     for now in range(1100, 1103):
         one._answers = dict.fromkeys(others, (float(now), now - 1.0))
-        one.look(float(now))
+        one.check(float(now))
     assert list(one.ended) == [(7, "others hear the head, and this node does not")]
 
 
@@ -97,17 +97,17 @@ def test_a_head_that_comes_back_answers_one_node_before_another() -> None:
     one = lease(jobs, others)
     for now in range(1001, 1060):
         one._answers = dict.fromkeys(others, (float(now), 1000.0))
-        one.look(float(now))
+        one.check(float(now))
     one._answers = dict.fromkeys(others, (1060.0, 1059.9))  # it has answered these, and this node not yet
-    one.look(1060.0)
-    one.look(1061.0)
+    one.check(1060.0)
+    one.check(1061.0)
     one.heard = 1061.5
-    one.look(1062.0)
+    one.check(1062.0)
     one.heard = 1062.0
     pass_time(one, 1081)
     assert jobs.ended == 0
     one._answers = dict.fromkeys(others, (1082.0, 1081.9))
-    one.look(1082.0)
+    one.check(1082.0)
     assert jobs.ended == 0, "what was testified before counts no more"
 
 
@@ -116,7 +116,7 @@ def test_what_others_testified_while_the_lease_ran_counts_when_it_ends() -> None
     one = lease(jobs, ("10.0.0.3",))
     for now in range(1001, 1021):
         one._answers = {"10.0.0.3": (float(now), now - 0.5)}
-        one.look(float(now))
+        one.check(float(now))
     assert list(one.ended) == [(7, "others hear the head, and this node does not")]
 
 
@@ -126,7 +126,7 @@ def test_a_part_that_is_cut_off_together_ends_its_jobs_and_a_single_node_has_nob
     one = lease(jobs, others)
     for now in range(1001, 1021):
         one._answers = {others[0]: (float(now), 1000.0)}  # its neighbour on the same switch
-        one.look(float(now))
+        one.check(float(now))
     assert jobs.ended == 1
     alone = Jobs()
     pass_time(lease(alone), 1100)
@@ -136,30 +136,30 @@ def test_a_part_that_is_cut_off_together_ends_its_jobs_and_a_single_node_has_nob
 def test_a_machine_that_stood_still_ends_its_jobs_before_it_asks_anybody() -> None:
     jobs = Jobs()
     one = lease(jobs, ("10.0.0.3",), {"10.0.0.3": (1000.0, 1000.0)})
-    one.look(1030.0)
+    one.check(1030.0)
     assert list(one.ended) == [(7, "this machine stood still")]
 
 
 def test_who_is_asked_is_every_other_node(tmp_path: Path) -> None:
-    from agent.ha.lease import other_nodes
+    from agent.ha.lease import other_node_addresses
 
     hosts = tmp_path / "hosts"
     hosts.write_text(
         "# x\n127.0.0.1 localhost\n::1 localhost\n10.0.0.1 lab-head head\n10.0.0.3 lab-1-1\n10.0.0.4 lab-1-2\n"
     )
-    assert other_nodes(["10.0.0.1"], str(hosts)) == ["10.0.0.3", "10.0.0.4"]
-    assert other_nodes(["10.0.0.1"], str(tmp_path / "none")) == []
+    assert other_node_addresses(["10.0.0.1"], str(hosts)) == ["10.0.0.3", "10.0.0.4"]
+    assert other_node_addresses(["10.0.0.1"], str(tmp_path / "none")) == []
 
 
 def test_what_was_ended_is_told_until_the_head_has_it() -> None:
-    from agent.checks.kernel_log import Faults
+    from agent.checks.kernel_log import GpuErrors
 
-    faults = Faults("lab-1-2", "boot", gpus=dict)
-    faults.job_over("lease", 7, "no contact for 20 s", 2000.0)
-    (told,) = faults.beat()["faults"]
+    faults = GpuErrors("lab-1-2", "boot", gpus=dict)
+    faults.record_ended_job("lease", 7, "no contact for 20 s", 2000.0)
+    (told,) = faults.pending_message()["faults"]
     assert (told["job"], told["kind"], told["action"]) == (7, "lease", "restart_job")
-    faults.got([told["id"]])
-    assert faults.beat()["faults"] == []
+    faults.acknowledge([told["id"]])
+    assert faults.pending_message()["faults"] == []
 
 
 class Head:
@@ -209,10 +209,15 @@ class World:
 
     def relay(self, **config: Any) -> Any:
         from agent.config import Config
-        from agent.ha.offline_responder import Relay
+        from agent.ha.offline_responder import OfflineResponder
 
-        known: dict[str, Any] = {"acts": True, "drains": frozenset({79}), "state": str(self.folder), **config}
-        made = Relay(
+        known: dict[str, Any] = {
+            "offline_response": True,
+            "drain_codes": frozenset({79}),
+            "state": str(self.folder),
+            **config,
+        }
+        made = OfflineResponder(
             Config("10.0.0.1", **known),
             self.beats,
             str(self.faults),
@@ -245,12 +250,12 @@ def test_while_no_server_listens_a_sure_error_is_acted_on_once(world: World) -> 
     world.head.jobs[9] = "FAILED"
     world.head.fixed = {8}
     relay = world.relay()
-    relay.look(5000.0)
+    relay.check(5000.0)
     drain = "update NodeName=lab-1-2 State=DRAIN Reason=headway: relay: XID 79"
     assert world.head.done == [drain, "requeue 7", "requeue 9"]
     assert world.told() == [{"signal": "a", "node": "lab-1-2", "at": 5000.0, "requeued": [7, 9], "stay": [8]}]
-    relay.look(5001.0)
-    world.relay().look(5002.0)
+    relay.check(5001.0)
+    world.relay().check(5002.0)
     assert len(world.head.done) == 3, "also by an agent that was started again"
 
 
@@ -259,11 +264,11 @@ def test_what_the_controller_did_not_take_is_done_with_the_next_look(world: Worl
     world.fault()
     world.head.away = away
     relay = world.relay()
-    relay.look(5000.0)
+    relay.check(5000.0)
     assert world.told() == []
     world.head.away = ""
     world.head.jobs[7] = "COMPLETING" if away.startswith("requeue") else "RUNNING"
-    relay.look(5001.0)
+    relay.check(5001.0)
     assert [line for line in world.head.done if "requeue" in line] == ["requeue 7", "requeue 8"]
     assert world.head.done[0].startswith("update NodeName=lab-1-2 State=DRAIN")
     assert [(deed["requeued"], deed["stay"]) for deed in world.told()] == [([7, 8], [])]
@@ -275,10 +280,10 @@ def test_nor_is_a_silent_node_taken_for_done_with_before_it_is_down(world: World
     world.beats |= {"lab-1-1": 5100.0, "lab-1-3": 5100.0}
     world.head.away = away
     relay = world.relay()
-    relay.look(5100.0)
+    relay.check(5100.0)
     assert world.told() == []
     world.head.away = ""
-    relay.look(5101.0)
+    relay.check(5101.0)
     assert world.head.done == [
         "update NodeName=lab-1-2 State=DOWN Reason=headway: relay: no heartbeat, and its lease is over"
     ]
@@ -290,7 +295,7 @@ def test_what_had_ended_without_the_fault_does_not_run_again(world: World) -> No
     world.head.jobs = {7: "RUNNING"} | dict.fromkeys(range(8, 14), "COMPLETING")
     world.head.accounted = {8: "COMPLETED", 9: "CANCELLED by 1000", 10: "TIMEOUT", 11: "FAILED", 12: "COMPLETED"}
     world.fault(job=12)  # its script may have made little of its tasks' end
-    world.relay().look(5000.0)
+    world.relay().check(5000.0)
     assert world.head.done[1:] == ["requeue 7", "requeue 11", "requeue 12", "requeue 13"]
 
 
@@ -298,7 +303,7 @@ def test_without_accounting_none_is_lost(world: World) -> None:
     world.head.jobs = {8: "COMPLETING"}
     world.head.away = "sacct"
     world.fault()
-    world.relay().look(5000.0)
+    world.relay().check(5000.0)
     assert world.head.done[1:] == ["requeue 8"]
 
 
@@ -306,21 +311,21 @@ def test_only_the_tasks_that_ran_there_go_back_to_the_queue(world: World) -> Non
     """7 is the array's own number too: told just that, Slurm takes the tasks of every other node with it."""
     world.head.jobs, world.head.tasks = {7: "RUNNING"}, {7: "7_2"}
     world.fault()
-    world.relay().look(5000.0)
+    world.relay().check(5000.0)
     assert world.head.done[1:] == ["requeue 7_2"]
 
 
 def test_a_part_of_a_heterogeneous_job_goes_with_the_whole_of_it(world: World) -> None:
     world.head.jobs, world.head.tasks = {8: "RUNNING"}, {8: "7+1"}
     world.fault()
-    world.relay().look(5000.0)
+    world.relay().check(5000.0)
     assert world.head.done[1:] == ["requeue 7"]
 
 
 def test_what_will_never_be_requeued_or_is_already_ends_the_look(world: World) -> None:
     world.head.refused = {7: "Job is pending execution for job 7", 8: "Invalid job id specified for job 8"}
     world.fault()
-    world.relay().look(5000.0)
+    world.relay().check(5000.0)
     assert [(deed["requeued"], deed["stay"]) for deed in world.told()] == [([7], [8])]
 
 
@@ -328,54 +333,54 @@ def test_what_a_server_may_have_read_is_the_server_s_and_what_is_not_sure_too(wo
     relay = world.relay()
     world.fault("a")
     world.read_at(4995.0)
-    relay.look(5000.0)
+    relay.check(5000.0)
     assert world.head.done == [], "it was there a moment ago"
-    relay.look(5011.0)
+    relay.check(5011.0)
     assert world.head.done == [], "it had been read: the server acts on it itself when it is back"
     world.fault("b", code=31, at=5010.0)
-    relay.look(5012.0)
+    relay.check(5012.0)
     assert world.head.done == []
     world.fault("c", at=5011.0)
-    world.relay(acts=False).look(5013.0)
+    world.relay(offline_response=False).check(5013.0)
     assert world.head.done == []
-    relay.look(5013.0)
+    relay.check(5013.0)
     assert len(world.told()) == 1
 
 
 def test_a_person_s_drain_is_left_as_it_is(world: World) -> None:
     world.head.state, world.head.reason = "MIXED+DRAIN", "replacing the NIC"
     world.fault()
-    world.relay().look(5000.0)
+    world.relay().check(5000.0)
     assert world.head.done == ["requeue 7", "requeue 8"]
 
 
 def test_a_silent_node_is_down_when_its_lease_is_over_but_not_many_at_once(world: World) -> None:
     relay = world.relay()
     world.beats |= {"lab-1-1": 5027.0, "lab-1-3": 5027.0}
-    relay.look(5027.0)
+    relay.check(5027.0)
     assert world.head.done == []
-    relay.look(5028.0)
-    relay.look(5029.0)
+    relay.check(5028.0)
+    relay.check(5029.0)
     assert world.head.done == [
         "update NodeName=lab-1-2 State=DOWN Reason=headway: relay: no heartbeat, and its lease is over"
     ]
     world.head.done.clear()
-    relay.look(5100.0)
+    relay.check(5100.0)
     assert world.head.done == [], "now all are silent: the network"
 
 
 def test_the_relay_of_a_second_head_acts_only_while_its_controller_leads(world: World) -> None:
     second = world.relay(first=False)
     world.fault()
-    second.look(5000.0)
+    second.check(5000.0)
     assert world.head.done == [], "nobody knows who leads: the first one does"
     beat = world.folder / "heartbeat"
     for number, age_s in ((0, 0), (1, 60)):
         beat.write_bytes(struct.pack(">QQ", int(time.time()) - age_s, number))
-        second.look(5001.0)
+        second.check(5001.0)
         assert world.head.done == []
     beat.write_bytes(struct.pack(">QQ", int(time.time()), 1))
-    second.look(5002.0)
+    second.check(5002.0)
     assert len(world.told()) == 1
 
 
@@ -388,10 +393,10 @@ def test_the_relay_of_the_first_head_stands_by_while_the_second_leads(world: Wor
     world.beats |= {"lab-1-1": 5027.0, "lab-1-3": 5027.0}
     leads(world, 1)
     relay = world.relay()
-    relay.look(5028.0)
+    relay.check(5028.0)
     assert world.head.done == [], "the second one hears the silent node, perhaps"
     leads(world, 1, age_s=60)
-    relay.look(5029.0)
+    relay.check(5029.0)
     assert world.told() != [], "nobody leads that is known of"
 
 
@@ -399,12 +404,12 @@ def test_a_head_that_leads_since_lately_waits_for_leases_that_the_other_one_rene
     relay = world.relay()
     world.beats |= {"lab-1-1": 5060.0, "lab-1-3": 5060.0}
     leads(world, 1)
-    relay.look(5030.0)
+    relay.check(5030.0)
     leads(world, 0)
-    relay.look(5031.0)
-    relay.look(5058.0)
+    relay.check(5031.0)
+    relay.check(5058.0)
     assert world.head.done == [], "a node that was cut off from this one may have been told by the other until 5031"
-    relay.look(5059.0)
+    relay.check(5059.0)
     assert len(world.head.done) == 1
 
 
@@ -416,31 +421,31 @@ def test_a_head_that_leads_since_lately_waits_for_leases_that_the_other_one_rene
 def test_a_lease_is_renewed_by_the_head_that_leads_or_by_any_while_nobody_knows(
     world: World, first: bool, number: int | None, age_s: int, renews: bool
 ) -> None:
-    from agent.ha.leader import Leading
-    from agent.roles.head import Head as Keeper
-    from agent.roles.node import renews as renewed
+    from agent.ha.leader import LeaderFile
+    from agent.roles.head import NodeMessages as Keeper
+    from agent.roles.node import renews_lease as renewed
 
     if number is not None:
         leads(world, number, age_s)
-    leading = Leading(first, str(world.folder))
-    leading.look()
+    leading = LeaderFile(first, str(world.folder))
+    leading.refresh()
     keeper = Keeper(str(world.folder / "reports"), str(world.faults), str(world.folder / "turns"))
-    keeper.leads = leading.mine() is not False
-    answer = keeper.take(json.dumps({"node": "lab-1-1"}).encode(), 5000.0)
+    keeper.leads = leading.is_this_head() is not False
+    answer = keeper.receive(json.dumps({"node": "lab-1-1"}).encode(), 5000.0)
     assert answer is not None
     assert renewed(answer) is renews
 
 
 def test_a_heartbeat_that_is_just_being_written_changes_nothing(world: World) -> None:
-    from agent.ha.leader import Leading
+    from agent.ha.leader import LeaderFile
 
     leads(world, 0)
-    leading = Leading(first=False, state=str(world.folder))
+    leading = LeaderFile(first=False, state=str(world.folder))
     for change in ((world.folder / "heartbeat").unlink, (world.folder / "heartbeat").touch):
-        leading.look()
+        leading.refresh()
         change()
-        leading.look()
-        assert leading.mine() is False
+        leading.refresh()
+        assert leading.is_this_head() is False
 
 
 @pytest.mark.parametrize(
@@ -464,25 +469,25 @@ def test_a_controller_that_was_taken_over_from_is_ended(
         if text:
             (world.folder / name).write_text(f"{text} {world.folder}\n")
     # Its own folder counts: the file may name another one by now.
-    looks = leader.Looks(leader.Leading(True, str(world.folder / "another")), str(world.folder / "ours"))
-    assert not looks.look(), "the two files are not written at one moment"
-    assert looks.look() is bool(ended)
+    looks = leader.LeaderMonitor(leader.LeaderFile(True, str(world.folder / "another")), str(world.folder / "ours"))
+    assert not looks.check(), "the two files are not written at one moment"
+    assert looks.check() is bool(ended)
     assert len(done) == ended
 
 
 def test_a_head_that_does_not_say_whether_it_leads_renews_the_lease() -> None:
-    from agent.roles.node import renews
+    from agent.roles.node import renews_lease
 
-    assert renews({"now": 1.0, "got": []}), "the agent there is older than this one"
-    assert not renews({})
+    assert renews_lease({"now": 1.0, "got": []}), "the agent there is older than this one"
+    assert not renews_lease({})
 
 
 def test_other_nodes_are_no_heads(tmp_path: Path) -> None:
     from agent.config import load
-    from agent.ha.lease import other_nodes
+    from agent.ha.lease import other_node_addresses
 
     place = tmp_path / "agent.json"
-    place.write_text(json.dumps({"head": "10.0.0.1", "others": ["10.0.0.2"]}))
+    place.write_text(json.dumps({"head": "10.0.0.1", "other_heads": ["10.0.0.2"]}))
     hosts = tmp_path / "hosts"
     hosts.write_text("10.0.0.1 lab-head\n10.0.0.2 lab-head2\n10.0.0.3 lab-1-1\n")
-    assert other_nodes(load(str(place)).heads, str(hosts)) == ["10.0.0.3"]
+    assert other_node_addresses(load(str(place)).heads, str(hosts)) == ["10.0.0.3"]

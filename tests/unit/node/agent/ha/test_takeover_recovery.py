@@ -26,7 +26,7 @@ class Controller:
         self.jobs = dict(known)
         self.fails = 0
 
-    def known(self) -> Mapping[int, int]:
+    def known_jobs(self) -> Mapping[int, int]:
         if self.fails:
             self.fails -= 1
             raise OSError("squeue: no answer")
@@ -48,7 +48,9 @@ class World:
     def agent(self) -> Any:
         """Started anew."""
         settings = config.Config(head="10.0.0.2", first=False, first_head="10.0.0.1", state=str(self.state))
-        return takeover_recovery.Heir(settings, lambda: self.controller, f"{self.home.parent}/*/.headway-submitted-lab")
+        return takeover_recovery.TakeoverRecovery(
+            settings, lambda: self.controller, f"{self.home.parent}/*/.headway-submitted-lab"
+        )
 
     def accepted(self, job: int, at: int) -> None:
         kept = self.state / f"hash.{job % 10}/job.{job}"
@@ -61,7 +63,7 @@ class World:
         (self.state / "heartbeat").write_bytes(struct.pack(">QQ", at, number))
 
     def due(self) -> list[tuple[int, int, str]]:
-        return [(one.note.job, one.began, one.kept) for one in queue_recovery.handed(str(self.handed))]
+        return [(one.note.job, one.began, one.kept) for one in queue_recovery.read_takeover_list(str(self.handed))]
 
 
 @pytest.fixture
@@ -72,10 +74,10 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 def falls_silent(world: World, at: float = 50.0) -> None:
     world.beat(SAVED + 3)
-    world.heir.look(at)
-    world.heir.look(at + takeover_recovery.STILL_S - 0.1)
+    world.heir.check(at)
+    world.heir.check(at + takeover_recovery.STILL_S - 0.1)
     assert not (world.handed / "saved").exists()
-    world.heir.look(at + takeover_recovery.STILL_S)
+    world.heir.check(at + takeover_recovery.STILL_S)
 
 
 def test_what_was_not_written_down_is_listed_with_its_script_once_the_second_one_leads(world: World) -> None:
@@ -84,12 +86,12 @@ def test_what_was_not_written_down_is_listed_with_its_script_once_the_second_one
     falls_silent(world)
     (world.state / "hash.4/job.34/script").unlink()  # the controller that takes over knows no such job
     world.beat(SAVED + 8, number=1)
-    world.heir.look(53.0)
+    world.heir.check(53.0)
     assert world.due() == [(34, SAVED + 8, str(world.handed))]
     assert (world.handed / "job.34/script").read_text() == "#!/bin/sh\n# 34\n"
     assert world.handed.stat().st_mode & 0o777 == 0o700, "scripts may hold secrets"
     world.beat(SAVED + 9, number=1)
-    world.heir.look(54.0)
+    world.heir.check(54.0)
     assert len(world.due()) == 1
 
 
@@ -98,7 +100,7 @@ def test_its_number_given_to_somebody_else_meanwhile_changes_nothing(world: Worl
     falls_silent(world)
     world.controller.jobs[34] = ME.pw_uid + 1
     world.beat(SAVED + 8, number=1)
-    world.heir.look(53.0)
+    world.heir.check(53.0)
     assert [job for job, _, _ in world.due()] == [34]
 
 
@@ -106,7 +108,7 @@ def test_a_first_one_that_goes_on_leaves_nothing_to_do(world: World) -> None:
     world.accepted(34, SAVED + 2)
     falls_silent(world)
     world.beat(SAVED + 7)
-    world.heir.look(53.0)
+    world.heir.check(53.0)
     assert not world.handed.exists()
 
 
@@ -114,13 +116,13 @@ def test_what_is_on_the_list_stays_until_the_first_one_has_carried_it_out(world:
     world.accepted(34, SAVED + 2)
     falls_silent(world)
     world.beat(SAVED + 8, number=1)
-    world.heir.look(53.0)
+    world.heir.check(53.0)
     os.utime(world.state / "job_state", (SAVED + 500, SAVED + 500))
     world.beat(SAVED + 501)
-    world.heir.look(500.0)
-    world.heir.look(504.0)
+    world.heir.check(500.0)
+    world.heir.check(504.0)
     world.beat(SAVED + 506)  # silent for a moment, and there again
-    world.heir.look(505.0)
+    world.heir.check(505.0)
     assert [job for job, _, _ in world.due()] == [34]
     assert (world.handed / "job.34/script").exists()
 
@@ -132,11 +134,11 @@ def test_a_list_that_could_not_be_made_is_made_by_a_later_try(world: World, rest
     world.controller.fails = 1
     world.beat(SAVED + 8, number=1)
     with pytest.raises(OSError, match="no answer"):
-        world.heir.look(53.0)
+        world.heir.check(53.0)
     if restarted:
         world.heir = world.agent()
     world.beat(SAVED + 12)  # the first one leads again: its controller answers
-    world.heir.look(57.0)
+    world.heir.check(57.0)
     assert world.due() == [(34, SAVED + 8, str(world.handed))]
     assert not (world.handed / "saved").exists(), "the sign for the first head that it is whole"
 
@@ -152,7 +154,7 @@ def test_a_controller_that_can_not_be_asked_is_told_of_and_the_agent_goes_on(
             raise SystemExit
         raise OSError("[Errno 28] No space left on device: 'recall/saved.new'")
 
-    monkeypatch.setattr(world.heir, "look", fails)
+    monkeypatch.setattr(world.heir, "check", fails)
     monkeypatch.setattr(takeover_recovery.time, "sleep", lambda _: None)
     from agent import journal
 

@@ -23,9 +23,9 @@ from tests.support.paths import NODE
 def test_prolog_and_epilog_are_heard_as_they_run(tmp_path: Path) -> None:
     folder = tmp_path / "job-tmp"
     (tmp_path / "looked").touch()  # the agent has: until then a prolog waits
-    heard = lifecycle.Turns(str(folder))
-    assert not heard.take(1.0)
-    assert heard.beat(1.0) == {}
+    heard = lifecycle.JobChanges(str(folder))
+    assert not heard.has_changed(1.0)
+    assert heard.message_part(1.0) == {}
 
     def run(script: str) -> None:
         text = scripts(slurm_release("24.11"))[script].text
@@ -38,34 +38,34 @@ def test_prolog_and_epilog_are_heard_as_they_run(tmp_path: Path) -> None:
         subprocess.run(["bash", "-c", text], env=env, check=True, timeout=30)
 
     run(PROLOG)
-    assert heard.take(2.0)
-    began = heard.beat(2.0)["turns"]
+    assert heard.has_changed(2.0)
+    began = heard.message_part(2.0)["turns"]
     assert began["jobs"] == [12]
-    assert not heard.take(2.1)
+    assert not heard.has_changed(2.1)
     run(EPILOG)
-    assert heard.take(4.0)
-    ended = heard.beat(4.0)["turns"]
+    assert heard.has_changed(4.0)
+    ended = heard.message_part(4.0)["turns"]
     assert (ended["jobs"], ended["n"] == began["n"]) == ([12], False)
-    assert heard.beat(8.0) == {}
+    assert heard.message_part(8.0) == {}
 
 
 def test_a_job_that_was_here_and_gone_between_two_looks_is_told_too(tmp_path: Path) -> None:
     os.utime(tmp_path, (1, 1))
-    heard = lifecycle.Turns(str(tmp_path))
+    heard = lifecycle.JobChanges(str(tmp_path))
     (tmp_path / "12").mkdir()
     (tmp_path / "12").rmdir()
-    assert heard.take(1.0)
-    assert heard.beat(1.0)["turns"]["jobs"] == []
+    assert heard.has_changed(1.0)
+    assert heard.message_part(1.0)["turns"]["jobs"] == []
 
 
 def test_the_beginning_of_an_end_is_told_and_a_folder_made_anew_is_no_trouble(tmp_path: Path) -> None:
     folder = tmp_path / "job-tmp"
-    heard = lifecycle.Turns(str(folder))
+    heard = lifecycle.JobChanges(str(folder))
     (folder / "7").mkdir(parents=True)
-    assert heard.take(1.0)
+    assert heard.has_changed(1.0)
     (folder / "7.ends").write_text("")
-    assert heard.take(5.0)
-    assert heard.beat(5.0)["turns"]["jobs"] == [7]
+    assert heard.has_changed(5.0)
+    assert heard.message_part(5.0)["turns"]["jobs"] == [7]
 
 
 def beat(number: str, *jobs: int, node: str = "n1") -> bytes:
@@ -74,15 +74,15 @@ def beat(number: str, *jobs: int, node: str = "n1") -> bytes:
 
 def test_the_head_tells_each_turn_once_to_who_reads_now(tmp_path: Path) -> None:
     file = tmp_path / "turns"
-    head = relay.Head(str(tmp_path / "reports"), str(tmp_path / "f"), str(file))
-    assert head.take(beat("a.1", 3), 1.0) == {"got": [], "now": 1.0, "leads": True, "controller": 0, "others": []}
-    code = f"from agent.roles.server_stream import watch; watch({str(tmp_path / 'f')!r}, 'none', {str(file)!r})"
+    head = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "f"), str(file))
+    assert head.receive(beat("a.1", 3), 1.0) == {"got": [], "now": 1.0, "leads": True, "controller": 0, "others": []}
+    code = f"from agent.roles.server_stream import stream_events; stream_events({str(tmp_path / 'f')!r}, 'none', {str(file)!r})"
     with subprocess.Popen([sys.executable, "-c", code], cwd=NODE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:
             assert b"relay" in process.stdout.readline()
             for message in (beat("a.2", 3, 4), beat("a.2", 3, 4), beat("b.1", 9, node="n2"), beat("b.2", node="n2")):
-                head.take(message, 2.0)
+                head.receive(message, 2.0)
             told: set[int] = set()
             while told != {3, 4, 9}:
                 news = parse_event(process.stdout.readline())
@@ -106,22 +106,22 @@ def test_jobs_that_the_controller_s_log_names_are_told(tmp_path: Path) -> None:
     """Also of one that ends, and of none at all; half a line is not read yet."""
     log = tmp_path / "log"
     log.write_text(LOG)
-    named = server_stream.Named(("cat", str(log)))
-    told = named.new()
+    named = server_stream.ControllerLog(("cat", str(log)))
+    told = named.new_job_numbers()
     while named._process is not None:
-        told += named.new()
+        told += named.new_job_numbers()
     assert sorted(set(told)) == [12, 15, 16, 20]
-    assert named.new() == [], "it is not started again at once"
+    assert named.new_job_numbers() == [], "it is not started again at once"
     named._next_try = 0.0
-    while not (again := named.new()):
+    while not (again := named.new_job_numbers()):
         assert named._process is not None
     assert again == [12, 15, 16, 20]
-    assert server_stream.Named((str(tmp_path / "no-such-program"),)).new() == []
+    assert server_stream.ControllerLog((str(tmp_path / "no-such-program"),)).new_job_numbers() == []
 
 
 def test_the_server_hears_the_jobs_of_the_log_and_knows_that_they_are_a_hint(tmp_path: Path) -> None:
     words = f"{str(tmp_path / 'f')!r}, 'none', 'none', 'none', ('printf', 'JobId=5\\n')"
-    code = f"from agent.roles.server_stream import watch; watch({words})"
+    code = f"from agent.roles.server_stream import stream_events; stream_events({words})"
     with subprocess.Popen([sys.executable, "-c", code], cwd=NODE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:
@@ -134,11 +134,11 @@ def test_the_server_hears_the_jobs_of_the_log_and_knows_that_they_are_a_hint(tmp
 
 def test_the_file_is_bounded(tmp_path: Path) -> None:
     file = tmp_path / "turns"
-    head = relay.Head(str(tmp_path / "reports"), str(tmp_path / "f"), str(file))
+    head = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "f"), str(file))
     relay.MOST_TURNS, before = 1000, relay.MOST_TURNS
     try:
         for number in range(100):
-            head.take(beat(f"a.{number}", number), 1.0)
+            head.receive(beat(f"a.{number}", number), 1.0)
     finally:
         relay.MOST_TURNS = before
     assert not file.exists() or file.stat().st_size < 1100

@@ -78,9 +78,11 @@ def test_a_person_s_process_that_is_called_as_a_daemon_ends_with_the_others(
 def test_nobody_ends_another_s_job_by_the_name_of_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also not where the program is set-uid root, and asks for a password."""
     ended: list[int | None] = []
-    monkeypatch.setattr(sampler, "jobs", list)
+    monkeypatch.setattr(sampler, "jobs_on_node", list)
     monkeypatch.setattr(sampler, "end_jobs", lambda _, only: ended.append(only))
-    looks = sampler.Watcher(config.Config(head="h", acts=True), None, checks.Runner((), str(tmp_path)), str(tmp_path))
+    looks = sampler.Sampler(
+        config.Config(head="h", offline_response=True), None, checks.Runner((), str(tmp_path)), str(tmp_path)
+    )
     process(tmp_path, HIGH + 1, b"slurmstepd", said="slurmstepd: [7.extern]")
     process(tmp_path, HIGH + 2, b"slurmstepd", said="slurmstepd: [7.batch]", uid=1000)
     looks._processes(0.0)
@@ -97,7 +99,7 @@ def test_nobody_ends_another_s_job_by_the_name_of_a_process(tmp_path: Path, monk
 
 
 def test_it_is_one_process_among_the_others(proc: Path) -> None:
-    found = {pid: (name, state) for pid, name, state in processes.processes(str(proc))}
+    found = {pid: (name, state) for pid, name, state in processes.list_processes(str(proc))}
     assert len(found) == 4
     assert found[HIGH + 2] == (CUT.decode(errors="replace"), "S")
 
@@ -122,14 +124,14 @@ def test_what_goes_wrong_in_a_look_is_said_and_the_next_one_comes(
     said: list[str] = []
     monkeypatch.setattr(sampler.time, "sleep", lambda _: None)
     for module in (sampler, head):
-        monkeypatch.setattr(module, "say", said.append)
+        monkeypatch.setattr(module, "log", said.append)
     runner = checks.Runner((), str(tmp_path))
     every: list[Any] = [
-        sampler.Watcher(config.Config(head="h"), None, runner, str(tmp_path)),
-        head.HeadWatcher({}, str(tmp_path)),
+        sampler.Sampler(config.Config(head="h"), None, runner, str(tmp_path)),
+        head.HeadSampler({}, str(tmp_path)),
     ]
     for one in every:
-        monkeypatch.setattr(one, "look", look)
+        monkeypatch.setattr(one, "sample", look)
         monkeypatch.setattr(one._disks, "start", lambda: None)
         with pytest.raises(LastLook):
             one.run()

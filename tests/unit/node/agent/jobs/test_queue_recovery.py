@@ -20,7 +20,7 @@ ENVIRONMENT = b"\x03\0\0\0" + f"FOO=a=b\nc\0USER={ME.pw_name}\0HOME={ME.pw_dir}\
 
 
 def note(job: int, at: int = BEGAN - 3, *argv: bytes) -> Any:
-    return queue_recovery.Note(job, at, os.getuid(), (b"sbatch", *argv))
+    return queue_recovery.SubmissionNote(job, at, os.getuid(), (b"sbatch", *argv))
 
 
 def line(job: int, at: int, argv: bytes = b"sbatch\0a.sh\0") -> str:
@@ -28,7 +28,7 @@ def line(job: int, at: int, argv: bytes = b"sbatch\0a.sh\0") -> str:
 
 
 def record(at: int, *, started: bool = False, ended: int = 0, user: str = ME.pw_name) -> Any:
-    return queue_recovery.Record(user, at, started, ended)
+    return queue_recovery.AccountingRecord(user, at, started, ended)
 
 
 class Slurm:
@@ -43,13 +43,13 @@ class Slurm:
         self.answers: dict[int, str] = {}  # job -> what sbatch says instead
         self.there: list[Any] = []
 
-    def again(self) -> list[Any]:
+    def resubmitted_jobs(self) -> list[Any]:
         return self.there
 
-    def began(self) -> int:
+    def controller_start(self) -> int:
         return BEGAN
 
-    def known(self) -> Mapping[int, int]:
+    def known_jobs(self) -> Mapping[int, int]:
         return self._known
 
     def records(self, job: int) -> Sequence[Any]:
@@ -86,7 +86,7 @@ def noted(home: Path, *lines: str) -> None:
 
 def ran(slurm: Slurm, home: Path) -> list[str]:
     notes = f"{home.parent}/*/.headway-submitted-lab"
-    return list(queue_recovery.recall(notes, slurm, f"{home}/kept", f"{home}/done"))
+    return list(queue_recovery.resubmit_lost_jobs(notes, slurm, f"{home}/kept", f"{home}/done"))
 
 
 def test_what_is_not_there_any_more_is_submitted_again_once_and_in_its_order(home: Path) -> None:
@@ -118,9 +118,9 @@ def test_however_long_the_head_was_away_what_counts_is_its_last_state(home: Path
 
 def test_a_number_that_was_given_to_another_since_is_a_job_that_was_forgotten() -> None:
     first, second = note(34), note(34, BEGAN + 1)
-    assert queue_recovery.forgotten([first, second], {34: ME.pw_uid}, BEGAN) == [first]
-    assert queue_recovery.forgotten([first], {34: THEIRS}, BEGAN) == [first]
-    assert queue_recovery.forgotten([first], {34: ME.pw_uid}, BEGAN) == [], (
+    assert queue_recovery.notes_without_job([first, second], {34: ME.pw_uid}, BEGAN) == [first]
+    assert queue_recovery.notes_without_job([first], {34: THEIRS}, BEGAN) == [first]
+    assert queue_recovery.notes_without_job([first], {34: ME.pw_uid}, BEGAN) == [], (
         "a job that was requeued has another second, too"
     )
 
@@ -158,8 +158,8 @@ def test_what_is_kept_of_a_job_is_for_its_owner_alone(home: Path) -> None:
         (home / f"kept/job.{job}/environment").write_bytes(saved)
     slurm = Slurm({}, {3: [record(BEGAN - 2, started=True)]})
     ran(slurm, home)
-    assert slurm.kept[1] == queue_recovery.Kept(b"#!/bin/sh\n", ENVIRONMENT)
-    assert slurm.kept[2] == queue_recovery.Kept()
+    assert slurm.kept[1] == queue_recovery.SavedJob(b"#!/bin/sh\n", ENVIRONMENT)
+    assert slurm.kept[2] == queue_recovery.SavedJob()
     assert slurm.kept[3].script == b"#!/bin/sh\n", "accounting says that it was theirs"
 
 
@@ -172,43 +172,45 @@ def test_what_is_kept_of_a_job_is_for_its_owner_alone(home: Path) -> None:
     ],
 )  # fmt: skip
 def test_the_script_is_the_word_that_sbatch_takes_for_it(words: str, at: int | None) -> None:
-    assert queue_recovery.script_at(words.encode().split()) == at
+    assert queue_recovery.script_index(words.encode().split()) == at
 
 
 def test_it_begins_after_what_still_runs_was_ended_unless_its_owner_says_when() -> None:
-    words = queue_recovery.command(note(34, BEGAN, b"--gpus=1", b"a.sh", b"x y"), b"#!/bin/sh\n", {}, b"/tmp/new/a.sh")
+    words = queue_recovery.sbatch_argv(
+        note(34, BEGAN, b"--gpus=1", b"a.sh", b"x y"), b"#!/bin/sh\n", {}, b"/tmp/new/a.sh"
+    )
     assert words[0] == b"/usr/bin/sbatch"
     assert words[1].startswith(b"--comment=headway: ")
     assert words[2:] == [b"--begin=now+10", b"--gpus=1", b"/tmp/new/a.sh", b"x y"]
     for argv, script in (((b"--begin=16:00",), b""), ((), b"#!/bin/sh\n#SBATCH -N1 -b 16:00\n")):
-        assert b"--begin=now+10" not in queue_recovery.command(note(34, BEGAN, *argv), script, {}, b"")
+        assert b"--begin=now+10" not in queue_recovery.sbatch_argv(note(34, BEGAN, *argv), script, {}, b"")
 
 
 def test_who_depends_on_one_that_has_another_number_now_depends_on_that() -> None:
     asked = note(40, BEGAN, b"-d", b"afterok:34:35,after:36+1", b"--dependency=afterok:34", b"34")
-    words = queue_recovery.command(asked, b"", {34: 37}, b"")
+    words = queue_recovery.sbatch_argv(asked, b"", {34: 37}, b"")
     assert words[3:] == [b"-d", b"afterok:37:35,after:36+1", b"--dependency=afterok:37", b"34"]
 
 
 def test_the_environment_is_that_of_the_first_time_without_what_sbatch_adds() -> None:
     saved = ENVIRONMENT + b"SLURM_SUBMIT_DIR=/x\0PATH=/opt/bin\0junk\0"
-    found = queue_recovery.environment(saved, ME)
+    found = queue_recovery.submission_environment(saved, ME)
     assert found[b"FOO"] == b"a=b\nc"
     assert found[b"PATH"] == b"/opt/bin"
     assert found[b"HOME"] == ME.pw_dir.encode()
     assert b"SLURM_SUBMIT_DIR" not in found
-    assert queue_recovery.environment(b"", ME)[b"PATH"]
+    assert queue_recovery.submission_environment(b"", ME)[b"PATH"]
 
 
 def test_notes_that_are_a_link_or_nonsense_count_for_nothing(home: Path, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.write_text(line(7, BEGAN))
     (home / ".headway-submitted-lab").symlink_to(theirs)
-    assert queue_recovery.notes_in([f"{home}/.headway-submitted-lab"], 0, BEGAN) == []
+    assert queue_recovery.read_notes([f"{home}/.headway-submitted-lab"], 0, BEGAN) == []
     mine = home / "notes"
     bad = b"\xff\n1\n2 x 00\n3 4 zz\n-5 4 00\n99999999999999 4 00\n"
     mine.write_bytes(bad + line(8, BEGAN).encode() + b"9 10")
-    assert [note.job for note in queue_recovery.notes_in([f"{mine}"], 0, BEGAN)] == [8]
+    assert [note.job for note in queue_recovery.read_notes([f"{mine}"], 0, BEGAN)] == [8]
 
 
 def test_scripts_of_jobs_that_may_be_unsaved_are_kept_and_go_later(tmp_path: Path) -> None:
@@ -221,14 +223,14 @@ def test_scripts_of_jobs_that_may_be_unsaved_are_kept_and_go_later(tmp_path: Pat
         folder.mkdir(parents=True)
         (folder / "script").write_text(f"echo {job}")
         os.utime(folder, (at, at))
-    queue_recovery.keep(str(state), str(kept))
+    queue_recovery.save_newest_jobs(str(state), str(kept))
     assert [file.read_text() for file in kept.glob("*/script")] == ["echo 7"]
     assert float((kept / "saved").read_text()) == BEGAN
     shutil.rmtree(state / "hash.7")
-    queue_recovery.keep(str(state), str(kept))
+    queue_recovery.save_newest_jobs(str(state), str(kept))
     assert len(list(kept.glob("job.*"))) == 1, "it died again before the recall"
     os.utime(state / "job_state", (BEGAN + 300, BEGAN + 300))
-    queue_recovery.keep(str(state), str(kept))
+    queue_recovery.save_newest_jobs(str(state), str(kept))
     assert list(kept.glob("job.*")) == []
 
 
@@ -260,10 +262,10 @@ def test_what_may_have_been_taken_is_looked_for_first(home: Path) -> None:
     assert slurm.submitted == [33, 35], "34 needs to know its number; what keeps one keeps no other"
     slurm = Slurm({})
     other = (
-        queue_recovery.Again(90, THEIRS, BEGAN + 1, 33),
-        queue_recovery.Again(91, ME.pw_uid, BEGAN - 100, 33),
+        queue_recovery.Resubmission(90, THEIRS, BEGAN + 1, 33),
+        queue_recovery.Resubmission(91, ME.pw_uid, BEGAN - 100, 33),
     )  # of a time before
-    slurm.there = [*other, queue_recovery.Again(92, ME.pw_uid, BEGAN + 1, 33)]
+    slurm.there = [*other, queue_recovery.Resubmission(92, ME.pw_uid, BEGAN + 1, 33)]
     assert "submitted again: Submitted batch job 92" in ran(slurm, home)[0]
     assert (slurm.submitted, slurm.numbers) == ([34], {33: 92, 35: 135})
 
@@ -278,16 +280,18 @@ def test_what_may_have_been_taken_and_can_not_be_recognized_is_not_submitted_twi
 
 
 def test_a_job_that_was_submitted_again_says_of_which_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    comment = queue_recovery.command(note(34), b"", {}, b"")[1].decode().partition("=")[2]
+    comment = queue_recovery.sbatch_argv(note(34), b"", {}, b"")[1].decode().partition("=")[2]
     rows = f"92 1000 {BEGAN + 1} {comment}\n93 1000 {BEGAN} (null)\n94 1000 {BEGAN} about {comment}\n"
     monkeypatch.setattr(queue_recovery.Slurm, "_ask", lambda *_: rows)
-    assert queue_recovery.Slurm().again() == [queue_recovery.Again(92, 1000, BEGAN + 1, 34)]
+    assert queue_recovery.Slurm().resubmitted_jobs() == [queue_recovery.Resubmission(92, 1000, BEGAN + 1, 34)]
 
 
 def handed_on(home: Path, *notes: Any, began: int) -> Path:
     folder = home / "handed"
     folder.mkdir()
-    queue_recovery.hand_on([queue_recovery.Lost(note, began, str(folder)) for note in notes], str(folder))
+    queue_recovery.write_takeover_list(
+        [queue_recovery.LostSubmission(note, began, str(folder)) for note in notes], str(folder)
+    )
     return folder
 
 
@@ -301,11 +305,11 @@ def test_what_the_second_head_has_listed_is_submitted_again_when_the_first_is_ba
     (folder / "job.34/environment").write_bytes(ENVIRONMENT)
     slurm = Slurm({34: THEIRS, 35: ME.pw_uid}, {33: [record(taken_over - 2, started=True, ended=taken_over - 1)]})
     notes, done = f"{home.parent}/*/.headway-submitted-lab", f"{home}/done"
-    list(queue_recovery.recall(notes, slurm, f"{home}/kept", done, str(folder)))
+    list(queue_recovery.resubmit_lost_jobs(notes, slurm, f"{home}/kept", done, str(folder)))
     assert slurm.submitted == [34], "33 had ended before the takeover; 35 the second one wrote down"
     assert slurm.kept[34].script == b"#!/bin/sh\n"
     assert not folder.exists()
-    list(queue_recovery.recall(notes, slurm, f"{home}/kept", done, str(folder)))
+    list(queue_recovery.resubmit_lost_jobs(notes, slurm, f"{home}/kept", done, str(folder)))
     assert slurm.submitted == [34]
 
 
@@ -316,8 +320,12 @@ def test_a_list_that_could_not_be_carried_out_yet_stays(home: Path) -> None:
 
     folder = handed_on(home, note(34), began=BEGAN)
     with pytest.raises(RuntimeError):
-        list(queue_recovery.recall(f"{home.parent}/none", Silent({}), f"{home}/kept", f"{home}/done", str(folder)))
-    assert [one.note.job for one in queue_recovery.handed(str(folder))] == [34]
+        list(
+            queue_recovery.resubmit_lost_jobs(
+                f"{home.parent}/none", Silent({}), f"{home}/kept", f"{home}/done", str(folder)
+            )
+        )
+    assert [one.note.job for one in queue_recovery.read_takeover_list(str(folder))] == [34]
 
 
 def test_a_list_that_is_not_whole_yet_is_no_list(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +333,12 @@ def test_a_list_that_is_not_whole_yet_is_no_list(home: Path, monkeypatch: pytest
     folder = handed_on(home, note(34), began=BEGAN)
     (folder / "saved").write_text(str(BEGAN - 10.0))
     slurm = Slurm({})
-    again = lambda: list(queue_recovery.recall(f"{home}/none", slurm, f"{home}/kept", f"{home}/done", str(folder)))  # noqa: E731
+
+    def again() -> list[str]:
+        return list(
+            queue_recovery.resubmit_lost_jobs(f"{home}/none", slurm, f"{home}/kept", f"{home}/done", str(folder))
+        )
+
     with pytest.raises(TimeoutError, match="not ended its list"):
         again()
     assert slurm.submitted == []
@@ -336,11 +349,11 @@ def test_a_list_that_is_not_whole_yet_is_no_list(home: Path, monkeypatch: pytest
 
 def test_what_is_on_the_list_and_in_the_last_seconds_too_is_submitted_once(home: Path) -> None:
     noted(home, line(34, BEGAN - 3))
-    found = queue_recovery.notes_in([str(home / ".headway-submitted-lab")], 0, BEGAN)
+    found = queue_recovery.read_notes([str(home / ".headway-submitted-lab")], 0, BEGAN)
     folder = handed_on(home, *found, began=BEGAN - 1)
     slurm = Slurm({})
     list(
-        queue_recovery.recall(
+        queue_recovery.resubmit_lost_jobs(
             f"{home.parent}/*/.headway-submitted-lab", slurm, f"{home}/kept", f"{home}/done", str(folder)
         )
     )

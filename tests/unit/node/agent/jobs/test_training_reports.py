@@ -68,12 +68,12 @@ def test_a_process_that_is_gone_or_another_s_speaks_for_nobody(tmp_path: Path) -
     ],
 )
 def test_what_a_training_says_is_numbers_or_nothing(data: bytes, values: Any) -> None:
-    assert training_reports.parse(data) == values
+    assert training_reports.parse_report(data) == values
 
 
 def test_when_something_was_said_is_the_head_s_word(tmp_path: Path) -> None:
-    head = relay.Head(str(tmp_path / "reports"), str(tmp_path / "faults"), str(tmp_path / "turns"))
-    head.take(b'{"jobs": {"7": {"n": "1", "ago_s": 2, "step": 5, "t": 9e9}}}', 1000.0)
+    head = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "faults"), str(tmp_path / "turns"))
+    head.receive(b'{"jobs": {"7": {"n": "1", "ago_s": 2, "step": 5, "t": 9e9}}}', 1000.0)
     assert json.loads((tmp_path / "reports/7.jsonl").read_text()) == {"step": 5, "t": 998.0}
 
 
@@ -89,9 +89,9 @@ def test_the_newest_of_each_job_is_sent_and_once_more_and_then_nothing() -> None
     sent: list[dict[str, Any]] = []
     ears = node(sent)
     for step in range(5):
-        ears.take(say(step=step, loss=1.0), 1, 0, 0.1 * step)
-    ears.take(say(step=9, loss=2.0), 2, 0, 0.5)
-    ears.take(say(step=9, loss=2.0), 3, 0, 0.5)  # in no job
+        ears.receive(say(step=step, loss=1.0), 1, 0, 0.1 * step)
+    ears.receive(say(step=9, loss=2.0), 2, 0, 0.5)
+    ears.receive(say(step=9, loss=2.0), 3, 0, 0.5)  # in no job
     for now in (2.0, 4.0, 6.0, 8.0):
         ears.flush(now)
     first, other, once, again = sent
@@ -108,33 +108,33 @@ def test_where_a_training_goes_on_after_a_restart_is_told_at_once_and_no_flood()
     sent: list[dict[str, Any]] = []
     ears = node(sent)
     for step, now in ((7, 0.0), (8, 0.5), (5, 2.0), (4, 2.1), (3, 2.2), (6, 2.5), (2, 3.5)):
-        ears.take(say(step=step), 1, 0, now)
+        ears.receive(say(step=step), 1, 0, now)
     assert [message["jobs"]["12"]["step"] for message in sent] == [7, 5, 2]
 
 
 def test_a_loss_said_every_few_steps_is_sent_with_the_step_that_came_right_after() -> None:
-    spoken = training_reports.Spoken()
-    spoken.take({"step": 10, "loss": 2.5}, 0.0)
-    spoken.take({"step": 11}, 0.1)
+    spoken = training_reports.JobReport()
+    spoken.update({"step": 10, "loss": 2.5}, 0.0)
+    spoken.update({"step": 11}, 0.1)
     assert spoken.values == {"step": 11, "loss": 2.5}
     spoken.left -= 1  # it was sent
-    spoken.take({"step": 12}, 2.0)
+    spoken.update({"step": 12}, 2.0)
     assert spoken.values == {"step": 12}
-    spoken.take({"step": 13, "loss": 2.25}, 2.1)
-    spoken.take({"tokens": 9}, 2.2)
+    spoken.update({"step": 13, "loss": 2.25}, 2.1)
+    spoken.update({"tokens": 9}, 2.2)
     assert spoken.values == {"step": 13, "loss": 2.25, "tokens": 9}
-    spoken.take({"step": 5}, 2.3)
+    spoken.update({"step": 5}, 2.3)
     assert spoken.values == {"step": 5}, "it went on from a checkpoint"
 
 
 def test_the_rate_is_of_the_last_half_minute_and_begins_anew_after_a_restart() -> None:
-    spoken = training_reports.Spoken()
+    spoken = training_reports.JobReport()
     for second in range(100):
-        spoken.take({"tokens": second * (10 if second < 50 else 100)}, float(second))
+        spoken.update({"tokens": second * (10 if second < 50 else 100)}, float(second))
     assert spoken.tokens_per_s == 100
-    spoken.take({"tokens": 50}, 101.0)
+    spoken.update({"tokens": 50}, 101.0)
     assert spoken.tokens_per_s is None
-    spoken.take({"tokens": 70}, 103.0)
+    spoken.update({"tokens": 70}, 103.0)
     assert spoken.tokens_per_s == 10
 
 
@@ -142,7 +142,7 @@ def test_messages_stay_below_what_a_datagram_takes() -> None:
     sent: list[dict[str, Any]] = []
     ears = training_reports.Reports(sent.append, who=lambda pid, uid: pid)
     for number in range(300):
-        ears.take(say(step=1, **{f"{'n' * 60}{i}": 1.123456789 for i in range(16)}), number, 0, 0.0)
+        ears.receive(say(step=1, **{f"{'n' * 60}{i}": 1.123456789 for i in range(16)}), number, 0, 0.0)
     ears.flush(2.0)
     assert sum(len(message["jobs"]) for message in sent[300:]) == 300  # behind the first ones, which go at once
     assert max(len(json.dumps(message)) for message in sent) < 40_000
@@ -157,16 +157,16 @@ def message(number: str, **values: Any) -> bytes:
 
 
 def test_the_head_keeps_each_report_once_and_goes_on_after_a_kill(tmp_path: Path) -> None:
-    head = relay.Head(str(tmp_path))
-    head.take(message("a.1", step=1, loss=3.0), 100.0)
-    head.take(message("a.1", step=1, loss=3.0), 102.0)
-    head.take(b"nonsense", 102.0)
-    head.take(b'{"jobs": {"../x": {"n": "1"}}}', 102.0)
+    head = relay.NodeMessages(str(tmp_path))
+    head.receive(message("a.1", step=1, loss=3.0), 100.0)
+    head.receive(message("a.1", step=1, loss=3.0), 102.0)
+    head.receive(b"nonsense", 102.0)
+    head.receive(b'{"jobs": {"../x": {"n": "1"}}}', 102.0)
     with (tmp_path / "12.jsonl").open("a") as file:
         file.write('{"t": 103, "st')  # killed in the middle of a line
-    head = relay.Head(str(tmp_path))
-    head.take(message("a.2", step=2, loss=2.0), 104.0)
-    head.take(message("a.3", step=3, loss=1.0, ago_s=2.5), 108.0)
+    head = relay.NodeMessages(str(tmp_path))
+    head.receive(message("a.2", step=2, loss=2.0), 104.0)
+    head.receive(message("a.3", step=3, loss=1.0, ago_s=2.5), 108.0)
     assert rows(tmp_path, 12)[2:] == [{"t": 105.5, "step": 3, "loss": 1.0}], "when it was said, not when it came"
     assert rows(tmp_path, 12)[:2] == [{"t": 100.0, "step": 1, "loss": 3.0}, {"t": 104.0, "step": 2, "loss": 2.0}]
     assert [path.name for path in tmp_path.iterdir()] == ["12.jsonl"]
@@ -174,9 +174,9 @@ def test_the_head_keeps_each_report_once_and_goes_on_after_a_kill(tmp_path: Path
 
 def test_a_long_training_s_reports_are_thinned_and_the_newest_stays(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(relay, "MOST_LINES", 50)
-    head = relay.Head(str(tmp_path))
+    head = relay.NodeMessages(str(tmp_path))
     for step in range(500):
-        head.take(message(f"a.{step}", step=step, loss=1.0), float(step))
+        head.receive(message(f"a.{step}", step=step, loss=1.0), float(step))
     kept = [row["step"] for row in rows(tmp_path, 12)]
     assert len(kept) <= 50
     assert (kept[0], kept[-1]) == (0, 499)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.metrics.head import DAEMONS, FORGOTTEN_S, HeadWatcher
+from agent.metrics.head import DAEMONS, FORGOTTEN_S, HeadSampler
 
 NOW = 10_000.0
 
@@ -12,8 +12,8 @@ NOW = 10_000.0
 def told(tmp_path: Path, beats: dict[str, float], *, first: bool = True) -> str:
     for name in ("stat", "meminfo", "loadavg"):
         (tmp_path / name).write_text(Path("/proc", name).read_text())
-    watcher = HeadWatcher(beats, str(tmp_path), first=first)
-    watcher.look(NOW)
+    watcher = HeadSampler(beats, str(tmp_path), first=first)
+    watcher.sample(NOW)
     return watcher.text.decode()
 
 

@@ -28,7 +28,7 @@ def used(folder: Path, micro_j: int) -> None:
 
 
 def sums(counters: Any) -> dict[tuple[str, str], float]:
-    found = [(name, labels["index"], value) for name, labels, value in counters.figures()]
+    found = [(name, labels["index"], value) for name, labels, value in counters.energy_j()]
     assert len({row[:2] for row in found}) == len(found)
     return {row[:2]: row[2] for row in found}
 
@@ -125,9 +125,9 @@ def test_prometheus_reads_them_where_the_hardware_is_the_machine_s_alone(
 ) -> None:
     """Containers of one computer all see its counters: added up they would be so many computers."""
     monkeypatch.setattr(sampler, "Rapl", lambda: rapl.Rapl(str(server)))
-    monkeypatch.setattr(sampler, "jobs", list)
-    looks = sampler.Watcher(config.Config(head="10.0.0.1", own_energy=own), None)
-    looks.look(100.0)
+    monkeypatch.setattr(sampler, "jobs_on_node", list)
+    looks = sampler.Sampler(config.Config(head="10.0.0.1", own_energy=own), None)
+    looks.sample(100.0)
     lines = [line for line in looks.text.decode().splitlines() if "rapl" in line]
     path = f"{server}/class/powercap/intel-rapl:0"
     assert (f'{PACKAGE}{{index="0",path="{path}"}} 0.0' in lines) == own
