@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-ROLES = ("viewer", "member", "lead", "operator", "admin")
+from headway.domain.role import Role
+
+ROLES = tuple(role.value for role in Role)
 THINGS = ("own", "team", "other")
 
 PUBLIC = frozenset({*ROLES, "nobody"})

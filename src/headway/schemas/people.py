@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from headway.domain.role import Role
 from headway.schemas.base import Ask, Wire
 
 
@@ -23,7 +24,6 @@ class AccessOut(Wire):
 
 
 Scope = Literal["read", "jobs", "nodes", "all"]
-Role = Literal["viewer", "member", "lead", "operator", "admin"]
 
 
 class TokenIn(Ask):

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from headway.domain.role import Role
 from headway.errors import Refused
 from headway.services.context import Oidc
-from headway.services.identity import ROLE_RIGHTS
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -174,14 +174,14 @@ def _secret(file: str) -> str:
     return text
 
 
-def _roles(text: str) -> tuple[tuple[str, str], ...]:
+def _roles(text: str) -> tuple[tuple[str, Role], ...]:
     found = []
     for pair in filter(None, (word.strip() for word in text.split(","))):
         word, _, role = pair.rpartition("=")
-        if not word or role not in ROLE_RIGHTS:
+        if not word or role not in list(Role):
             raise Refused(
                 f"HEADWAY_OIDC_ROLES can't say {pair[:60]!r}",
-                hint=f"WORD=ROLE, a role being one of {', '.join(ROLE_RIGHTS)}",
+                hint=f"WORD=ROLE, a role being one of {', '.join(Role)}",
             )
-        found.append((word, role))
+        found.append((word, Role(role)))
     return tuple(found)

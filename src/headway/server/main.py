@@ -23,6 +23,7 @@ from fastapi import FastAPI
 from headway import __version__
 from headway.api.app import create_app
 from headway.api.auth.dependencies import require_right
+from headway.domain.role import Role
 from headway.errors import HeadwayError, Refused
 from headway.server import logs, state_files, sudo_handover
 from headway.server.backend.backend import RealWork
@@ -252,7 +253,7 @@ async def first_admin(store: Store, state_dir: Path) -> str:
         return token
     name, why = state_files.starter(), {"by": "first start"}
     if await store.people.get(name) is None:
-        await store.people.set_role(name, "admin")
+        await store.people.set_role(name, Role.ADMIN)
         await store.audit.record(name, "person.add", name, {**why, "role": "admin"})
     row, token = await store.tokens.create(name, label="made at the server's first start")
     await store.audit.record(name, "token.create", name, {**why, "id": row.id})

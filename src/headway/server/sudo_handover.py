@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 
 from headway import paths
+from headway.domain.role import Role
 from headway.sdk.process_liveness import is_alive, process_start_time
 from headway.server.state_files import write_private
 from headway.store import Store
@@ -32,7 +33,7 @@ async def hand_over(store: Store, state_dir: Path, url: str) -> None:
         held = await store.tokens.holder(token) if token else None
         if held is None or held.person.name != user.pw_name:
             if await store.people.get(user.pw_name) is None:
-                await store.people.set_role(user.pw_name, "admin")
+                await store.people.set_role(user.pw_name, Role.ADMIN)
                 await store.audit.record(user.pw_name, "person.add", user.pw_name, {"by": "sudo", "role": "admin"})
             row, token = await store.tokens.create(user.pw_name, label="made for who started the server by sudo")
             await store.audit.record(user.pw_name, "token.create", user.pw_name, {"by": "sudo", "id": row.id})

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 
 from headway.domain.cluster import STATE, WRITTEN, Cluster
 from headway.domain.dataset import with_versions
+from headway.domain.role import Role
 from headway.domain.slurm.accounts import Share
 from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.state import MOST_SIBLINGS, Check, JobState, Room
@@ -55,7 +56,7 @@ class Oidc:
     client_id: str
     client_secret: str = field(default="", repr=False)
     role_claim: str = ""
-    roles: tuple[tuple[str, str], ...] = ()
+    roles: tuple[tuple[str, Role], ...] = ()
     user_claim: str = ""  # holds their Linux user; "" = an admin says it
     scopes: tuple[str, ...] = ()  # to ask for besides openid, profile and email
 

@@ -1,11 +1,5 @@
 """Principals: who sends a request, their role, and the rights that a role and a token's scopes give.
 
-viewer    reads clusters, nodes and the queue
-member    and submits; cancels and reads their own jobs, always as the Linux user of their own name
-lead      and does so with the jobs of the teams whose `leads` name them in the cluster's file
-operator  a member who also acts on nodes and incidents, but not on other people's jobs and logs
-admin     everything: applies, takes down, acts as another user, people, settings, the audit trail
-
 Roles are not ranks: a lead may read a log that an operator may not. A role is a set of rights (`ROLE_RIGHTS`), and a token
 narrows that set to its scopes (`TOKEN_SCOPES`). Checks that depend on whose job it is are in services.authorization.
 """
@@ -15,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from headway.domain.role import Role
 from headway.errors import NotAllowed, Refused
 from headway.store.db.rows import Person
 from headway.validation.syntax_rules import user_name_fault, user_name_from
@@ -34,12 +29,12 @@ class Right(StrEnum):
 
 _VIEWER = frozenset({Right.READ, Right.OWN_TOKENS})
 _MEMBER = _VIEWER | {Right.RUN_JOBS, Right.PLAN_CLUSTER}
-ROLE_RIGHTS: dict[str, frozenset[Right]] = {
-    "viewer": _VIEWER,
-    "member": _MEMBER,
-    "lead": _MEMBER | {Right.LEAD_TEAM},
-    "operator": _MEMBER | {Right.OPERATE_NODES},
-    "admin": frozenset(Right),
+ROLE_RIGHTS: dict[Role, frozenset[Right]] = {
+    Role.VIEWER: _VIEWER,
+    Role.MEMBER: _MEMBER,
+    Role.LEAD: _MEMBER | {Right.LEAD_TEAM},
+    Role.OPERATOR: _MEMBER | {Right.OPERATE_NODES},
+    Role.ADMIN: frozenset(Right),
 }
 
 # Only a token with the scope `all` can make further tokens.
@@ -56,7 +51,7 @@ class Principal:
     """The person behind a request, and what their token or session lets them do."""
 
     person: str
-    role: str
+    role: Role
     scopes: tuple[str, ...] = ("all",)
     only_cluster: str = ""  # the one cluster that their token is for; "" = every cluster
     address: str = ""  # IP address that the request came from
@@ -120,7 +115,7 @@ def principal_for(
     person: Person, address: str = "", scopes: tuple[str, ...] = ("all",), only_cluster: str = ""
 ) -> Principal:
     """The principal of a stored person. A person without a Linux user (new from the sign-in provider) is a viewer."""
-    role = person.role if person.user != "" else "viewer"
+    role = person.role if person.user != "" else Role.VIEWER
     return Principal(person.name, role, scopes, only_cluster, address, person.user)
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headway.domain.role import CAN_SUBMIT, Role
+
 
 @dataclass(frozen=True, slots=True)
 class Tab:
     key: str  # what a page calls itself: `tab` of a cluster's page, `here` of the server's
     title: str
     path: str  # below /clusters/NAME, or from the root
-    roles: tuple[str, ...] = ()  # () = everybody
+    roles: tuple[Role, ...] = ()  # () = everybody
     own: bool = False  # of the person: in the menu under their name
 
 
@@ -18,7 +20,7 @@ class Tab:
 CLUSTER = (
     Tab("overview", "Overview", ""),
     Tab("queue", "Queue", "/queue"),
-    Tab("submit", "Submit", "/submit", roles=("member", "lead", "operator", "admin")),
+    Tab("submit", "Submit", "/submit", roles=CAN_SUBMIT),
     Tab("nodes", "Nodes", "/nodes"),
     Tab("storage", "Storage", "/storage"),
     Tab("incidents", "Incidents", "/incidents"),
@@ -32,10 +34,10 @@ CLUSTER = (
 SERVER = (
     Tab("home", "Home", "/"),
     Tab("incidents", "Incidents", "/incidents"),
-    Tab("new", "New cluster", "/new", roles=("member", "lead", "operator", "admin")),
-    Tab("people", "People", "/people", ("admin",)),
-    Tab("audit", "Audit", "/audit", ("admin",)),
-    Tab("settings", "Settings", "/settings", ("admin",)),
+    Tab("new", "New cluster", "/new", roles=CAN_SUBMIT),
+    Tab("people", "People", "/people", (Role.ADMIN,)),
+    Tab("audit", "Audit", "/audit", (Role.ADMIN,)),
+    Tab("settings", "Settings", "/settings", (Role.ADMIN,)),
     Tab("tokens", "Tokens", "/tokens", own=True),
 )
 

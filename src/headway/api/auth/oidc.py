@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from headway.domain.role import Role
 from headway.errors import Conflict, NotAllowed, NotSignedIn, Refused, Unreachable
 from headway.services.access.people import require_unused_user
 from headway.services.context import AppState, Oidc
@@ -157,11 +158,11 @@ class Provider:
             )
         return known
 
-    def role(self, claims: Mapping[str, Any]) -> str:
-        """By the first of the settings' words that the claim has; "" where the settings name no claim. NotAllowed for who
-        has none of the words."""
+    def role(self, claims: Mapping[str, Any]) -> Role | None:
+        """The role of the first of the settings' words that the claim has; None where the settings name no claim. Raises
+        NotAllowed for a person with none of the words."""
         if not self.settings.role_claim:
-            return ""
+            return None
         said = claims.get(self.settings.role_claim)
         words = set(said) if isinstance(said, list) else set(said.split()) if isinstance(said, str) else set()
         for word, role in self.settings.roles:
@@ -251,9 +252,9 @@ def _name(claims: Mapping[str, Any]) -> str:
     return "somebody"
 
 
-async def _added(state: AppState, name: str, subject: str, role: str, user: str | None) -> Person:
+async def _added(state: AppState, name: str, subject: str, role: Role | None, user: str | None) -> Person:
     return await state.store.people.add_from_provider(
-        name, subject, role=role or "viewer", user=user or "", beside=_free(name, user)
+        name, subject, role=role or Role.VIEWER, user=user or "", beside=_free(name, user)
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+from headway.domain.role import Role
 from headway.errors import NotAllowed, NotFound, Refused
 from headway.schemas.people import PersonIn, SignInLinkOut, TokenIn, TokenOut
 from headway.services.access.people import store_person
@@ -43,9 +44,9 @@ async def _ensure_person(state: AppState, who: Principal, person: str, request: 
     """Adds the person, or gives them the role that the request names."""
     known = await state.store.people.get(person)
     if known is None or (request.role is not None and request.role != known.role):
-        if person == who.person and request.role not in (None, "admin"):
+        if person == who.person and request.role not in (None, Role.ADMIN):
             raise Refused("an admin can't take their own role away", hint="let another admin do it")
-        await store_person(state, who, person, PersonIn(role=request.role or "member"))
+        await store_person(state, who, person, PersonIn(role=request.role or Role.MEMBER))
 
 
 async def revoke_token(state: AppState, who: Principal, token_id: str) -> None:

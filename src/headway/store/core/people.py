@@ -9,10 +9,11 @@ from typing import Any
 from sqlalchemy import delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.errors import Conflict, NotFound, Refused
+from headway.domain.role import Role
+from headway.errors import Conflict, NotFound
 from headway.store.core.credential_cache import CredentialCache
 from headway.store.db import schema as t
-from headway.store.db.rows import ROLES, Person
+from headway.store.db.rows import Person
 from headway.store.db.transactions import Database, StorePart
 
 Beside = Callable[[Sequence[Person]], None]
@@ -22,7 +23,7 @@ PERSON_COLUMNS = (t.people.c.name, t.people.c.role, t.people.c.user, t.people.c.
 
 
 def person_of_row(row: Any) -> Person:
-    return Person(row.name, row.role, row.user, row.subject or "", row.created_at)
+    return Person(row.name, Role(row.role), row.user, row.subject or "", row.created_at)
 
 
 async def _everybody(db: AsyncConnection) -> tuple[Person, ...]:
@@ -33,7 +34,9 @@ async def _need_other_admin(db: AsyncConnection, name: str) -> None:
     """Raises Conflict when this person is the only admin: one with a Linux user, for without they may only look."""
     p = t.people.c
     admins = (
-        (await db.execute(select(p.name).where(p.role == "admin", or_(p.user.is_(None), p.user != "")))).scalars().all()
+        (await db.execute(select(p.name).where(p.role == Role.ADMIN, or_(p.user.is_(None), p.user != ""))))
+        .scalars()
+        .all()
     )
     if list(admins) == [name]:
         raise Conflict(f"{name} is the only admin with a Linux user", hint="make somebody else one first")
@@ -46,25 +49,21 @@ class People(StorePart):
         super().__init__(database)
         self._credentials = credentials
 
-    async def set_role(self, name: str, role: str) -> Person:
+    async def set_role(self, name: str, role: Role) -> Person:
         """Creates a person, or gives an existing one this role."""
-        if role not in ROLES:
-            raise Refused(f"no role {role!r}", hint=f"one of {', '.join(ROLES)}")
         async with self._credentials.write() as db:
-            changed = await db.execute(update(t.people).where(t.people.c.name == name).values(role=role))
+            changed = await db.execute(update(t.people).where(t.people.c.name == name).values(role=Role(role)))
             if not changed.rowcount:
-                await db.execute(insert(t.people).values(name=name, role=role, created_at=self._database.now()))
+                await db.execute(insert(t.people).values(name=name, role=Role(role), created_at=self._database.now()))
         return Person(name, role)
 
     async def change(
-        self, name: str, *, role: str, user: str | None, beside: Beside = lambda _: None, made: bool = False
+        self, name: str, *, role: Role, user: str | None, beside: Beside = lambda _: None, made: bool = False
     ) -> Person:
         """Raises NotFound for nobody, unless they are to be `made`; Conflict for the last admin of all, who would leave nobody
         to undo it; and what `beside` does when it is given everybody there is."""
-        if role not in ROLES:
-            raise Refused(f"no role {role!r}", hint=f"one of {', '.join(ROLES)}")
         async with self._credentials.write() as db:
-            if role != "admin" or user == "":
+            if role is not Role.ADMIN or user == "":
                 await _need_other_admin(db, name)
             beside(await _everybody(db))
             changed = await db.execute(update(t.people).where(t.people.c.name == name).values(role=role, user=user))
@@ -91,7 +90,7 @@ class People(StorePart):
         return person_of_row(row) if row else None
 
     async def add_from_provider(
-        self, name: str, subject: str, *, role: str, user: str, beside: Beside = lambda _: None
+        self, name: str, subject: str, *, role: Role, user: str, beside: Beside = lambda _: None
     ) -> Person:
         """A person who came by the sign-in provider for the first time. Conflict when the name is another's already; `beside`
         as in `change`."""

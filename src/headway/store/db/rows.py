@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-ROLES = ("viewer", "member", "lead", "operator", "admin")  # what each may do: services/identity.py
+from headway.domain.role import Role
+
 # Operations whose secret is kept for them alone, by the name "PREFIX" + ref, until they have ended: keys of backups that are
 # made or read, keys to buckets that datasets are brought from, and keys that are to take another's place.
 OWN_SECRETS = {"backup": "backup_key/", "restore": "backup_key/", "dataset": "s3_access/", "rotate": "rotating/"}
@@ -20,7 +21,7 @@ def own_secret(kind: str, params: Mapping[str, Any]) -> str:
 @dataclass(frozen=True, slots=True)
 class Person:
     name: str
-    role: str  # one of ROLES
+    role: Role
     user: str | None = None  # their Linux user; None: of their own name, "": none
     subject: str = ""  # of the sign-in provider, for those who come by it
     created_at: float = 0.0

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import session, tables
-from headway.cli.commands.access.tokens import Role
 from headway.cli.session import Format, Output
+from headway.domain.role import Role
+from headway.validation.syntax_rules import listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +47,7 @@ def _places(teams: Mapping[str, list[str]]) -> str:
 @app.command("set")
 def put(
     person: Annotated[str, typer.Argument(metavar="PERSON", help="Person name.")],
-    role: Annotated[Role, typer.Argument(metavar="ROLE", help="Role: viewer, member, lead, operator or admin.")],
+    role: Annotated[Role, typer.Argument(metavar="ROLE", help=f"Role: {listed(Role)}.")],
     user: Annotated[
         str | None, typer.Option("--user", help="Linux user on clusters; '' for none (read-only access).")
     ] = None,

@@ -9,6 +9,7 @@ import typer
 
 from headway.cli import formatting, session, tables
 from headway.cli.session import Format, Output
+from headway.domain.role import Role
 
 if TYPE_CHECKING:
     from headway.schemas.people import TokenOut
@@ -23,14 +24,6 @@ class Scope(StrEnum):
     read = "read"
     jobs = "jobs"
     nodes = "nodes"
-
-
-class Role(StrEnum):
-    viewer = "viewer"
-    member = "member"
-    lead = "lead"
-    operator = "operator"
-    admin = "admin"
 
 
 @app.command()

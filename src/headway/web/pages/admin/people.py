@@ -9,27 +9,21 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import Admin, State
 from headway.api.http.failure_audit import audit_failure
+from headway.domain.role import Role
 from headway.errors import HeadwayError, NotAllowed
-from headway.schemas.people import PersonIn, Role
+from headway.schemas.people import PersonIn
 from headway.services.access.people import list_people, remove_person, save_person
 from headway.web.page_context import see_other
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 
 router = page_router()
-ROLES: dict[Role, str] = {
-    "viewer": "sees clusters, nodes and the queue",
-    "member": "runs jobs and manages their own",
-    "lead": "a member who also manages the jobs of the teams they lead",
-    "operator": "a member who also manages nodes and incidents",
-    "admin": "may do everything",
-}
 
 
 @router.get("/people")
 async def page(state: State, who: Admin) -> Response:
     found = await list_people(state)
-    return render("people.html", viewer=who, here="people", people=found, roles=ROLES, oidc=state.settings.oidc)
+    return render("people.html", viewer=who, here="people", people=found, roles=Role, oidc=state.settings.oidc)
 
 
 @router.post("/people")
@@ -38,7 +32,7 @@ async def add(
     state: State,
     who: Admin,
     person: Annotated[str, Form(max_length=64)] = "",
-    role: Annotated[Role, Form()] = "member",
+    role: Annotated[Role, Form()] = Role.MEMBER,
 ) -> Response:
     name = person.strip()
     if await state.store.people.get(name) is not None:

@@ -1,0 +1,30 @@
+"""The roles that a person may have. services/identity.py says which rights each has."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """From the fewest rights to all of them; but lead and operator each have rights that the other has not."""
+
+    VIEWER = "viewer"
+    MEMBER = "member"
+    LEAD = "lead"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+    @property
+    def description(self) -> str:
+        """What a person of this role may do, for a list of roles."""
+        return _DESCRIPTIONS[self]
+
+
+_DESCRIPTIONS = {
+    Role.VIEWER: "looks at clusters, nodes and the queue",
+    Role.MEMBER: "submits jobs, and acts on their own",
+    Role.LEAD: "a member who also acts on jobs of the teams they lead (`leads` in the cluster file)",
+    Role.OPERATOR: "a member who also acts on nodes and incidents",
+    Role.ADMIN: "may do everything",
+}
+CAN_SUBMIT = tuple(role for role in Role if role is not Role.VIEWER)
