@@ -21,7 +21,7 @@ from headway.schemas.clusters import NewsOut
 from headway.schemas.submissions import ExecOut, SubmitOut
 from headway.services.jobs.notebooks import owner_may_still_open
 from headway.store import AuditAsk, NotebookRow
-from headway.store.core import people
+from headway.store.core import sessions
 from tests.support import builders
 from tests.support.server_fakes import URL, Server, reading
 
@@ -250,7 +250,7 @@ async def test_guessing_at_one_account_does_not_lock_its_person_out(server: Serv
 
 
 async def test_who_only_begins_to_sign_in_fills_no_database(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(people, "FLOWS_KEPT", 3)
+    monkeypatch.setattr(sessions, "OIDC_FLOWS_KEPT", 3)
     for number in range(8):
         server.state.clock.now += 1  # type: ignore[attr-defined]
         await server.store.sessions.start_oidc_flow(f"s{number}", "n", "v")

@@ -1,5 +1,5 @@
 """The audit trail. It is only ever added to: there is no method that changes or removes a line, and the database refuses
-whoever tries (migration 0005)."""
+whoever tries (see the initial migration)."""
 
 from __future__ import annotations
 
