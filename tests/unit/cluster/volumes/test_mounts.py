@@ -115,7 +115,7 @@ def test_a_volume_below_what_the_head_exports_waits_for_that(volume: Volume) -> 
 
     local = replace(site, own=OwnSite())
     (one,) = (one for one in units(cluster, local)["node"] if one.name == unit)
-    assert one.stage == "remote_volumes", "every machine has /scratch already"
+    assert one.stage == "outside", "every machine has /scratch already"
 
 
 def test_what_may_fail_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:

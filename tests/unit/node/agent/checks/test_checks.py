@@ -288,12 +288,12 @@ def test_results_travel_like_faults_until_the_head_has_them(tmp_path: Path) -> N
 def test_what_was_only_waited_for_and_is_over_is_not_told_late() -> None:
     """While the head is away its volumes are, too: it would hear of both when both are back."""
     results = node.ChangedResults("lab-1-1", "b00t")
-    lost = {**row("bad", 1.0), "check": "outside", "action": "mount"}
+    lost = {**row("bad", 1.0), "check": "remote_volumes", "action": "mount"}
     results.add(deque([lost, row("bad", 2.0)]))
     assert len(results.unsent) == 2
     results.add(deque([{**lost, "at": 3.0, "state": "ok", "action": "none"}, row("ok", 4.0)]))
     left = [(one["check"], one["state"]) for one in results.message_part()["checks"]]
-    assert left == [("gpu_count", "bad"), ("outside", "ok"), ("gpu_count", "ok")], (
+    assert left == [("gpu_count", "bad"), ("remote_volumes", "ok"), ("gpu_count", "ok")], (
         "a fault that went away by itself was one"
     )
 
