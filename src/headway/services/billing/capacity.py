@@ -22,8 +22,9 @@ _HOUR = ("held", "there", "free", "fragmented")
 Waits = list[tuple[int, int, int]]
 
 
-async def load_capacity(state: AppState, look: ReportScope) -> CapacityOut:
-    billed, month, span = look.billed, look.month, look.span
+async def load_capacity(state: AppState, scope: ReportScope) -> CapacityOut:
+    """The month's utilization, fragmentation and waiting times, and the GPUs that are free now, of all teams."""
+    billed, month, span = scope.billed, scope.month, scope.span
     until = min(month.end, billed.now)
     marks = range(month.start, max(until, month.start + 1) + HOUR_S - 1, HOUR_S)
     free = rules.free(
@@ -48,7 +49,7 @@ async def load_capacity(state: AppState, look: ReportScope) -> CapacityOut:
 
 
 async def _types(state: AppState, billed: BilledCluster, span: Span, marks: range) -> tuple[list[TypeOut], Waits]:
-    """What hours were, and how long runs waited: two long questions at a time."""
+    """(hours by GPU type, waiting times). Runs two long queries at a time."""
 
     async def held_and_waits() -> tuple[dict[str, list[float]], Waits]:
         return await _held(state, billed, span, whole), await state.store.capacity.queue_waits(billed.name, span)
@@ -79,8 +80,8 @@ async def _types(state: AppState, billed: BilledCluster, span: Span, marks: rang
 
 
 async def _held(state: AppState, billed: BilledCluster, span: Span, whole: Cover) -> dict[str, list[float]]:
-    """GPU-seconds that runs held in each hour, by GPU type, of the groups that the file still names: of others nobody knows any
-    more what their machines had."""
+    """GPU-seconds that runs held in each hour, by GPU type. Only groups that the file still names count, since the GPUs of other
+    groups' machines are unknown."""
     every = await load_held_seconds_by_day_sums(state.store, billed.name, span, whole)
     plans = gpu_plans_by_group(billed)
     found: dict[str, list[float]] = {}
@@ -94,7 +95,7 @@ async def _held(state: AppState, billed: BilledCluster, span: Span, whole: Cover
 def _there(
     billed: BilledCluster, gpus: Mapping[str, int], lives: Iterable[Life], span: Span, marks: range
 ) -> dict[str, list[float]]:
-    """GPU-seconds that machines had in each hour, by type, as far as the file still says what they have. `gpus`: of nodes."""
+    """GPU-seconds that machines offered in each hour, by GPU type, of groups that the file still names. `gpus`: by node."""
     found: dict[str, Stretches] = {}
     plans = gpu_plans_by_group(billed)
     for life in lives:

@@ -16,7 +16,7 @@ from headway.billing.periods import Period
 from headway.domain.billing import Life, Saves
 from headway.errors import Refused
 from headway.schemas.billing import AdviceOut
-from headway.services.billing.loss_attribution import CHECKPOINTS, NAMED, data_began_at
+from headway.services.billing.loss_attribution import CHECKPOINTS, MAX_NAMED_JOBS, data_began_at
 from headway.services.billing.pricing import priced_segments
 from headway.services.billing.report_scope import HOUR_S, BilledCluster, ReportScope, visible_teams
 from headway.services.billing.runs import load_runs_of_job
@@ -43,7 +43,7 @@ _MILLIONTHS = 10**6  # of a dollar
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStall:
-    """What a job's checkpoints took in a period. `usd` is what the whole job cost in it."""
+    """What a job's checkpoints took in a period. `usd`: what the whole job cost in it. `failure_s`: its mean time to failure."""
 
     job: int
     saves: Saves
@@ -53,30 +53,32 @@ class CheckpointStall:
 
     @property
     def share(self) -> float:
-        """Of its time, 0 to 1."""
+        """The share of its time that went into checkpoints, 0 to 1."""
         return min(1.0, self.saves.stalled_s / self.saves.up_s)
 
     @property
     def advice(self) -> Advice:
+        """How often it should save instead."""
         return good.advice(self.saves.every_s, self.failure_s, self.saves.write_s)
 
     def out(self) -> AdviceOut:
+        """The advice as the API answers it, with what it would save in the period."""
         told = advice_out(self.job, self.saves.write_s, self.failure_s, self.advice)
         return told.model_copy(update={"saves_usd": usd(cents(self.usd * Fraction(self.advice.saves)))})
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStalls:
-    """`dearest`: those whose better interval saves most, that first. `gpu_s` and `usd` are of all."""
+    """Checkpoint pauses of all jobs of a period. `dearest`: the jobs that a better interval would save most, largest first."""
 
     dearest: tuple[CheckpointStall, ...] = ()
     gpu_s: int = 0
     usd: Fraction = Fraction(0)
-    longest: tuple[int, ...] = ()  # jobs that stood still for most dollars
+    longest: tuple[int, ...] = ()  # jobs whose pauses cost most
 
     @property
     def causes(self) -> list[Cause]:
-        """The time for which they stood still; it is part of what is productive otherwise."""
+        """The pauses as a cause of loss. They are also contained in the productive time."""
         return [Cause("checkpoints", CHECKPOINTS, self.gpu_s, self.usd, self.longest)] if self.longest else []
 
 
@@ -102,6 +104,7 @@ async def advise_checkpoints(
 
 
 def advice_out(job: int, write_s: float, failure_s: float, told: Advice) -> AdviceOut:
+    """The advice as the API answers it."""
     return AdviceOut(
         job=job,
         now_s=round(told.now_s, 1),
@@ -112,19 +115,19 @@ def advice_out(job: int, write_s: float, failure_s: float, told: Advice) -> Advi
     )
 
 
-async def load_checkpoint_stalls(state: AppState, look: ReportScope) -> CheckpointStalls:
-    """Of all jobs that one sees and that tell of their checkpoints: they are read one after the other, and few are kept."""
-    billed, month = look.billed, look.month
-    cut = await priced_segments(state, billed, month)
+async def load_checkpoint_stalls(state: AppState, scope: ReportScope) -> CheckpointStalls:
+    """The pauses of all jobs in the scope that report their checkpoints. Jobs are streamed, and only the top ones kept."""
+    billed, month = scope.billed, scope.month
+    segments = await priced_segments(state, billed, month)
     hours = await failure_hours(state, billed, Period("", billed.now - FAILURE_HISTORY_S, billed.now))
     gpu_s, millionths = 0, 0
     dearest: list[tuple[float, int, CheckpointStall]] = []
     longest: list[tuple[int, int]] = []
-    async for one in _stalls(state, look, cut, hours):
-        share, whole = one.share, float(one.usd)  # shares are measured: nothing is won by exact products of them
+    async for one in _stalls(state, scope, segments, hours):
+        share, whole = one.share, float(one.usd)  # shares are measured, so exact products would gain nothing
         still = round(whole * share * _MILLIONTHS)
         gpu_s, millionths = gpu_s + round(one.gpu_s * share), millionths + still
-        _keep(longest, (still, -one.job), NAMED)
+        _keep(longest, (still, -one.job), MAX_NAMED_JOBS)
         _keep(dearest, (whole * one.advice.saves, -one.job, one), MAX_ADVISED_JOBS)
     return CheckpointStalls(
         tuple(stall for *_, stall in sorted(dearest, reverse=True)),
@@ -135,31 +138,33 @@ async def load_checkpoint_stalls(state: AppState, look: ReportScope) -> Checkpoi
 
 
 async def _stalls(
-    state: AppState, look: ReportScope, cut: Sequence[Segment], hours: float | None
+    state: AppState, scope: ReportScope, segments: Sequence[Segment], hours: float | None
 ) -> AsyncIterator[CheckpointStall]:
     rows: list[Saved] = []
-    name = look.billed.name
+    name = scope.billed.name
     async for row in state.store.losses.with_checkpoints(
-        name, look.span, Only(look.visible_teams), MIN_CHECKPOINTS, await data_began_at(state, name)
+        name, scope.span, Only(scope.visible_teams), MIN_CHECKPOINTS, await data_began_at(state, name)
     ):
         if rows and rows[-1].job != row.job:
-            yield _stall(rows, look, cut, hours)
+            yield _stall(rows, scope, segments, hours)
             rows = []
         rows.append(row)
     if rows:
-        yield _stall(rows, look, cut, hours)
+        yield _stall(rows, scope, segments, hours)
 
 
-def _stall(rows: Sequence[Saved], look: ReportScope, cut: Sequence[Segment], hours: float | None) -> CheckpointStall:
-    now, last = look.billed.now, rows[-1]
+def _stall(
+    rows: Sequence[Saved], scope: ReportScope, segments: Sequence[Segment], hours: float | None
+) -> CheckpointStall:
+    now, last = scope.billed.now, rows[-1]
 
     def seconds(one: Saved, start: int, end: int) -> int:
         return max(0, min(one.end or now, end, now) - max(one.start, start))
 
-    gpu_s = sum(one.gpus * seconds(one, look.month.start, look.month.end) for one in rows)
+    gpu_s = sum(one.gpus * seconds(one, scope.month.start, scope.month.end) for one in rows)
     cost = Fraction(0)
     for one in rows:
-        for segment in cut:
+        for segment in segments:
             if segment.group == one.group and (held := seconds(one, segment.start, segment.end)):
                 cost += segment.usd_per_second * Fraction(one.units * held, one.per_node)
     saves = Saves(last.saves, last.stalled_s, last.up_s)
@@ -167,7 +172,7 @@ def _stall(rows: Sequence[Saved], look: ReportScope, cut: Sequence[Segment], hou
 
 
 def _keep(into: list[Any], one: Any, most: int) -> None:
-    """Among the greatest so far, where it is one."""
+    """Keeps the `most` largest items in the heap."""
     if len(into) < most:
         heapq.heappush(into, one)
     else:
@@ -175,18 +180,18 @@ def _keep(into: list[Any], one: Any, most: int) -> None:
 
 
 def _nodes(rows: Sequence[RunRow] | Sequence[Saved]) -> int:
-    """Of a job's last run, in all groups that it held nodes of. `rows`: of its runs, the last at the end."""
+    """The nodes of a job's last run in all groups. `rows`: its runs, the last at the end."""
     return sum(one.node_count for one in rows if one.start == rows[-1].start)
 
 
 def _failure_s(hours: float | None, nodes: int) -> float:
-    """Mean time between failures of a job on so many nodes."""
+    """Mean time between failures of a job on this many nodes, in seconds."""
     return (hours or DEFAULT_FAILURE_HOURS) * HOUR_S / nodes
 
 
 async def failure_hours(state: AppState, billed: BilledCluster, month: Period) -> float | None:
-    """Mean time between failures of one node: machine hours by incidents that took a node out; None without any. Of a cluster
-    that was taken down with its data neither counts."""
+    """Mean time between failures of one node in hours: machine hours / incidents that took a node out of service; None without
+    incidents. A previous cluster of this name, deleted with its data, does not count."""
     month = replace(month, start=max(month.start, await data_began_at(state, billed.name)))
     lives = await state.store.machine_lives.between(billed.name, month.start, month.end)
     hours = sum(_seconds(life, month, billed.now) for life in lives) / HOUR_S

@@ -1,8 +1,8 @@
-"""Brings the ledger of a cluster up to date: runs and node states from accounting, energy and idleness from Prometheus, teams
-against their budgets, news to people. Each part can be killed and repeated; whatever does not answer is asked again next time.
+"""Brings a cluster's ledger up to date: runs and node states from accounting, energy and idle time from Prometheus, budget
+levels, and notices. Every part can be interrupted and repeated; a source that does not answer is read the next time.
 
-Accounting is read from a while before the last time on, for records may come late, and once a day a month back; a record
-that is read again is the same row. Nothing here touches a closed invoice."""
+Each reading of accounting starts a while before the end of the last one, since records come late, and once a day a month back.
+A record that is read again updates the same row. Closed invoices are not touched."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from headway.services.billing.budgets import load_budget_states
 from headway.services.context import AppState
 from headway.store.billing.runs import Sample
 
-OVERLAP_S = 3600  # records come late by minutes, and by as long as accounting was away
-SWEEP_S = 31 * DAY_S
-FEW = 2000  # runs of one question: the next may ask for more time at once
+OVERLAP_S = 3600  # records come minutes late, later if accounting was down
+SWEEP_S = 31 * DAY_S  # how far back the daily reading goes
+FEW_RUNS = 2000  # if a query returns no more, the next one may cover a longer time
 EVERY_S = 60
-SEEN_S = 30  # a life that goes on is noted as often
-MEASURE_S = 60  # one sample of power and use
-MOST_MEASURED_S = 3600  # at once: Prometheus was away for longer
-MOST_AT_ONCE = 10_000  # values of one transaction, or those of one minute
-IDLE_PERCENT = 2.0
+MACHINE_SEEN_S = 30  # how often it is stored that a machine still exists
+SAMPLE_S = 60  # what one sample of power and utilization covers
+MAX_BACKLOG_S = 3600  # older measurements are skipped if Prometheus was away for longer
+MAX_BATCH = 10_000  # values in one transaction, unless one minute has more
+IDLE_PERCENT = 2.0  # GPU utilization below which a job counts as idle
 
 log = structlog.get_logger("headway.ledger")
 _QUERIES = (
-    # Of the whole minute: so what a job did in the part of it in which it ran is known, too.
+    # Averaged over the minute, so that a job that ran for a part of it is measured too.
     Query("use", 'max by (hpc_job) (avg_over_time(DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}[1m]))'),
     Query("power", 'sum by (hpc_job) (avg_over_time(DCGM_FI_DEV_POWER_USAGE{hpc_job!=""}[1m]))'),
     Query(
@@ -49,24 +49,26 @@ _QUERIES = (
 
 @dataclass
 class MachineMeter:
-    """What was last seen of machines, to the second; the store hears of it twice a minute."""
+    """Records when machines existed. Keeps the last sighting to the second and stores it twice a minute."""
 
     last_seen_at: dict[str, int] = field(default_factory=dict)  # cluster -> unix seconds
 
     async def record_machines(self, state: AppState, cluster: Cluster, machines: Sequence[Machine]) -> None:
-        """The provider has just said which machines there are."""
+        """Records the machines that the provider has just listed, and which nodes are spares."""
         now, store = int(state.clock()), state.store
         last = self.last_seen_at.get(cluster.name, 0)
         known = [
             Life(one.machine, one.group, one.began, 0, max(one.seen, last))
             for one in await store.machine_lives.running(cluster.name)
         ]
-        of = {life.machine: life.group for life in known}  # one whose slot left the file is there until it goes
+        of = {
+            life.machine: life.group for life in known
+        }  # a machine whose slot left the file counts until it is deleted
         of |= {name: group.name for name, group in cluster.group_of.items()}
         groups = {one.name: of[one.name] for one in machines if one.name in of}
         turns = machine_meter.look(known, groups, now)
         self.last_seen_at[cluster.name] = max(now, last)
-        stale = any(now - one.seen >= SEEN_S for one in await store.machine_lives.running(cluster.name))
+        stale = any(now - one.seen >= MACHINE_SEEN_S for one in await store.machine_lives.running(cluster.name))
         if turns.began or turns.ended or (turns.there and stale):
             await store.machine_lives.record(cluster.name, turns.began, turns.ended, turns.there, now)
         nodes = state.live.snapshot(cluster.name).nodes
@@ -77,7 +79,7 @@ class MachineMeter:
 
 
 async def collect(state: AppState, cluster: Cluster) -> None:
-    """Everything once. Raises what accounting raises, when the rest is done."""
+    """Updates everything once. Raises what reading accounting raised, after the rest is done."""
     name, now = cluster.name, int(state.clock())
     error: HeadwayError | None = None
     try:
@@ -88,32 +90,32 @@ async def collect(state: AppState, cluster: Cluster) -> None:
     try:
         await _measure(state, cluster, now)
     except HeadwayError as failure:
-        log.info("not measured", cluster=name, error=failure.message.splitlines()[0])
+        log.info("measurements not read", cluster=name, error=failure.message.splitlines()[0])
     await _budgets(state, cluster, now)
     if error is None:
         await notifications.record_weekly_summary(state, cluster, now)
     try:
         await notifications.send_pending(state, cluster, now)
     except HeadwayError as failure:
-        log.info("news not sent", cluster=name, error=failure.message.splitlines()[0])
+        log.info("notices not sent", cluster=name, error=failure.message.splitlines()[0])
     if error is not None:
         raise error
 
 
 async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
-    """Runs and node states. Raises what accounting raises; what was read before that is kept."""
+    """Reads runs and node states into the store. Raises what accounting raises; what was read until then is kept."""
     name, store = cluster.name, state.store
     mark = await store.ledger_progress.get(name)
     if mark.collected_to:
         since = min(mark.collected_to, now) - OVERLAP_S
-        if not 0 <= now - mark.swept_at < DAY_S:  # also where the clock was ahead at the last time
+        if not 0 <= now - mark.swept_at < DAY_S:  # also if the clock was ahead the last time
             since = min(since, now - SWEEP_S)
     else:
         row = await state.row(name)
         first = min((life.began for life in await store.machine_lives.between(name, 0, now + 1)), default=now)
         since = int(min(first, row.created_at)) - DAY_S
     swept = mark.swept_at if since > now - SWEEP_S and mark.collected_to else now
-    # what is no longer told of, as when accounting came out of a backup, ended then
+    # runs that accounting no longer knows, as after a restored backup, are taken to have ended then
     last = min(mark.collected_to, now) or now
     at, step = since, DAY_S
     while at < now:
@@ -125,7 +127,7 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
             here = {(run.job, run.start) for run in found}
             gone = [one for one in await store.runs.still_running(name) if one not in here]
             await store.runs.end(name, gone, last)
-        at, step = until, DAY_S if len(found) > FEW else min(2 * step, SWEEP_S)
+        at, step = until, DAY_S if len(found) > FEW_RUNS else min(2 * step, SWEEP_S)
     told = await state.work.node_events(cluster, since)
     known = {(one.node, one.kind, one.began) for one in told}
     lost = [
@@ -140,22 +142,22 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
 
 
 def ledger_entries(cluster: Cluster, runs: Iterable[Run]) -> list[tuple[Run, list[Held], int]]:
-    """As the store takes them."""
+    """The runs as the store takes them: (run, its allocations, lost seconds)."""
     return [(run, held(run, cluster.group_of), goodput.lost_s(run.state, run.start, run.end, None)) for run in runs]
 
 
 async def _losses(state: AppState, cluster: Cluster) -> None:
-    """What trainings said of where they went on: only what they did since their last checkpoint is lost."""
+    """Stores what runs lost according to the trainings' own reports: only the work since their last checkpoint."""
     for job, losses in (await state.work.losses(cluster)).items():
         for run in await state.store.usage.runs_of_job(cluster.name, job):
             saved = [last - lost_s for last, lost_s in losses if run.end and run.start <= last <= run.end + 1]
-            if saved and run.saved_at != saved[-1]:  # what went on within the run is not how it ended
+            if saved and run.saved_at != saved[-1]:  # resumed within the run, which is not how it ended
                 lost = goodput.lost_s(run.state, run.start, run.end, saved[-1])
                 await state.store.runs.record_loss(cluster.name, job, run.start, lost, saved[-1])
 
 
 async def _saves(state: AppState, cluster: Cluster, now: int) -> None:
-    """What trainings said of their checkpoints: it outlives their reports. What can't be kept of one keeps nothing else back."""
+    """Stores the checkpoint statistics that trainings reported. Invalid ones are skipped and logged."""
     told = await state.work.saves(cluster)
     saves = {job: one for job, one in told.items() if one.can_be_kept}
     if left := sorted(told.keys() - saves.keys()):
@@ -167,22 +169,22 @@ async def _saves(state: AppState, cluster: Cluster, now: int) -> None:
 async def _measure(state: AppState, cluster: Cluster, now: int) -> None:
     name = cluster.name
     mark = await state.store.ledger_progress.get(name)
-    until = (now - 2 * 10) // MEASURE_S * MEASURE_S  # what was scraped lately is there by now
-    if mark.measured_to > now + MOST_MEASURED_S:  # the clock was ahead: from here on again, and nothing twice
+    until = (now - 2 * 10) // SAMPLE_S * SAMPLE_S  # the latest scrapes are stored by then
+    if mark.measured_to > now + MAX_BACKLOG_S:  # the clock was ahead: continue from here, and measure nothing twice
         await state.store.ledger_progress.update(name, measured_to=until)
         return
-    since = max(mark.measured_to, until - MOST_MEASURED_S)
+    since = max(mark.measured_to, until - MAX_BACKLOG_S)
     if until <= since:
         return
-    rows = await state.work.metrics(cluster, _QUERIES, since + MEASURE_S, until, MEASURE_S)
-    for measured_to, some in _pieces(rows, until):  # each with its mark: what is cut off goes on where it was
+    rows = await state.work.metrics(cluster, _QUERIES, since + SAMPLE_S, until, SAMPLE_S)
+    for measured_to, some in _pieces(rows, until):  # each with its mark, so an interrupted reading continues there
         await state.store.runs.add_measurements(
             name, job_samples(some), measured_to, await _hosts(state, cluster, some)
         )
 
 
 def _pieces(rows: Iterable[Row], until: int) -> Iterator[tuple[int, list[Row]]]:
-    """A few minutes each, with the moment up to which they are known then: while one is put down nobody else writes."""
+    """Batches of (measured until, rows), a few minutes each: no other writer can work while one is stored."""
     minutes: dict[int, list[tuple[Row, tuple[float, float]]]] = {}
     for row in rows:
         for value in row.values:
@@ -190,7 +192,7 @@ def _pieces(rows: Iterable[Row], until: int) -> Iterator[tuple[int, list[Row]]]:
     piece: list[tuple[Row, tuple[float, float]]] = []
     last = 0
     for moment in sorted(minutes):
-        if piece and len(piece) + len(minutes[moment]) > MOST_AT_ONCE:
+        if piece and len(piece) + len(minutes[moment]) > MAX_BATCH:
             yield last, _by_row(piece)
             piece = []
         piece += minutes[moment]
@@ -206,21 +208,21 @@ def _by_row(values: Iterable[tuple[Row, tuple[float, float]]]) -> list[Row]:
 
 
 async def _hosts(state: AppState, cluster: Cluster, rows: Sequence[Row]) -> dict[energy.Part, tuple[int, int]]:
-    """(joules, CPU-seconds) of runs, by the counters of the nodes they held."""
+    """(joules, CPU-seconds) by part of a run, from the energy counters of the nodes it ran on."""
     drawn = [
         (row.labels.get("node", ""), int(at), watts) for row in rows if row.key == "nodes" for at, watts in row.values
     ]
     if not drawn:
         return {}
     moments = [at for _, at, _ in drawn]
-    holds = await state.store.runs.allocations(cluster.name, min(moments) - MEASURE_S, max(moments))
+    holds = await state.store.runs.allocations(cluster.name, min(moments) - SAMPLE_S, max(moments))
     cpus = {name: group.plan.cpus for name, group in cluster.group_of.items()}
     cpus |= {node.name: node.cpus for node in state.live.snapshot(cluster.name).nodes if node.cpus}
-    return await asyncio.to_thread(energy.shared, drawn, MEASURE_S, holds, cpus)
+    return await asyncio.to_thread(energy.shared, drawn, SAMPLE_S, holds, cpus)
 
 
 def job_samples(rows: Iterable[Row]) -> list[Sample]:
-    """Of every job and minute."""
+    """Samples of every job and minute, from Prometheus rows."""
     found: dict[tuple[int, int], dict[str, float]] = {}
     for row in rows:
         job = row.labels.get("hpc_job", "")
@@ -231,23 +233,23 @@ def job_samples(rows: Iterable[Row]) -> list[Sample]:
         (
             job,
             at,
-            MEASURE_S,
-            MEASURE_S if said.get("use", 100.0) < IDLE_PERCENT else 0,
-            round(said["power"] * MEASURE_S) if "power" in said else None,
+            SAMPLE_S,
+            SAMPLE_S if said.get("use", 100.0) < IDLE_PERCENT else 0,
+            round(said["power"] * SAMPLE_S) if "power" in said else None,
         )
         for (job, at), said in sorted(found.items())
     ]
 
 
 async def _budgets(state: AppState, cluster: Cluster, now: int) -> None:
-    """Who has come to a new level is told once; whose budget is spent is held back, and let go with the next period. Of a period
-    of which nothing is noted (it just began, or accounting came out of a backup) Slurm is told in any case."""
+    """Notifies once about each new budget level, and sets or lifts the Slurm limit of teams with a capped budget. In a period
+    without a stored level (new, or accounting was restored) Slurm is set in any case."""
     store, name = state.store, cluster.name
     found = await load_budget_states(state, cluster, now)
     held_back = await store.budgets.capped_teams(name)
     wanted = budgets.capped(found)
     by_team = {one.team: one for one in found}
-    for team in sorted(held_back - by_team.keys()):  # its budget was taken out of the file
+    for team in sorted(held_back - by_team.keys()):  # its budget was removed from the file
         if await _hold(state, cluster, team, on=False):
             await store.budgets.record(name, team, 0, "ok", capped=False)
     for one in found:

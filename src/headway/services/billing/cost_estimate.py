@@ -33,7 +33,7 @@ async def estimate_cost(
     assert submit is not None
     wants = asked(submit)
     tasks = wants[0].tasks
-    # Where none is named the first is the one that sbatch has found, and all others are the default.
+    # If no partition is named, the first part of the job gets the one that sbatch found, the others the default.
     parts = [partitions_of(want, cluster, "" if number else checked.partition) for number, want in enumerate(wants)]
     choices = [_dearest_group(cluster, want, some) for want, some in zip(wants, parts, strict=True)]
     nodes = [_nodes(*choice) for choice in choices]
@@ -73,13 +73,13 @@ def _usd_per_hour(group: Group, want: Asked) -> Fraction:
 
 
 def _nodes(group: Group, want: Asked) -> int:
-    """Of a range no more than the group has."""
+    """Nodes that it takes; of a range no more than the group has."""
     said = want.nodes_of(group.plan.gpus, group.plan.cpus)
     return min(said, max(want.least_nodes, len(group.slots))) if want.nodes_range else said
 
 
 def _priced_nodes(group: Group, want: Asked) -> Fraction:
-    """Of the group's nodes, as they are paid for: 2 of 8 GPUs are a quarter of one."""
+    """How many of the group's nodes it pays for: 2 of a node's 8 GPUs are a quarter of one."""
     plan, nodes = group.plan, _nodes(group, want)
     if want.exclusive:
         return Fraction(nodes)
@@ -94,32 +94,32 @@ def _gpus(group: Group, want: Asked) -> int:
 
 
 def _spent(budget: BudgetOut) -> bool:
-    """No job of its team starts until the period ends, whatever Slurm expects."""
+    """Whether no job of the team can start before the period ends."""
     return budget.held_back or (budget.cap and budget.left <= 0)
 
 
 def _budget_warning(budget: BudgetOut, cost: Fraction | None, gpu_hours: float | None) -> str:
     asks = (None if cost is None else float(cost)) if budget.unit == "usd" else gpu_hours
     if _spent(budget):
-        return "the team's budget is spent: the job waits for the next period"
+        return "the team's budget is spent: the job will wait for the next period"
     if asks is not None and asks > budget.left:
-        return f"it may use {asks:,.2f} {unit_label(budget.unit)}; {budget.left:,.2f} are left of the team's budget"
+        return f"the job may use {asks:,.2f} {unit_label(budget.unit)}, but only {budget.left:,.2f} are left of the team's budget"
     return ""
 
 
 def _limit_s(want: Asked, partitions: Sequence[Partition]) -> int | None:
-    """Where it may run longest. None: it may run on and on."""
+    """The longest that it may run in one of these partitions; None without a limit."""
     asked_s = seconds(want.options.get("time", ""))
     if asked_s:
         return asked_s
-    # UNLIMITED: as long as the partition lets it
+    # UNLIMITED: up to the partition's limit
     limits = [one.max_time_s if asked_s == 0 else one.default_time_s or one.max_time_s for one in partitions]
     return None if None in limits else max((limit or 0 for limit in limits), default=None)
 
 
 def _dearest_group(cluster: Cluster, want: Asked, partitions: Sequence[Partition]) -> tuple[Group, Asked]:
-    """Of the groups that it may land on the one where it costs most, and what it asks for there: in a partition that gives nodes
-    as a whole, whole nodes."""
+    """The group where the job would cost most among those that it may run on, and what it takes there: whole nodes in a partition
+    that allocates exclusively."""
     types = {kind.lower() for kind in want.gpu_types}
     places = [(group, want) for group in cluster.groups]
     if any(one.nodes for one in partitions):

@@ -1,4 +1,4 @@
-"""Sums of days that are over, made by and by: reports read those instead of a million runs."""
+"""Stores sums of past days, so that reports read those instead of every run."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from headway.store.billing.capacity import Touched
 from headway.store.billing.daily_rollups import HOURS, RUNS
 from headway.store.billing.run_sums import Span
 
-LATE_S = 3600  # after its end a day is summed: until then records of it may come
-MOST = 8  # days at a time
+DELAY_S = 3600  # after its end a day is summed, since accounting records come late
+MAX_DAYS = 8  # summed at a time
 
-Like = tuple[str, int]  # nodes with so many GPUs of a type
-Kept = dict[int, float]  # seconds of half hours, by their beginnings
+NodeKind = tuple[str, int]  # (GPU type, GPUs a node)
+HalfHours = dict[int, float]  # seconds by the start of the half hour
 
 
-async def sum_days(store: Store, name: str, now: int, most: int = MOST) -> int:
-    """The latest days first that are over and not summed, so many at most; how many there were."""
-    runs = (await store.rollups.missing_days(name, RUNS, now - LATE_S))[:most]
+async def sum_days(store: Store, name: str, now: int, most: int = MAX_DAYS) -> int:
+    """Sums up to `most` past days that are not summed yet, the latest first. Returns how many it summed."""
+    runs = (await store.rollups.missing_days(name, RUNS, now - DELAY_S))[:most]
     for day in runs:
         await store.run_sums.save_day(name, day)
-    hours = (await store.rollups.missing_days(name, HOURS, now - LATE_S))[:most]
+    hours = (await store.rollups.missing_days(name, HOURS, now - DELAY_S))[:most]
     for day in hours:
         await _sum_hours(store, name, day, now)
     return len(runs) + len(hours)
@@ -38,11 +38,13 @@ async def _sum_hours(store: Store, name: str, day: int, now: int) -> None:
         touched.setdefault(node, []).append(one)
     whole = {key: [int(one) for one in seconds] for key, seconds in held.items()}
     nodes = {node: [int(one) for one in _seconds(marks, mine)] for node, mine in touched.items()}
-    await store.capacity.save_day(name, day, whole, nodes)  # where runs changed meanwhile the next round has it
+    await store.capacity.save_day(
+        name, day, whole, nodes
+    )  # if runs changed meanwhile, the next round sums the day again
 
 
 async def load_held_seconds(store: Store, name: str, span: Span, marks: range) -> dict[tuple[str, str], list[float]]:
-    """GPU-seconds that runs held between each two marks, by GPU type and group; of each run."""
+    """GPU-seconds that runs held between each two marks, by (GPU type, group), computed from the single runs."""
     begun = await store.capacity.gpu_changes(name, span, marks, False)
     ended = await store.capacity.gpu_changes(name, span, marks, True)
     return {
@@ -54,7 +56,7 @@ async def load_held_seconds(store: Store, name: str, span: Span, marks: range) -
 
 
 async def load_coverage(store: Store, name: str, span: Span, marks: range) -> Cover:
-    """Which of these stretches are known of days that are summed."""
+    """Which of the intervals between marks lie within days that are summed."""
     days = frozenset(await store.capacity.saved_days(name, span.start - DAY_S, span.end + DAY_S))
     return cover(marks, min(span.end, span.now), days)
 
@@ -62,8 +64,8 @@ async def load_coverage(store: Store, name: str, span: Span, marks: range) -> Co
 async def load_held_seconds_by_day_sums(
     store: Store, name: str, span: Span, whole: Cover
 ) -> dict[tuple[str, str], list[float]]:
-    """As `held_of`, from sums of days as far as there are any."""
-    kept: dict[tuple[str, str], Kept] = {}
+    """As `load_held_seconds`, from the stored sums where there are any."""
+    kept: dict[tuple[str, str], HalfHours] = {}
     for kind, group, day, seconds in await store.capacity.saved_gpu_seconds(name, _days(whole)):
         kept.setdefault((kind, group), {}).update(halves(day, seconds))
     parts = [await load_held_seconds(store, name, _within(span, marks), marks) for _, marks in whole.rest]
@@ -72,11 +74,11 @@ async def load_held_seconds_by_day_sums(
 
 
 async def load_touched_seconds(
-    store: Store, name: str, span: Span, whole: Cover, sets: Mapping[Like, Sequence[str]]
-) -> dict[Like, list[float]]:
-    """Seconds between each two marks in which nodes were not wholly free, of each of these sets of nodes."""
+    store: Store, name: str, span: Span, whole: Cover, sets: Mapping[NodeKind, Sequence[str]]
+) -> dict[NodeKind, list[float]]:
+    """Seconds between each two marks in which nodes were at least partly allocated, by set of nodes."""
     of = {node: key for key, nodes in sets.items() for node in nodes}
-    kept: dict[Like, dict[int, list[int]]] = {key: {} for key in sets}
+    kept: dict[NodeKind, dict[int, list[int]]] = {key: {} for key in sets}
     async for node, day, seconds in store.capacity.saved_busy_seconds(name, _days(whole)):
         if node in of:
             mine = kept[of[node]]

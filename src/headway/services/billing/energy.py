@@ -16,9 +16,10 @@ from headway.store.billing.run_sums import Only
 from headway.store.billing.usage import Total
 
 
-async def load_energy(state: AppState, look: ReportScope) -> EnergyOut:
-    billed, month = look.billed, look.month
-    totals = await state.store.usage.totals(billed.name, look.span, ["team", "gpu_type"], Only(look.visible_teams))
+async def load_energy(state: AppState, scope: ReportScope) -> EnergyOut:
+    """The month's energy and its cost, by team, for the teams that the reader may see."""
+    billed, month = scope.billed, scope.month
+    totals = await state.store.usage.totals(billed.name, scope.span, ["team", "gpu_type"], Only(scope.visible_teams))
     teams: dict[str, list[Total]] = {}
     for one in totals:
         teams.setdefault(one.by[0], []).append(one)

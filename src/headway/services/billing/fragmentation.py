@@ -1,10 +1,10 @@
 """Fragmentation over time: free GPUs on nodes that jobs hold other GPUs of, as a share of all free GPUs.
 
-Of every second and node that had a machine and was neither down, drained nor a spare: free are its GPUs less those that runs
-held then, by accounting (those that the plan promises and the machine has not are nobody's); fragmented are its free GPUs while
-a run held one or more of its GPUs. A job that takes whole nodes can have no such GPU. The share of a period is the fragmented
-of the free GPU-hours. Runs of several nodes hold the same of each, as far as accounting says; jobs without GPUs are on no GPU's
-way. Reservations for other things than spares are not remembered: what stood idle under one counts as free."""
+Counted for every second of a node with a machine that was neither down, drained nor a spare. Free GPUs: those that the machine
+has, less those that runs held according to accounting. Fragmented GPUs: the free ones of a node while a run held at least one of
+its GPUs; a job that needs whole nodes can't use them. A period's fragmentation is fragmented / free GPU-hours. Assumptions: a run
+on several nodes holds the same number on each; jobs without GPUs block none; idle GPUs in a reservation other than the spares'
+count as free, since past reservations are not stored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from headway.store.billing.run_sums import Span
 async def load_fragmentation(
     state: AppState, billed: BilledCluster, lives: Iterable[Life], span: Span, whole: Cover
 ) -> dict[str, Callable[[Sequence[float]], Fragments]]:
-    """By GPU type, of each stretch between two marks: what is made of the GPU-seconds that runs held in them."""
+    """By GPU type a function from the GPU-seconds that runs held between each two marks to the fragments of that interval."""
     store, until, marks = state.store, min(span.end, span.now), whole.marks
     by_group = gpu_plans_by_group(billed)
     plans = {life.machine: by_group[life.group] for life in lives if life.group in by_group}
@@ -49,7 +49,7 @@ async def load_fragmentation(
     ]
     then: dict[str, list[Stretch]] = {}
     for run in await store.capacity.held_on(billed.name, away, span.now):
-        if run.units:  # what ran on while its node was drained, or longer than its machine was there
+        if run.units:  # it ran on while its node was drained, or beyond the end of its machine
             plan = plans[run.node]
             away_held[plan.gpu_type].add(run.start, run.end, run.units * plan.gpus / run.per_node)
             then.setdefault(run.node, []).append((run.start, run.end))
@@ -62,12 +62,12 @@ async def load_fragmentation(
 
 
 def gpus_by_node(state: AppState, billed: BilledCluster) -> dict[str, int]:
-    """Of each node that Slurm knows: a machine one owns may have others than its plan says."""
+    """GPUs of each node as Slurm counts them; an inventory machine may have fewer than its plan says."""
     return {node.name: node.gpus for node in state.live.snapshot(billed.name).nodes}
 
 
 def gpu_plans_by_group(billed: BilledCluster) -> dict[str, Plan]:
-    """What machines of each group with GPUs have, as far as the file (of a cluster that is down its last one) says so."""
+    """The plan of each group with GPUs, by the cluster's last known file."""
     return (
         {group.name: group.plan for group in billed.last_known_cluster.groups if group.plan.gpus}
         if billed.last_known_cluster
@@ -78,7 +78,7 @@ def gpu_plans_by_group(billed: BilledCluster) -> dict[str, Plan]:
 async def _worked(
     state: AppState, billed: BilledCluster, lives: Iterable[Life], span: Span
 ) -> dict[str, list[Stretch]]:
-    """When each node was there and neither down, drained nor spare."""
+    """The intervals in which each node had a machine and was neither down, drained nor a spare."""
     there: dict[str, list[Stretch]] = {}
     other: dict[str, list[Stretch]] = {}
     until = min(span.end, span.now)

@@ -23,27 +23,27 @@ from headway.store.billing.run_sums import Only
 from headway.store.billing.usage import RunRow, Times
 
 
-async def load_goodput(state: AppState, look: ReportScope) -> GoodputOut:
+async def load_goodput(state: AppState, scope: ReportScope) -> GoodputOut:
     """The month's goodput by team, the causes of loss (the most expensive first) and advice on checkpoints."""
-    billed, month = look.billed, look.month
-    sums = SegmentTotals(state, billed, Only(look.visible_teams), timed=True)
-    cut = await priced_segments(state, billed, month)
-    every = [*cut, *await unpriced_segments(state, billed, month)]
+    billed, month = scope.billed, scope.month
+    sums = SegmentTotals(state, billed, Only(scope.visible_teams), timed=True)
+    segments = await priced_segments(state, billed, month)
+    every = [*segments, *await unpriced_segments(state, billed, month)]
 
     async def all_runs() -> tuple[dict[str, Times], CheckpointStalls]:
-        return await sums.times_by_team(every), await load_checkpoint_stalls(state, look)
+        return await sums.times_by_team(every), await load_checkpoint_stalls(state, scope)
 
     (times, stalled), lost = await asyncio.gather(
-        all_runs(), attribute_losses(state, look, cut)
-    )  # two long questions at a time
+        all_runs(), attribute_losses(state, scope, segments)
+    )  # two long queries at a time
     by_use = sorted(times.items(), key=lambda one: (-one[1].gpu_s, one[0]))
     parts = {team: _parts(one) for team, one in by_use if one.gpu_s or one.waited_gpu_s}
     whole = Parts(
         *(sum(getattr(one, field) for one in parts.values()) for field in ("productive", "lost", "idle", "waiting"))
     )
     causes = [
-        *lost.causes(whole, await sums.idle_cost_usd(cut)),
-        *await _queue(state, look, sums, whole),
+        *lost.causes(whole, await sums.idle_cost_usd(segments)),
+        *await _queue(state, scope, sums, whole),
         *stalled.causes,
     ]
     return GoodputOut(
@@ -91,7 +91,7 @@ async def load_job_goodput(state: AppState, billed: BilledCluster, job: int, who
 
 
 def _parts_of(run: RunRow, now: int) -> Parts:
-    """As the sums over a period count it (store.billing.usage)."""
+    """The parts of one run's GPU-seconds, counted as the store's sums count them (store.billing.usage)."""
     during = max(0, (run.end or now) - run.start)
     lost = min(run.lost_s, during)
     idle = min(run.idle_s, during - lost)
@@ -115,11 +115,12 @@ def _parts_out(team: str, one: Parts) -> PartsOut:
     )
 
 
-async def _queue(state: AppState, look: ReportScope, sums: SegmentTotals, whole: Parts) -> list[Cause]:
-    """Nobody pays for waiting; what stood idle while jobs waited was paid for. Only who sees the invoice sees that."""
-    if look.visible_teams is not None or not whole.waiting:
+async def _queue(state: AppState, scope: ReportScope, sums: SegmentTotals, whole: Parts) -> list[Cause]:
+    """Waiting jobs as a cause of loss: at most the cost of GPUs that were idle meanwhile. Only for readers who may see the
+    invoice."""
+    if scope.visible_teams is not None or not whole.waiting:
         return []
-    found = (await invoicing.load_bill(state, look.billed, look.month, sums)).chargeback
+    found = (await invoicing.load_bill(state, scope.billed, scope.month, sums)).chargeback
     idle = sum(one.cents["idle"] for one in found.teams) + sum(
         one.cents for one in found.unassigned if one.what == "idle"
     )

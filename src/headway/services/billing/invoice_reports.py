@@ -81,8 +81,8 @@ def _invoice_out(billed: BilledCluster, bill: Bill) -> InvoiceOut:
     )
 
 
-def _chargeback_out(look: ReportScope, bill: Bill) -> ChargebackOut:
-    billed, period, seen, found = look.billed, bill.period, look.visible_teams, bill.chargeback
+def _chargeback_out(scope: ReportScope, bill: Bill) -> ChargebackOut:
+    billed, period, seen, found = scope.billed, bill.period, scope.visible_teams, bill.chargeback
     return ChargebackOut(
         cluster=billed.name,
         period=period.name,

@@ -1,4 +1,4 @@
-"""The store's facts through the ledger's rules: invoices, chargeback, goodput, budgets. Reads only, but for closing."""
+"""Makes invoices and chargeback from the stored facts and the rules of headway.billing, and closes invoices."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ log = structlog.get_logger("headway.ledger")
 
 @dataclass(frozen=True)
 class Bill:
-    """`row` is there once it is closed; zone and rules are those that it was closed by."""
+    """A month's invoice and who pays which part. `closed_row`: the stored invoice once it is closed, None before."""
 
     chargeback: Chargeback
     closed_row: InvoiceRow | None
 
     @property
     def period(self) -> Period:
+        """The billed period."""
         return self.chargeback.invoice.period
 
     def timezone(self, billed: BilledCluster) -> str:
+        """The time zone that the month's limits are in; for a closed invoice that of its closing."""
         return (
             str(self.closed_row.document.get("timezone", billed.costs.timezone))
             if self.closed_row
@@ -39,6 +41,7 @@ class Bill:
         )
 
     def rules(self, billed: BilledCluster) -> dict[str, str]:
+        """How idle, spare and broken capacity is charged; for a closed invoice the rules of its closing."""
         return (
             dict(self.closed_row.document.get("rules", {})) or asdict(billed.rules)
             if self.closed_row
@@ -47,32 +50,33 @@ class Bill:
 
 
 async def load_bill(state: AppState, billed: BilledCluster, period: Period, sums: SegmentTotals | None = None) -> Bill:
-    """As it was closed, else as far as it has come. `sums`: of all teams."""
+    """The period's bill: as it was closed, else up to now. `sums`: allocations of all teams, if already loaded."""
     closed = {row.period: row for row in await state.store.invoices.of_cluster(billed.name)}
     row = closed.get(period.name)
     if row is not None:
         kept = invoice.unpacked(row.document["invoice"])
         return Bill(chargeback.unpacked(kept, row.document["chargeback"]), row)
-    return Bill(await _reckoned(state, billed, await _joined(state, billed, period), sums), None)
+    return Bill(await _compute(state, billed, await _joined_to_last_closed(state, billed, period), sums), None)
 
 
 async def close_month(state: AppState, billed: BilledCluster, period: Period, person: str) -> InvoiceRow:
-    """Raises Refused while the period lasts, Conflict when it is closed, or an earlier month with costs is not."""
+    """Closes the month and returns the stored invoice. Raises Refused before the month is over, NotFound for a month before the
+    first machine, and Conflict if it is closed already, an earlier month is not, or accounting could not be read."""
     if period.end > billed.now:
-        raise Refused(f"{period.name} is not over", hint="an invoice is closed once its month is over")
+        raise Refused(f"{period.name} is not over yet", hint="close its invoice once the month is over")
     mark = await state.store.ledger_progress.get(billed.name)
     if billed.cluster is not None and mark.error:
         raise Conflict(
-            f"accounting of {billed.name} has not been read: {mark.error}", hint="close it once that works again"
+            f"accounting of {billed.name} could not be read: {mark.error}", hint="close it once that works again"
         )
-    due = await _due(state, billed)
+    due = await _next_to_close(state, billed)
     if period.start > due.start:
-        raise Conflict(f"{due.name} is not closed yet", hint="months are closed in their order")
+        raise Conflict(f"{due.name} is not closed yet", hint="close months in order")
     if period.start < due.start and period.name not in {
         row.period for row in await state.store.invoices.of_cluster(billed.name)
     }:
         raise NotFound(f"{billed.name} had no machine in {period.name}", hint=f"its first month is {due.name}")
-    found = await _reckoned(state, billed, await _joined(state, billed, period))
+    found = await _compute(state, billed, await _joined_to_last_closed(state, billed, period))
     document = {
         "invoice": invoice.packed(found.invoice),
         "chargeback": chargeback.packed(found),
@@ -82,48 +86,48 @@ async def close_month(state: AppState, billed: BilledCluster, period: Period, pe
     return await state.store.invoices.close(billed.name, period.name, document, person)
 
 
-async def _joined(state: AppState, billed: BilledCluster, period: Period) -> Period:
-    """The month after the last closed one begins where that ended, whatever became of the time zone: no second is billed
-    twice, and none is left out."""
+async def _joined_to_last_closed(state: AppState, billed: BilledCluster, period: Period) -> Period:
+    """The period, started where the last closed month ended. A changed time zone would otherwise bill some hours twice or not
+    at all."""
     rows = await state.store.invoices.of_cluster(billed.name)
-    if not rows or period.name != _after(rows[-1].period, billed).name:
+    if not rows or period.name != _month_after(rows[-1].period, billed).name:
         return period
     return replace(period, start=invoice.unpacked(rows[-1].document["invoice"]).period.end)
 
 
-async def _due(state: AppState, billed: BilledCluster) -> Period:
-    """The month that is to be closed next. Raises NotFound where there is nothing to bill."""
+async def _next_to_close(state: AppState, billed: BilledCluster) -> Period:
+    """The month to be closed next. Raises NotFound if there never was a machine."""
     where = zone(billed.costs.timezone)
     rows = await state.store.invoices.of_cluster(billed.name)
     if rows:
-        return _after(rows[-1].period, billed)
+        return _month_after(rows[-1].period, billed)
     lives = await state.store.machine_lives.between(billed.name, 0, billed.now + 1)
     if not lives:
         raise NotFound(f"{billed.name} had no machine yet", hint="there is nothing to bill")
     return month_of(min(life.began for life in lives), where)
 
 
-async def _reckoned(
+async def _compute(
     state: AppState, billed: BilledCluster, period: Period, sums: SegmentTotals | None = None
 ) -> Chargeback:
-    """From the facts as they are now."""
-    own, costs = await _of_period(state, billed, period, sums or SegmentTotals(state, billed))
+    """The chargeback computed from the facts as they are now."""
+    own, costs = await _own_costs(state, billed, period, sums or SegmentTotals(state, billed))
     lines = (*own.lines, *await _corrections(state, billed, period))
     whole = Invoice(billed.name, period, lines)
     return chargeback.share_out(whole, costs, billed.rules, billed.shares)
 
 
-async def _of_period(
+async def _own_costs(
     state: AppState, billed: BilledCluster, period: Period, sums: SegmentTotals
 ) -> tuple[Invoice, chargeback.Costs]:
     store, name, now = state.store, billed.name, billed.now
     lives = await store.machine_lives.between(name, period.start, period.end)
     states = await store.node_spans.between(name, period.start, period.end)
     reserved = {row.group for row in await store.prices.of_cluster(name) if row.reserved}
-    cut = await cut_by_prices(state, billed, period, {life.group for life in lives} | reserved)
-    nodes = invoice.metered(lives, states, cut, now)
+    segments = await cut_by_prices(state, billed, period, {life.group for life in lives} | reserved)
+    nodes = invoice.metered(lives, states, segments, now)
     costs, not_there = chargeback.Costs(), []
-    for segment in cut:
+    for segment in segments:
         here = [one for one in nodes if one.segment is segment]
         unused_s = invoice.unused(segment, here, now)
         not_there.append((segment, unused_s))
@@ -143,20 +147,20 @@ async def _of_period(
 
 
 async def _corrections(state: AppState, billed: BilledCluster, period: Period) -> list[invoice.Line]:
-    """What closed months would be billed beside what they were: on the first invoice that is open."""
+    """Corrections of closed months (what they would be billed now, less what they were), for the first open invoice only."""
     rows = await state.store.invoices.of_cluster(billed.name)
-    if not rows or period.name != _after(rows[-1].period, billed).name:
+    if not rows or period.name != _month_after(rows[-1].period, billed).name:
         return []
     closed = [invoice.unpacked(row.document["invoice"]) for row in rows]
     corrected = [line for one in closed for line in one.lines if line.what == "correction"]
     found = []
     for one in closed:
-        now, _ = await _of_period(state, billed, one.period, SegmentTotals(state, billed))
+        now, _ = await _own_costs(state, billed, one.period, SegmentTotals(state, billed))
         found += invoice.corrections(one, [line for line in corrected if line.of == one.period.name], now)
     return found
 
 
-def _after(name: str, billed: BilledCluster) -> Period:
+def _month_after(name: str, billed: BilledCluster) -> Period:
     where = zone(billed.costs.timezone)
     return month_of(month(name, where).end, where)
 

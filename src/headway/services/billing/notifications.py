@@ -1,6 +1,6 @@
-"""What the ledger tells people by the alert channels of a cluster, each thing once: a budget that comes to its end, and a
-summary of each week. What is to be told is written down first and handed over until somebody takes it, so that a server
-that dies loses nothing and says nothing twice."""
+"""Billing notices sent once each by a cluster's alert channels: budgets near or over their limit, and weekly summaries.
+
+A notice is stored before it is sent, and sent again until the alert manager accepts it, so restarts lose and repeat nothing."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from headway.services.billing.report_scope import BilledCluster, ReportScope
 from headway.services.billing.usage import load_usage
 from headway.services.context import AppState
 
-LATE_S = 3600  # after the end of a week: records come late
-OLD_S = 7 * 86_400  # what nobody took for so long is no news any more
-MOST_CAUSES = 3
+SUMMARY_DELAY_S = 3600  # after the end of a week, since accounting records come late
+MAX_NOTICE_AGE_S = 7 * 86_400  # older notices are dropped unsent
+MAX_CAUSES = 3  # in a summary
 
 
 async def record_budget_notice(state: AppState, cluster: Cluster, one: Standing, now: int) -> None:
-    """Of a budget that is spent, or soon will be. One whose limit was changed is another. What everybody sees of a cluster's
-    page says nothing of it: there who may know what the team has used finds a note of its own."""
+    """Stores a notice that a team's budget is spent or nearly spent, once a level, period and limit. The cluster's public event
+    list does not mention it, since not everybody may see the team's usage."""
     spent = f"team {one.team}: {_words(one)}"
     key = f"budget/{one.team}/{one.start}/{one.budget.limit.normalize():f} {one.budget.unit}/{one.level.value}"
     title = f"{cluster.name}: the budget of {one.team} {'is spent' if one.level is Level.OVER else 'is soon spent'}"
@@ -32,10 +32,10 @@ async def record_budget_notice(state: AppState, cluster: Cluster, one: Standing,
 
 
 async def record_weekly_summary(state: AppState, cluster: Cluster, now: int) -> None:
-    """A summary of the last whole week, once accounting has told all of it."""
+    """Stores a summary of the last whole week, once accounting covers it."""
     week = last_week(now, zone(cluster.costs.timezone))
     key, store = f"week/{week.name}", state.store
-    if now < week.end + LATE_S or (await store.ledger_progress.get(cluster.name)).collected_to < week.end:
+    if now < week.end + SUMMARY_DELAY_S or (await store.ledger_progress.get(cluster.name)).collected_to < week.end:
         return
     if await store.notifications.exists(cluster.name, key) or not await store.machine_lives.between(
         cluster.name, week.start, week.end
@@ -50,7 +50,7 @@ async def record_weekly_summary(state: AppState, cluster: Cluster, now: int) -> 
 
 
 def summary(used: UsageOut, good: GoodputOut, budgets: list[BudgetOut]) -> str:
-    """The figures of `headway usage` and `goodput`, a line each, and what was left of budgets at the end."""
+    """The text of a weekly summary: usage and goodput by team, the largest losses, and what was left of budgets."""
     share = {one.team: one.goodput for one in good.teams}
     rows = [(row.by["team"] or "no team", row, share.get(row.by["team"])) for row in used.rows]
     lines = [
@@ -58,7 +58,7 @@ def summary(used: UsageOut, good: GoodputOut, budgets: list[BudgetOut]) -> str:
         for who, row, part in (*rows, ("all", used.total, good.total.goodput))
     ]
     lines += [
-        f"lost: {one.usd:,.2f} USD, {one.gpu_hours:,.2f} GPU-hours: {one.what}" for one in good.causes[:MOST_CAUSES]
+        f"lost: {one.usd:,.2f} USD, {one.gpu_hours:,.2f} GPU-hours: {one.what}" for one in good.causes[:MAX_CAUSES]
     ]
     lines += [
         f"budget of {one.team}: {one.left:,.2f} of {one.limit:,.2f} {unit_label(one.unit)} a {one.per} were left"
@@ -70,8 +70,8 @@ def summary(used: UsageOut, good: GoodputOut, budgets: list[BudgetOut]) -> str:
 
 
 async def send_pending(state: AppState, cluster: Cluster, now: int) -> None:
-    """Raises Unreachable where nobody takes it: it is handed over again next time."""
-    news = await state.store.notifications.pending(cluster.name, now - OLD_S)
+    """Sends the stored notices. Raises Unreachable if the alert manager does not accept them; they are sent again next time."""
+    news = await state.store.notifications.pending(cluster.name, now - MAX_NOTICE_AGE_S)
     if news:
         await state.work.tell(cluster, news)
         await state.store.notifications.mark_sent(cluster.name, [one.key for one in news], now)

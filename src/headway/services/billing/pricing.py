@@ -20,14 +20,14 @@ ALL = Only()
 
 
 class SegmentTotals:
-    """What was held in stretches of one price, asked of the database once for all that a report needs it for. `timed`: with the
-    times that goodput is made of."""
+    """Allocated node time per price segment, read from the database once a report. `timed`: with the times for goodput."""
 
     def __init__(self, state: AppState, billed: BilledCluster, only: Only = ALL, *, timed: bool = False) -> None:
         self._state, self._place, self._only, self._timed = state, billed, only, timed
         self._known: dict[tuple[str, int, int], list[Cell]] = {}
 
     async def load_cells(self, segment: Segment) -> list[Cell]:
+        """The allocations in the segment, summed as the store sums them."""
         key = (segment.group, segment.start, segment.end)
         if key not in self._known:
             span = Span(segment.start, segment.end, self._place.now)
@@ -37,18 +37,18 @@ class SegmentTotals:
             )
         return self._known[key]
 
-    async def times_by_team(self, cut: Sequence[Segment]) -> dict[str, Times]:
-        """By team, over all of these."""
+    async def times_by_team(self, segments: Sequence[Segment]) -> dict[str, Times]:
+        """The times of all segments together, by team."""
         found: dict[str, Times] = {}
-        for segment in cut:
+        for segment in segments:
             for cell in await self.load_cells(segment):
                 found[cell.use.team] = found.get(cell.use.team, Times()) + cell.times
         return found
 
-    async def idle_cost_usd(self, cut: Sequence[Segment]) -> Fraction:
-        """What stood idle in these while it was held."""
+    async def idle_cost_usd(self, segments: Sequence[Segment]) -> Fraction:
+        """The cost of allocated but idle time in these segments, in exact USD."""
         cost = Fraction(0)
-        for segment in cut:
+        for segment in segments:
             for cell in await self.load_cells(segment):
                 cost += segment.usd_per_second * Fraction(cell.use.idle_unit_s, cell.use.per_node)
         return cost
@@ -62,12 +62,13 @@ async def priced_segments(state: AppState, billed: BilledCluster, period: Period
 
 
 async def unpriced_segments(state: AppState, billed: BilledCluster, period: Period) -> list[Segment]:
-    """The period, of every group that never had a price and that runs were on all the same."""
+    """The period, once for each group that runs were on but that never had a price."""
     known = {row.group for row in await state.store.prices.of_cluster(billed.name)}
     return invoice.segments([], {*await state.store.usage.groups(billed.name)} - known, period)
 
 
 async def cut_by_prices(state: AppState, billed: BilledCluster, period: Period, groups: set[str]) -> list[Segment]:
+    """The period cut wherever the price of one of these groups changed, group by group."""
     prices = [
         Price(row.group, int(row.since), Decimal(row.usd_per_hour), row.spot, row.reserved)
         for row in await state.store.prices.of_cluster(billed.name)
@@ -78,7 +79,7 @@ async def cut_by_prices(state: AppState, billed: BilledCluster, period: Period, 
 async def usage_cost(
     state: AppState, billed: BilledCluster, period: Period, only: Only = ALL, by: tuple[str, ...] = ()
 ) -> list[tuple[tuple[str, ...], Fraction]]:
-    """(values of `by`, exact USD) of what runs held."""
+    """The cost of allocated nodes, as (values of `by`, exact USD), sorted."""
     found: dict[tuple[str, ...], Fraction] = {}
     for segment in await priced_segments(state, billed, period):
         if only.group and only.group != segment.group:
@@ -92,11 +93,11 @@ async def usage_cost(
 
 
 async def run_costs(state: AppState, billed: BilledCluster, runs: Sequence[RunRow], within: Period) -> list[Fraction]:
-    """Exact USD of what each run held in that time; one that runs on, until now."""
-    cut = await cut_by_prices(state, billed, within, {one.group for one in runs})
+    """What each run cost within the period, in exact USD. Runs that have not ended count until now."""
+    segments = await cut_by_prices(state, billed, within, {one.group for one in runs})
 
     def cost(one: RunRow, segment: Segment) -> Fraction:
         seconds = min(one.end or billed.now, segment.end) - max(one.start, segment.start)
         return segment.usd_per_second * Fraction(one.units * max(0, seconds), one.per_node)
 
-    return [sum((cost(one, part) for part in cut if part.group == one.group), Fraction(0)) for one in runs]
+    return [sum((cost(one, part) for part in segments if part.group == one.group), Fraction(0)) for one in runs]

@@ -23,8 +23,11 @@ log = structlog.get_logger("headway.billing")
 
 @dataclass(frozen=True)
 class BilledCluster:
-    """A cluster of the ledger. One that is down, or gone, is billed for what it was: as its `last` file says, where that can
-    still be read."""
+    """A cluster that has billing records.
+
+    cluster: as it is now, None if it is down. cluster_at_teardown: as its last file defined it, None if unreadable. now: unix
+    seconds.
+    """
 
     name: str
     cluster: Cluster | None
@@ -33,26 +36,31 @@ class BilledCluster:
 
     @property
     def last_known_cluster(self) -> Cluster | None:
+        """The cluster as it is, else as it was when it was taken down."""
         return self.cluster or self.cluster_at_teardown
 
     @property
     def simulated(self) -> bool:
+        """Whether its GPUs are simulated."""
         return self.last_known_cluster is not None and self.last_known_cluster.simulated_gpus
 
     @property
     def costs(self) -> Costs:
+        """The billing settings of its file."""
         return self.last_known_cluster.costs if self.last_known_cluster else Costs()
 
     @property
     def rules(self) -> Rules:
+        """How idle, spare and broken capacity is charged."""
         return Rules(self.costs.idle, self.costs.spare, self.costs.broken)
 
     @property
     def shares(self) -> dict[str, int]:
+        """The teams' shares by name."""
         return {team.name: team.share for team in self.last_known_cluster.teams} if self.last_known_cluster else {}
 
     def month(self, name: str) -> Period:
-        """That month, or the one that is now. Raises Refused."""
+        """The month called `name` (2026-10), or the current one for "". Raises Refused for a malformed name."""
         where = zone(self.costs.timezone)
         try:
             return month(name, where) if name else month_of(self.now, where)
@@ -62,7 +70,7 @@ class BilledCluster:
 
 @dataclass(frozen=True, slots=True)
 class ReportScope:
-    """Somebody looks at a month of a cluster. `seen`: the teams they see, None = all."""
+    """What a monthly report covers. `visible_teams`: the teams that the reader may see, None for all."""
 
     billed: BilledCluster
     month: Period
@@ -70,20 +78,21 @@ class ReportScope:
 
     @property
     def span(self) -> Span:
+        """The month as the store takes it."""
         return Span(self.month.start, self.month.end, self.billed.now)
 
 
 async def load_billed_cluster(state: AppState, name: str) -> BilledCluster:
-    """Raises NotFound for a name that no cluster ever had."""
+    """The cluster by its name. Raises NotFound if no cluster ever had that name."""
     row = await state.store.clusters.get(name)
     cluster = await state.resolved(row) if row else None
     if cluster is None and name not in await state.store.machine_lives.clusters():
-        await state.row(name)  # says which there are
+        await state.row(name)  # raises NotFound with the names that exist
     return BilledCluster(name, cluster, int(state.clock()), None if cluster else await _last(state, name))
 
 
 async def _last(state: AppState, name: str) -> Cluster | None:
-    """As it was when it went down."""
+    """The cluster as its file defined it when it was taken down; None if that can't be read."""
     ended = await state.store.operations.last_down(name)
     if ended is None or not ended.document:
         return None
@@ -95,16 +104,19 @@ async def _last(state: AppState, name: str) -> Cluster | None:
 
 
 def visible_teams(billed: BilledCluster, who: Principal) -> tuple[str, ...] | None:
-    """None: all of them. Raises NotAllowed for a cluster that is gone, whose teams nobody knows any more."""
+    """The teams whose usage the person may see, None for all. Raises NotAllowed for a cluster that is down and a person who may
+    not see all."""
     if who.may(Right.ADMIN) or who.may(Right.OPERATE_NODES):
         return None
     if billed.cluster is None:
-        raise NotAllowed(f"{billed.name} is down: what it used is for operators and admins", hint="ask one of them")
+        raise NotAllowed(
+            f"{billed.name} is down: its usage is visible to operators and admins only", hint="ask one of them"
+        )
     return tuple(team.name for team in billed.cluster.teams if may_see_team_usage(billed.cluster, who, team.name))
 
 
 def parse_period(billed: BilledCluster, start: str, end: str) -> Period:
-    """From `start` (this month's beginning unless said) to `end` (now). Raises Refused."""
+    """The period from `start` (default: the start of this month) to `end` (default: now). Raises Refused."""
     where = zone(billed.costs.timezone)
     try:
         begun = moment(start, where) if start else billed.month("").start
@@ -112,9 +124,10 @@ def parse_period(billed: BilledCluster, start: str, end: str) -> Period:
     except (ValueError, OverflowError) as error:
         raise Refused(str(error), hint="for example --from 2026-10-01 --to 2026-11-01") from None
     if not 0 <= begun < done <= 2**37:
-        raise Refused("the end must come after the start", hint="for example --from 2026-10-01 --to 2026-11-01")
+        raise Refused("the end must be later than the start", hint="for example --from 2026-10-01 --to 2026-11-01")
     return Period("", begun, done)
 
 
 def to_hours(seconds: float) -> float:
+    """Hours, rounded to four decimals."""
     return round(seconds / HOUR_S, 4)

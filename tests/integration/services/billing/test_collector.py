@@ -43,7 +43,7 @@ async def test_an_hour_is_measured_in_pieces_and_one_that_is_cut_off_goes_on_whe
     cluster = (await server.state.cluster("lab"))[1]
     said.runs = [run(job, 0, 0, gpus=1, cpus=8) for job in JOBS]
     server.work.answers["metrics"] = metrics
-    monkeypatch.setattr(collecting, "MOST_AT_ONCE", 100)
+    monkeypatch.setattr(collecting, "MAX_BATCH", 100)
     real, marks = server.store.runs.add_measurements, []
 
     async def measure(name: str, found: Any, measured_to: int, hosts: Any) -> None:

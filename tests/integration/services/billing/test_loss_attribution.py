@@ -57,7 +57,7 @@ async def test_however_many_runs_lost_work_all_of_it_has_its_cause(server: Serve
     price = Decimal(8) / 8 / H  # of a GPU-second
     assert causes["preemption"]["usd"] == float(round(3000 * 20 * price, 2))
     assert causes["preemption"]["gpu_hours"] == pytest.approx(3000 * 20 / H, abs=1e-4)
-    assert causes["requeued by hand or by its own wish"]["jobs"] == [10, 11, 12]
+    assert causes["requeued by a person or by the job itself"]["jobs"] == [10, 11, 12]
     assert (causes["lab-1-2 failed"]["usd"], causes["lab-1-2 failed"]["jobs"]) == (8.0, [50])
     assert sum(one["gpu_hours"] for one in causes.values()) == pytest.approx(found["total"]["lost_gpu_hours"], abs=1e-3)
     theirs = await told(server, "vera", "lead")
@@ -116,7 +116,7 @@ async def test_what_an_incident_sent_back_is_its_own_and_of_two_the_nearer_one_s
     causes = {one["what"]: (one["usd"], one["jobs"]) for one in found}
     assert causes == {
         "XID 79 on lab-1-1": (8.0, [1]), "XID 48 on lab-1-2": (8.0, [2]), "XID 94 on lab-1-1": (8.0, [9]),
-        "requeued by hand or by its own wish": (8.0, [3]),
+        "requeued by a person or by the job itself": (8.0, [3]),
     }  # fmt: skip
     november = {one["what"]: one["usd"] for one in (await told(server, month="2026-11"))["causes"] if one["jobs"]}
     assert november == {"XID 94 on lab-1-1": 8.0}
@@ -190,7 +190,7 @@ async def test_however_many_jobs_save_slowly_all_their_standing_still_is_told(se
     assert [one["job"] for one in found["checkpoints"]][:2] == [100, 1]
     assert len(found["checkpoints"]) == 100
     page = await got(
-        await server.client(), "usage/runs?start=2026-10&limit=1000&cause=trainings+that+stand+still+while+they+save"
+        await server.client(), "usage/runs?start=2026-10&limit=1000&cause=training+paused+to+write+checkpoints"
     )
     assert len(page["runs"]) == 250
 

@@ -74,7 +74,7 @@ async def unsummed(store: Store, what: str) -> list[int]:
     return [(day - D0) // DAY_S for day in await store.rollups.missing_days("lab", what, NOW)]
 
 
-async def summed(store: Store, now: int = NOW + daily_rollups.LATE_S) -> None:
+async def summed(store: Store, now: int = NOW + daily_rollups.DELAY_S) -> None:
     while await daily_rollups.sum_days(store, "lab", now):
         pass
 
@@ -125,7 +125,7 @@ async def test_reports_tell_the_same_with_and_without_sums(store: Store, seed: i
             for table, rows in kept.items():
                 if rows:
                     await db.execute(table.insert(), [dict(row) for row in rows])
-        await daily_rollups.sum_days(store, "lab", NOW + daily_rollups.LATE_S, most=dice.randint(0, 4))
+        await daily_rollups.sum_days(store, "lab", NOW + daily_rollups.DELAY_S, most=dice.randint(0, 4))
     await summed(store)
     assert await unsummed(store, RUNS) == await unsummed(store, HOURS) == []
 
@@ -147,7 +147,7 @@ async def test_only_days_whose_sums_change_are_summed_again(store: Store) -> Non
     assert (await unsummed(store, RUNS), await unsummed(store, HOURS)) == ([1], [])
     await store.runs.save("lab", told(run(3, D0 + 3 * DAY_S, D0 + 3 * DAY_S + 9)))
     assert (await unsummed(store, RUNS), await unsummed(store, HOURS)) == ([3, 1], [3])
-    assert await daily_rollups.sum_days(store, "lab", D0 + 2 * DAY_S + daily_rollups.LATE_S) == 1, (
+    assert await daily_rollups.sum_days(store, "lab", D0 + 2 * DAY_S + daily_rollups.DELAY_S) == 1, (
         "only days that are over"
     )
     await store.runs.save("other", told(short))

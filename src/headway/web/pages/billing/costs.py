@@ -196,7 +196,7 @@ async def _found(
     asked: Asked,
 ) -> Any:
     """The API's own answer."""
-    look = ReportScope(billed, month, visible_teams(billed, who))
+    scope = ReportScope(billed, month, visible_teams(billed, who))
     if section == "usage":
         key = "gpu_type" if by == "gpu" else by
         only = usage_selection(billed, who, asked.which)
@@ -212,14 +212,14 @@ async def _found(
     if section == "invoice":
         return await load_invoice(state, billed, month)
     if section == "chargeback":
-        return await load_chargeback(state, look)
+        return await load_chargeback(state, scope)
     if section == "goodput":
-        return await load_goodput(state, look)
+        return await load_goodput(state, scope)
     if section == "budgets":
-        return await load_visible_budgets(state, billed, look.visible_teams)
+        return await load_visible_budgets(state, billed, scope.visible_teams)
     if section == "energy":
-        return await load_energy(state, look)
-    return await load_capacity(state, look)
+        return await load_energy(state, scope)
+    return await load_capacity(state, scope)
 
 
 def _sizes() -> dict[str, dict[str, str]]:

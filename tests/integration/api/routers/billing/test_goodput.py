@@ -280,7 +280,7 @@ async def test_before_submit_the_price_the_start_and_the_budget(server: Server) 
     form = {"how": "script", "script": "#!/bin/sh\n", "nodes": "2", "gpus": "8", "time": "2:00:00"}
     page = (await alice.post("/clusters/lab/submit/check", data=form)).text
     assert ("32.00 USD" in page, "of 10.00 GPU-hours a month are left to vision" in page) == (True, True)
-    assert "It may use 32.00 GPU-hours; 10.00 are left" in page
+    assert "The job may use 32.00 GPU-hours, but only 10.00 are left" in page
     form = {"how": "script", "script": "#!/bin/sh\n", "flags": "-w /home/alice/nodes --gpus-per-node=8"}
     unread = (await alice.post("/clusters/lab/submit/check", data=form)).text
     assert ("can't be said; not understood here: --nodelist." in unread, "USD an hour" in unread) == (True, False)
@@ -289,7 +289,7 @@ async def test_before_submit_the_price_the_start_and_the_budget(server: Server) 
     at(server, 60)
     held = (await alice.post(f"{V1}/estimate", json=ask)).json()
     assert (held["start"], held["budget"]["end"], held["expected_nodes"]) == (OCTOBER.end, OCTOBER.end, "")
-    assert "waits for the next period" in held["warning"]
+    assert "will wait for the next period" in held["warning"]
     wrong = await alice.post(f"{V1}/estimate", json={"submit": {"script": "#!/bin/sh\n#SBATCH -N99\n"}})
     assert (wrong.status_code, "99 nodes" in wrong.text) == (422, True)
 
