@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fault test check soak bench screenshots pictures assets lock clean
+.PHONY: help setup demo demo-fault test test-full test-rest check soak bench screenshots pictures assets lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -16,10 +16,17 @@ demo:  ## a real Slurm cluster on this machine and a training on it
 demo-fault:  ## kill a node under that training and watch it go on
 	@$(PYTHON) tools/demo_fault.py
 
-test: check  ## all but the soak tests, real Slurm included (root; 20-odd minutes)
+test: check  ## check, integration, servers, the page in a browser, and the core path on real Slurm (root)
 	@$(PYTHON) tools/setup.py --for test --quiet
 	@$(BIN)/python -m pytest -m "not soak" -n 2 --dist load tests/integration tests/process tests/web
-	@$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile tests/cluster
+	@$(BIN)/python -m pytest -m "core and not soak" -n 2 --dist loadfile tests/cluster
+
+test-full: test test-rest  ## everything on real clusters but the soak tests
+
+test-rest:  ## what make test leaves out of test-full: all other tests on real clusters, many examples of each property
+	@$(PYTHON) tools/setup.py --for test --quiet
+	@$(BIN)/python -m pytest -m "hypothesis and not soak" -n 2 tests/unit tests/integration
+	@$(BIN)/python -m pytest -m "not core and not soak" -n 2 --dist loadfile tests/cluster
 
 check:  ## ruff, mypy, import contracts, unit tests (no root)
 	@$(PYTHON) tools/setup.py --for check --quiet

@@ -9,6 +9,7 @@ from hypothesis import settings
 
 gc.set_threshold(100_000, 50, 100)  # thousands of short tests: looking for cycles took a fifth of their time
 settings.register_profile("headway", deadline=None)  # how long an example takes depends on the machine
+settings.register_profile("quick", deadline=None, max_examples=20)  # make check; make test-full tries many more
 settings.load_profile("headway")
 
 

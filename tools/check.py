@@ -25,7 +25,7 @@ CHECKS = {
 # A worker a core; one that has run out of tests takes some from another. More than eight would only start up longer.
 WORKERS = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]
 UNUSED = ["-p", "no:schemathesis", "-p", "no:playwright"]  # those of the tests with a server, slow to import
-TESTS = ["python", "-m", "pytest", *WORKERS, *UNUSED, "tests/unit"]
+TESTS = ["python", "-m", "pytest", "--hypothesis-profile=quick", *WORKERS, *UNUSED, "tests/unit"]
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ def test_a_full_disk_leaves_nothing_half_made(lab: Lab, tmp_path: Path) -> None:
     lab.wait(lambda: lab.client.clusters.get("keep").state == "ready", "the cluster to be ready")
 
 
+@pytest.mark.core
 def test_a_destroyed_head_comes_back_with_all_that_it_knew(lab: Lab, folder: Path) -> None:
     ended = lab.sbatch("cat", wrap="sleep 1")
     lab.wait_job(ended)

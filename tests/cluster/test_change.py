@@ -42,6 +42,7 @@ def lab(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         made.down()
 
 
+@pytest.mark.core
 def test_no_change_says_so_and_touches_nothing(lab: Lab) -> None:
     before = lab.head(*DAEMONS).out
     said = lab.cli("apply", write(lab)).out
@@ -74,6 +75,7 @@ def test_a_disturbing_change_needs_a_terminal_or_yes(lab: Lab) -> None:
     assert len(lab.head("sinfo", "-h", "-N", "-o", "%N").out.split()) >= 3
 
 
+@pytest.mark.core
 def test_killed_half_way_an_apply_is_finished_by_the_next(lab: Lab) -> None:
     """kill -9 of the client and of the server, at several moments of the same change."""
     for number in range(3):

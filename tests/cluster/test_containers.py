@@ -126,6 +126,7 @@ def no_node_is_drained(lab: Lab) -> Iterator[None]:
 # ---- images
 
 
+@pytest.mark.core
 def test_an_image_comes_once_however_many_tasks_ask_and_stays(lab: Lab, registry: Registry) -> None:
     lab.head("rm", "-rf", "/scratch/alice/.containers")
     image = f"--container-image={registry.host}#team/tiny:1"
@@ -158,6 +159,7 @@ def test_forms_of_one_image_share_one_import(lab: Lab, registry: Registry, form:
     assert "import" not in done.err
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("image", ["oci:/scratch/vito/oci:tiny", "/scratch/vito/tiny.sqsh", "/scratch/vito/links.oci"])
 def test_images_from_files(lab: Lab, images: None, image: str) -> None:
     """Also one whose files are root's: in the container they are the user's, so that they can be written."""
@@ -312,6 +314,7 @@ def test_the_example(lab: Lab, images: None) -> None:
 # ---- inside
 
 
+@pytest.mark.core
 def test_a_job_s_gpus_are_there_and_no_others(lab: Lab, images: None) -> None:
     done = srun(
         lab, "--gpus=2", OCI, "bash", "-c", "nvidia-smi -L; cat /dev/nvidia?; echo $CUDA_VISIBLE_DEVICES", check=False

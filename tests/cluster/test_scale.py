@@ -53,6 +53,7 @@ def state(lab: Lab, node: str) -> str:
     return lab.head("sinfo", "-h", "-a", "-n", node, "-o", "%T|%E").out.splitlines()[0]
 
 
+@pytest.mark.core
 def test_nodes_come_and_go_while_a_job_runs(lab: Lab) -> None:
     before = controller(lab)
     assert state(lab, "grow-gpu-1-2").endswith("headway: no machine")

@@ -9,6 +9,7 @@ import pytest
 from tests.cluster.lab import Lab
 
 SIMULATED = "SIMULATED"
+pytestmark = pytest.mark.core
 
 
 def test_nvidia_smi_is_the_first_thing_anyone_types_and_it_says_what_it_is(lab: Lab) -> None:

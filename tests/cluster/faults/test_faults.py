@@ -62,6 +62,7 @@ def writes(lab: Lab, job: int) -> list[str]:
     return [line.split()[0] for line in text.splitlines() if line]
 
 
+@pytest.mark.core
 def test_a_gpu_falls_off_the_bus_under_a_training(lab: Lab, whole: dict[int, set[str]]) -> None:
     before = len(incidents(lab))
     job = train(lab)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.cluster.faults.ground import spec, train
 from tests.cluster.lab import Lab
 from tests.cluster.trained import log, losses
@@ -17,12 +18,14 @@ def states(lab: Lab) -> dict[str, str]:
     return {row.split()[0]: row.split()[1] for row in rows}
 
 
+@pytest.mark.core
 def test_the_spare_is_not_given_to_anyone_until_it_is_needed(lab: Lab) -> None:
     done = lab.head("srun", "-N5", "--immediate=1", "true", user="ann", check=False)
     assert done.code != 0
     assert lab.head("srun", "-N4", "hostname", user="ann").out.split().count("flt-1-5") == 0
 
 
+@pytest.mark.core
 def test_a_killed_node_costs_the_training_one_restart_and_comes_back_by_itself(
     lab: Lab, whole: dict[int, set[str]]
 ) -> None:
