@@ -17,7 +17,7 @@ from headway.domain.machine import MachineState
 from headway.domain.observed import Observed
 from headway.domain.slurm.accounts import Accounts
 from headway.domain.slurm.hostlist import compress
-from headway.render.slurm.change_impact import Aborts, aborts, effect_of, unreadable
+from headway.render.slurm.change_impact import Aborts, aborts, impact_of_change, unreadable
 
 SLURM_CONF = "/etc/slurm/slurm.conf"
 
@@ -74,7 +74,7 @@ def with_effects(goal: Goal, observed: Observed) -> Goal:
     if why:  # whatever it was meant to say, a start with the new text holds
         effect, ends, unread = Disturbs.CONTROLLER_RESTART, "", {SLURM_CONF: why}
     else:
-        effect, unread = effect_of(old, new, goal.cluster.slurm_version), {}
+        effect, unread = impact_of_change(old, new, goal.cluster.slurm_version), {}
         ends = _ended(goal.cluster, observed, aborts(old, new))
     roles = dict(goal.roles)
     leads = goal.cluster.head if goal.cluster.head in observed.seen else goal.cluster.heads[-1]

@@ -18,9 +18,10 @@ from headway.cluster.observe import replaced
 from headway.domain.cluster import SHARED_FOLDER, Cluster, OwnSite, Site
 from headway.images import recipe
 from headway.providers.base import Place
-from headway.render import render, units
+from headway.render.files import render_files
 from headway.render.monitoring import prometheus
 from headway.render.slurm.auxiliary_conf import SHARED_IMAGES
+from headway.render.system.unit_list import units_by_role
 
 
 async def site_of(
@@ -88,8 +89,8 @@ async def goal_of(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> G
 
 def make_goal(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:
     """Pure: everything the cluster should be."""
-    rendered = {role: {**files, **shipped()} for role, files in render(cluster, site).items()}
-    role_units = units(cluster, site)
+    rendered = {role: {**files, **shipped()} for role, files in render_files(cluster, site).items()}
+    role_units = units_by_role(cluster, site)
     digests = cluster_secrets.digests(secrets)
     head_dirs = [(cluster.state, "slurm", 0o700), *prometheus.DIRS]
     if cluster.containers == "builtin":  # from the start: scratch is everybody's, and whoever is first has the name

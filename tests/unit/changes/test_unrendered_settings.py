@@ -13,7 +13,8 @@ from headway.changes.slurm_accounts import desired
 from headway.changes.unrendered_settings import kept_all_the_same, settings_changed
 from headway.clusterfile.load import check
 from headway.domain.cluster import Cluster, Dataset
-from headway.render import render, units
+from headway.render.files import render_files
+from headway.render.system.unit_list import units_by_role
 from tests.support import builders
 
 CATALOGUE = load_catalogue()
@@ -111,5 +112,8 @@ def test_no_other_file_is_without_a_change() -> None:
 def test_each_shows_on_machines_in_accounts_or_as_a_setting(path: tuple[str, ...], value: Any) -> None:
     before, after = resolved(FILE), resolved(FILE, *path, value=value)
     assert before != after
-    there = [(render(one, builders.site(one)), desired(one), units(one, builders.site(one))) for one in (before, after)]
+    there = [
+        (render_files(one, builders.site(one)), desired(one), units_by_role(one, builders.site(one)))
+        for one in (before, after)
+    ]
     assert there[0] != there[1] or settings_changed(before, after)

@@ -10,7 +10,7 @@ import pytest
 
 from headway.domain.cluster import Cluster
 from headway.domain.managed_file import File
-from headway.render import render
+from headway.render.files import render_files
 from tests.support.render_cases import cases
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -66,7 +66,7 @@ def test_rendered_files_are_as_agreed(case: str, request: pytest.FixtureRequest)
     folder = GOLDEN / case
     now = {
         f"{role}/{path}": text
-        for role, files in render(cluster, site).items()
+        for role, files in render_files(cluster, site).items()
         for path, text in texts(files).items()
         if (len(cluster.groups) == 1 and cluster.controllers == 1) or any(part in path for part in kept(cluster))
     }

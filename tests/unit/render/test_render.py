@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from headway.domain.cluster import Cluster, Dataset, Site, Storage
 from headway.domain.managed_file import File
 from headway.errors import InvalidSpec
-from headway.render import render, units
+from headway.render.files import render_files
 from headway.render.slurm import codec
 from headway.render.slurm.node_hardware import hardware_of
 from headway.render.system.systemd_files import escape
+from headway.render.system.unit_list import units_by_role
 from tests.support.render_cases import cpu_cluster, gpu_cluster, old_gpu_cluster, site_of
 
 GPU = gpu_cluster()
@@ -64,7 +65,7 @@ def try_render(where: str, path: tuple[Any, ...], text: str) -> dict[str, dict[s
     else:
         site = put(site, path, text)
     try:
-        return render(cluster, site)
+        return render_files(cluster, site)
     except (InvalidSpec, KeyError):
         return None
 
@@ -111,12 +112,12 @@ def test_slurm_conf_keeps_its_keys_whatever_a_value_holds(place: tuple[str, tupl
 
 
 def baseline() -> str:
-    return render(GPU, site_of(GPU))["head"]["/etc/slurm/slurm.conf"].text
+    return render_files(GPU, site_of(GPU))["head"]["/etc/slurm/slurm.conf"].text
 
 
 @pytest.mark.parametrize("cluster", [GPU, old_gpu_cluster(), cpu_cluster()], ids=["24.11", "22.05", "own"])
 def test_units_name_files_that_are_rendered(cluster: Cluster) -> None:
-    rendered, roles = render(cluster, site_of(cluster)), units(cluster, site_of(cluster))
+    rendered, roles = render_files(cluster, site_of(cluster)), units_by_role(cluster, site_of(cluster))
     maybe = {
         "/etc/slurm/gres.conf",
         "/etc/slurm/topology.conf",
@@ -136,19 +137,19 @@ def test_units_name_files_that_are_rendered(cluster: Cluster) -> None:
 
 
 def test_secrets_are_named_never_held() -> None:
-    for files in render(GPU, site_of(GPU)).values():
+    for files in render_files(GPU, site_of(GPU)).values():
         for path, file in files.items():
             if file.secret:
                 assert file.text == ""
                 assert file.mode & 0o077 == 0, path
-    slurmdbd = render(GPU, site_of(GPU))["head"]["/etc/slurm/slurmdbd.conf"]
+    slurmdbd = render_files(GPU, site_of(GPU))["head"]["/etc/slurm/slurmdbd.conf"]
     assert (slurmdbd.mode, slurmdbd.owner) == (0o600, "slurm")
     assert "StoragePass" not in slurmdbd.text
 
 
 @pytest.mark.parametrize("cluster", [GPU, old_gpu_cluster()])
 def test_slurmdbd_listens_on_the_private_address_only(cluster: Cluster) -> None:
-    lines = render(cluster, site_of(cluster))["head"]["/etc/slurm/slurmdbd.conf"].text.splitlines()
+    lines = render_files(cluster, site_of(cluster))["head"]["/etc/slurm/slurmdbd.conf"].text.splitlines()
     assert "CommunicationParameters=NoInAddrAny" in lines
     assert f"DbdAddr={site_of(cluster).head_address}" in lines
 
@@ -157,14 +158,14 @@ def test_ten_thousand_nodes_take_no_time() -> None:
     cluster = gpu_cluster(leaves=100, per_leaf=100)
     site = site_of(cluster)
     started = time.process_time()
-    rendered = render(cluster, site)
+    rendered = render_files(cluster, site)
     assert time.process_time() - started <= 5.0  # 0.4 s on an idle machine
     assert rendered["node"]["/etc/hosts"].text.count("lab-") == 10_001
     assert sum(line.first == "nodename" for line in codec.parse(slurm_conf(cluster))) == 100
 
 
 def slurm_conf(cluster: Cluster, site: Site | None = None) -> str:
-    return render(cluster, site or site_of(cluster))["head"]["/etc/slurm/slurm.conf"].text
+    return render_files(cluster, site or site_of(cluster))["head"]["/etc/slurm/slurm.conf"].text
 
 
 def one(text: str, kind: str) -> codec.Line:
@@ -204,7 +205,7 @@ def test_a_whole_node_counts_for_its_gpus_and_not_for_a_rounding_more() -> None:
 
 
 def test_what_a_job_s_epilog_removes_is_removed_at_boot_where_the_machine_died_before_it() -> None:
-    node = render(GPU, site_of(GPU))["node"]
+    node = render_files(GPU, site_of(GPU))["node"]
     for place in ("/var/lib/headway/job-tmp", "/var/lib/headway/containers"):
         assert f"{place} " in node["/etc/headway/epilog"].text
         assert f"R! {place}/*\n" in node["/etc/tmpfiles.d/headway.conf"].text
@@ -216,23 +217,23 @@ def test_room_for_tmp_is_promised_where_it_is_known() -> None:
 
 
 def test_a_job_over_its_memory_does_not_swap_instead() -> None:
-    written = render(GPU, site_of(GPU))["head"]["/etc/slurm/cgroup.conf"].text
+    written = render_files(GPU, site_of(GPU))["head"]["/etc/slurm/cgroup.conf"].text
     assert "ConstrainSwapSpace=yes" in written
     assert "CgroupPlugin=autodetect" in written
-    old = render(GPU, replace(site_of(GPU), old_cgroups=True))["head"]["/etc/slurm/cgroup.conf"].text
+    old = render_files(GPU, replace(site_of(GPU), old_cgroups=True))["head"]["/etc/slurm/cgroup.conf"].text
     assert "CgroupPlugin=cgroup/v1" in old, "what lies on top may be the systemd's own v2"
 
 
 def test_every_daemon_of_slurm_outlives_people_s_programs() -> None:
-    rendered = render(GPU, site_of(GPU))
+    rendered = render_files(GPU, site_of(GPU))
     for role, name in (("node", "slurmd"), ("node", "munge"), ("head", "munge"), ("head", "slurmctld")):
         text = rendered[role][f"/etc/systemd/system/{name}.service.d/headway.conf"].text
         assert "OOMScoreAdjust=-9" in text, (role, name)
 
 
 def test_pretended_cores_are_not_pinned_and_real_ones_are() -> None:
-    local = render(GPU, site_of(GPU))["head"]
-    real = render(cpu_cluster(), site_of(cpu_cluster(), real_cpus=64, real_memory_mib=260_000))["head"]
+    local = render_files(GPU, site_of(GPU))["head"]
+    real = render_files(cpu_cluster(), site_of(cpu_cluster(), real_cpus=64, real_memory_mib=260_000))["head"]
     assert "ConstrainCores=no" in local["/etc/slurm/cgroup.conf"].text
     assert codec.settings(codec.parse(local["/etc/slurm/slurm.conf"].text))["taskplugin"] == "task/cgroup"
     assert "ConstrainCores=yes" in real["/etc/slurm/cgroup.conf"].text
@@ -248,16 +249,16 @@ def test_a_real_node_promises_less_memory_than_it_has() -> None:
 
 
 def test_one_switch_needs_no_topology() -> None:
-    one_leaf = render(old_gpu_cluster(), site_of(old_gpu_cluster()))["head"]
+    one_leaf = render_files(old_gpu_cluster(), site_of(old_gpu_cluster()))["head"]
     assert "/etc/slurm/topology.conf" not in one_leaf
     assert "TopologyPlugin" not in one_leaf["/etc/slurm/slurm.conf"].text
-    two = render(GPU, site_of(GPU))["head"]["/etc/slurm/topology.conf"].text
+    two = render_files(GPU, site_of(GPU))["head"]["/etc/slurm/topology.conf"].text
     assert "SwitchName=leaf1 Nodes=lab-1-[1-2]" in two
     assert "SwitchName=spine Switches=leaf[1-2]" in two
 
 
 def test_a_departed_user_keeps_name_and_uid_but_cannot_come_in() -> None:
-    files = render(GPU, site_of(GPU))["node"]
+    files = render_files(GPU, site_of(GPU))["node"]
     assert "bob:x:20099:20099:bob:/home/bob:/usr/sbin/nologin\n" in files["/var/lib/extrausers/passwd"].text
     assert "bob:!:19000:0:99999:7::1:\n" in files["/var/lib/extrausers/shadow"].text
     assert "DenyUsers bob" in files["/etc/ssh/sshd_config.d/10-headway.conf"].text
@@ -266,8 +267,8 @@ def test_a_departed_user_keeps_name_and_uid_but_cannot_come_in() -> None:
 
 
 def test_only_the_old_version_makes_output_folders_in_the_prolog() -> None:
-    assert "setpriv" not in render(GPU, site_of(GPU))["node"]["/etc/headway/prolog"].text
-    old = render(old_gpu_cluster(), site_of(old_gpu_cluster()))["node"]["/etc/headway/prolog"].text
+    assert "setpriv" not in render_files(GPU, site_of(GPU))["node"]["/etc/headway/prolog"].text
+    old = render_files(old_gpu_cluster(), site_of(old_gpu_cluster()))["node"]["/etc/headway/prolog"].text
     assert "setpriv --reuid" in old
 
 
@@ -287,7 +288,7 @@ def test_mount_units_are_named_as_systemd_names_them(where: str, unit: str) -> N
 def test_a_dataset_is_read_only_unless_said() -> None:
     sets = (Dataset("a", "/x", "/a"), Dataset("b", "/x", "/b", read_only=False), Dataset("c", "", "/c"))
     cluster = replace(GPU, storage=Storage(datasets=sets))
-    files = render(cluster, site_of(cluster))["node"]
+    files = render_files(cluster, site_of(cluster))["node"]
     assert "Options=bind,ro" in files["/etc/systemd/system/a.mount"].text
     assert "Options=bind\n" in files["/etc/systemd/system/b.mount"].text
     assert "/etc/systemd/system/c.mount" not in files
@@ -295,4 +296,4 @@ def test_a_dataset_is_read_only_unless_said() -> None:
 
 def test_an_unknown_version_is_refused() -> None:
     with pytest.raises(InvalidSpec, match=r"23\.02"):
-        render(replace(GPU, slurm_version="23.02"), site_of(GPU))
+        render_files(replace(GPU, slurm_version="23.02"), site_of(GPU))

@@ -116,7 +116,7 @@ def changed_keys(old: str, new: str) -> tuple[str, ...]:
     return tuple(sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key)))
 
 
-def effect_of(old: str, new: str, slurm_version: str) -> Disturbs:
+def impact_of_change(old: str, new: str, slurm_version: str) -> Disturbs:
     """The mildest way that makes the change take hold. No old text: nothing runs that could be disturbed."""
     if not old or old == new:
         return Disturbs.NOTHING

@@ -25,8 +25,8 @@ for try in $(seq 150); do sdiag 2>/dev/null | grep -q 'DBD Agent queue size: *0$
 exec scontrol reconfigure"""
 
 
-def units(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
-    """{role: ...}. Changed keys of slurm.conf may need more than the reload: see `effect.effect_of`."""
+def units_by_role(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
+    """The units of each role. Changed keys of slurm.conf may need more than a reload: see `slurm.change_impact`."""
     wall = firewall.units(site)
     munge = Unit("munge.service", restart_on=(MUNGE_KEY, systemd_files.drop_in("munge.service")))
     head, node = _mounts(cluster, site, head=True), _mounts(cluster, site, head=False)

@@ -24,7 +24,7 @@ from headway.domain.cluster import OwnSite, Storage, Volume
 from headway.domain.observed import NOT_SEEN
 from headway.domain.systemd_unit import Unit
 from headway.render.system import agent_config, systemd_files
-from headway.render.system.unit_list import units
+from headway.render.system.unit_list import units_by_role
 from headway.transport.remote_program import program
 from headway.validation.syntax_rules import mount_line_fault
 from ops import steps
@@ -82,7 +82,7 @@ def test_a_volume_leaves_once_the_agent_knows() -> None:
 
 def test_a_volume_whose_server_is_away_keeps_no_head_and_no_node_from_working() -> None:
     cluster = replace(builders.cluster(2), storage=Storage(volumes=(MODELS,)))
-    roles = units(cluster, builders.site(cluster))
+    roles = units_by_role(cluster, builders.site(cluster))
     for role, last in (("head", "controller"), ("node", "node")):
         wanted = Wanted.make({}, {}, roles[role])
         stages = by_stage(machine_changes("x", wanted, NOT_SEEN), wanted, {}, fresh=True)
@@ -105,7 +105,7 @@ def test_a_volume_below_what_the_head_exports_waits_for_that(volume: Volume) -> 
     cluster = replace(builders.cluster(2, provider=SSH), storage=Storage(volumes=(MODELS_2, volume)))
     site = replace(builders.site(cluster), own=OwnSite(nfs=("/scratch",)))
     unit = f"{systemd_files.escape(volume.path)}.mount"
-    wanted = Wanted.make({}, {}, units(cluster, site)["node"])
+    wanted = Wanted.make({}, {}, units_by_role(cluster, site)["node"])
     stages = by_stage(machine_changes("x", wanted, NOT_SEEN), wanted, {}, fresh=True)
     assert [step["names"] for step in stages["outside"]] == [["models2.mount"]]
     mounts = [step for step in stages["node"] if any(name.endswith(".mount") for name in step.get("names", ()))]
@@ -114,7 +114,7 @@ def test_a_volume_below_what_the_head_exports_waits_for_that(volume: Volume) -> 
     assert mounts[1]["names"] == [unit], "nothing else may fail with it"
 
     local = replace(site, own=OwnSite())
-    (one,) = (one for one in units(cluster, local)["node"] if one.name == unit)
+    (one,) = (one for one in units_by_role(cluster, local)["node"] if one.name == unit)
     assert one.stage == "outside", "every machine has /scratch already"
 
 

@@ -18,7 +18,7 @@ import pytest
 from headway.domain.cluster import STATE
 from headway.render.ha import failback
 from headway.render.slurm import slurm_conf
-from headway.render.system.unit_list import units
+from headway.render.system.unit_list import units_by_role
 from tests.support import builders
 
 
@@ -107,5 +107,5 @@ def test_who_begins_to_lead_says_in_which_folder(tmp_path: Path) -> None:
 def test_a_controller_is_started_again_for_what_it_runs(head: int) -> None:
     two = replace(builders.cluster(), controllers=2)
     role = two.role_of(two.heads[head])
-    (unit,) = [one for one in units(two, builders.site(two))[role] if one.name == "slurmctld.service"]
+    (unit,) = [one for one in units_by_role(two, builders.site(two))[role] if one.name == "slurmctld.service"]
     assert slurm_conf.LEADS in unit.restart_on

@@ -13,9 +13,10 @@ import yaml
 from agent.gpu import source
 from agent.metrics import exporter
 from headway.domain.cluster import Alerts
-from headway.render import render, units
+from headway.render.files import render_files
 from headway.render.monitoring import prometheus
 from headway.render.system.agent_config import METRICS_PORT
+from headway.render.system.unit_list import units_by_role
 from tests.support.render_cases import cpu_cluster, gpu_cluster, site_of
 
 CLUSTER = gpu_cluster()
@@ -40,7 +41,9 @@ def test_a_cluster_that_grows_changes_the_list_alone_and_nothing_is_told_to_prom
     after = prometheus.files(bigger, site_of(bigger))
     changed = {path for path in after if before[path].digest != after[path].digest}
     assert changed == {prometheus.TARGETS}
-    read = {path for unit in units(bigger, site_of(bigger))["head"] for path in (*unit.restart_on, *unit.reload_on)}
+    read = {
+        path for unit in units_by_role(bigger, site_of(bigger))["head"] for path in (*unit.restart_on, *unit.reload_on)
+    }
     assert prometheus.TARGETS not in read
     assert {prometheus.CONFIG, prometheus.RULES, prometheus.ALERTS} <= read
 
@@ -67,7 +70,7 @@ def test_a_value_stays_a_value_whatever_is_in_it() -> None:
 
 def test_only_alertmanager_reads_the_addresses() -> None:
     cluster = replace(CLUSTER, alerts=WAYS)
-    files = render(cluster, site_of(cluster))
+    files = render_files(cluster, site_of(cluster))
     holding = {path: file for role in files.values() for path, file in role.items() if "s3cret" in file.text}
     assert list(holding) == [prometheus.ALERTS]
     assert (holding[prometheus.ALERTS].mode, holding[prometheus.ALERTS].owner) == (0o600, "prometheus")
@@ -75,7 +78,9 @@ def test_only_alertmanager_reads_the_addresses() -> None:
 
 def test_both_listen_on_the_head_alone() -> None:
     for unit in ("prometheus", "prometheus-alertmanager"):
-        text = render(CLUSTER, site_of(CLUSTER))["head"][f"/etc/systemd/system/{unit}.service.d/headway.conf"].text
+        text = render_files(CLUSTER, site_of(CLUSTER))["head"][
+            f"/etc/systemd/system/{unit}.service.d/headway.conf"
+        ].text
         assert re.search(r"--web\.listen-address=127\.0\.0\.1:\d+", text), unit
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from headway.domain.changeset import Disturbs
-from headway.render import effect_of, render
-from headway.render.slurm.change_impact import Aborts, aborts, changed_keys
+from headway.render.files import render_files
+from headway.render.slurm.change_impact import Aborts, aborts, changed_keys, impact_of_change
 from tests.support.render_cases import gpu_cluster, site_of
 
 BEFORE = gpu_cluster(1, 3)
@@ -16,7 +16,7 @@ BEFORE = gpu_cluster(1, 3)
 
 def text(slurm: dict[str, str] | None = None, per_leaf: int = 3) -> str:
     cluster = replace(gpu_cluster(1, per_leaf), slurm=slurm or {})
-    return render(cluster, site_of(cluster))["head"]["/etc/slurm/slurm.conf"].text
+    return render_files(cluster, site_of(cluster))["head"]["/etc/slurm/slurm.conf"].text
 
 
 @pytest.mark.parametrize(
@@ -28,19 +28,19 @@ def text(slurm: dict[str, str] | None = None, per_leaf: int = 3) -> str:
     ],
 )
 def test_a_key_asks_for_what_its_version_needs(slurm: dict[str, str], new: Disturbs, old_version: Disturbs) -> None:
-    assert effect_of(text(), text(slurm), "24.11") is new
-    assert effect_of(text(), text(slurm), "22.05") is old_version
+    assert impact_of_change(text(), text(slurm), "24.11") is new
+    assert impact_of_change(text(), text(slurm), "22.05") is old_version
 
 
 def test_more_nodes_restart_only_the_old_controller() -> None:
-    assert effect_of(text(), text(per_leaf=4), "24.11") is Disturbs.RECONFIGURE
-    assert effect_of(text(), text(per_leaf=4), "22.05") is Disturbs.CONTROLLER_RESTART
+    assert impact_of_change(text(), text(per_leaf=4), "24.11") is Disturbs.RECONFIGURE
+    assert impact_of_change(text(), text(per_leaf=4), "22.05") is Disturbs.CONTROLLER_RESTART
 
 
 def test_nothing_changed_or_nothing_there_disturbs_nothing() -> None:
-    assert effect_of(text(), text(), "24.11") is Disturbs.NOTHING
-    assert effect_of("", text(), "24.11") is Disturbs.NOTHING
-    assert effect_of(text(), text() + "# a comment\n", "24.11") is Disturbs.NOTHING
+    assert impact_of_change(text(), text(), "24.11") is Disturbs.NOTHING
+    assert impact_of_change("", text(), "24.11") is Disturbs.NOTHING
+    assert impact_of_change(text(), text() + "# a comment\n", "24.11") is Disturbs.NOTHING
     assert changed_keys("A=1\n", "a=1\n") == ()
 
 

@@ -1,0 +1,139 @@
+"""All files of all machines of a cluster, by role."""
+
+from __future__ import annotations
+
+from headway.catalog.releases import slurm_release
+from headway.domain.cluster import Cluster, Group, Site
+from headway.domain.managed_file import File
+from headway.render.escaping import guard
+from headway.render.ha import failback, state_folder
+from headway.render.monitoring import prometheus
+from headway.render.slurm import auxiliary_conf, power_saving, prolog_epilog, slurm_conf, state_version, submission_log
+from headway.render.slurm.node_hardware import hardware_of, pretended
+from headway.render.system import (
+    agent_config,
+    firewall,
+    hosts,
+    intra_job_ssh,
+    mariadb,
+    nfs_exports,
+    session_limits,
+    shell_env,
+    sshd,
+    systemd_files,
+    users,
+)
+from headway.render.system.unit_list import MUNGE_KEY
+
+
+def render_files(cluster: Cluster, site: Site) -> dict[str, dict[str, File]]:
+    """{role: {path: File}} with the roles of `Cluster.role_of`: each head, and the nodes of each group, which have one set.
+    Raises InvalidSpec for a value that can't be written on one line, the last guard behind the validation of the cluster
+    file."""
+    guard(cluster)
+    guard(site, "site")
+    common = _common(cluster, site)
+    nodes = {cluster.role_of_group(group): {**common, **_node(cluster, site, group)} for group in cluster.groups}
+    heads = {cluster.role_of(name): {**common, **_head(cluster, site, name)} for name in cluster.heads}
+    return {**heads, **nodes}
+
+
+def _common(cluster: Cluster, site: Site) -> dict[str, File]:
+    files = {
+        MUNGE_KEY: File("", mode=0o400, owner="munge", group="munge", secret="munge_key"),
+        "/etc/hosts": File(hosts.hosts(cluster, site), block=site.own is not None),
+        sshd.SSHD: File(sshd.sshd_conf(site)),
+        "/etc/environment": File(shell_env.environment(), block=site.own is not None),
+        "/etc/profile.d/headway.sh": File(shell_env.profile()),
+        "/etc/security/limits.d/headway.conf": File(shell_env.limits()),
+        f"{shell_env.MODULES}/pytorch/system.lua": File(shell_env.module_pytorch()),
+        **users.people(cluster, site),
+        **firewall.files(cluster, site),
+    }
+    if cluster.provider.boots_node_images:
+        files["/etc/nsswitch.conf"] = File(users.nsswitch())
+    if cluster.provider.private_network:
+        files["/etc/resolv.conf"] = File(hosts.resolv_conf())
+    return files
+
+
+def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
+    """Of a head; accounting and monitoring are the first one's."""
+    known, first = slurm_release(cluster.slurm_version), name == cluster.head
+    head_cpus = site.real_cpus or cluster.largest.cpus
+    files = {
+        "/etc/sysusers.d/headway.conf": File(systemd_files.sysusers()),
+        "/etc/tmpfiles.d/headway.conf": File(
+            systemd_files.tmpfiles(site, head=True, more=power_saving.tmpfiles(cluster))
+        ),
+        **state_version.files(cluster, first=first),
+        slurm_conf.PATH: File(slurm_conf.slurm_conf(cluster, site)),
+        "/etc/slurm/cgroup.conf": File(
+            auxiliary_conf.cgroup_conf(pretends=pretended(cluster, site), old=site.old_cgroups)
+        ),
+        "/etc/slurm/mpi.conf": File(auxiliary_conf.mpi_conf()),
+        "/etc/slurm/plugstack.conf": File(auxiliary_conf.plugstack_conf(cluster)),
+        slurm_conf.JWT_KEY: File("", mode=0o600, owner="slurm", group="slurm", secret="jwt_key"),
+        sshd.PAM: File(sshd.pam_head()),
+        sshd.PAM_MANAGER: File(sshd.pam_manager()),
+        session_limits.PROGRAM: File(session_limits.session_program(head_cpus), mode=0o755),
+        **systemd_files.controller_units(cluster, known, name, around=submission_log.AROUND if first else ""),
+        **systemd_files.files(systemd_files.mounts(cluster, site, head=True)),
+        **agent_config.head_files(cluster, site, name),
+        **systemd_files.user_limits(head_cpus),
+        **power_saving.files(cluster),
+        **(_accounting(cluster, site) if first else {}),
+        **failback.files(cluster, first=first),
+        **state_folder.files(cluster, first=first),
+        **submission_log.files(cluster, recalls=first),
+    }
+    if any(hardware_of(cluster, site, name).gpus for name in cluster.slot_names):
+        files["/etc/slurm/gres.conf"] = File(auxiliary_conf.gres_conf(cluster, site))
+    if cluster.switches:
+        files["/etc/slurm/topology.conf"] = File(auxiliary_conf.topology_conf(cluster))
+    if cluster.mail_relay:
+        files["/etc/msmtprc"] = File(shell_env.msmtprc(cluster))
+    return files
+
+
+def _accounting(cluster: Cluster, site: Site) -> dict[str, File]:
+    """And what else lives beside the database: monitoring, and what machines one owns export."""
+    return {
+        "/etc/slurm/slurmdbd.conf": File(auxiliary_conf.slurmdbd_conf(cluster, site), 0o600, "slurm", "slurm"),
+        mariadb.PATH: File(mariadb.mariadb_cnf()),
+        **systemd_files.database_units(),
+        **nfs_exports.head_files(cluster, site),
+        **prometheus.files(cluster, site),
+    }
+
+
+def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
+    known = slurm_release(cluster.slurm_version)
+    files = {
+        "/etc/tmpfiles.d/headway.conf": File(
+            systemd_files.tmpfiles(
+                site,
+                head=False,
+                gpus=group.plan.gpus,
+                containers=cluster.containers,
+                more=intra_job_ssh.tmpfiles(cluster),
+            )
+        ),
+        sshd.PAM: File(sshd.pam_node(sshd.operators(site))),
+        **intra_job_ssh.files(cluster, site),
+        **prolog_epilog.scripts(
+            known,
+            cluster.containers,
+            acts=cluster.health.act,
+            volumes=systemd_files.volumes(cluster, site),
+            outside=(*nfs_exports.exported(site), *(volume.path for volume in cluster.storage.volumes)),
+        ),
+        **systemd_files.node_units(cluster, known, group),
+        **systemd_files.files(systemd_files.mounts(cluster, site, head=False)),
+        **agent_config.node_files(cluster, site, group),
+    }
+    if cluster.containers == "enroot":
+        files["/etc/enroot/enroot.conf"] = File(auxiliary_conf.enroot_conf(cluster))
+    if cluster.simulated_gpus and group.plan.gpus:
+        files["/etc/headway/gpus.json"] = File(auxiliary_conf.simulated_gpus(group.plan))
+    return files
