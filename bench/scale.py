@@ -10,9 +10,9 @@ import resource
 import time
 
 from headway.catalog.plans import load_catalogue
-from headway.changes.cluster_changes import Goal, changeset
-from headway.changes.machine_changes import Wanted
-from headway.cluster.desired_state import make_goal
+from headway.changes.cluster_changes import DesiredState, changeset
+from headway.changes.machine_changes import DesiredMachine
+from headway.cluster.desired_state import build_desired_state
 from headway.clusterfile.load import resolve
 from headway.domain.cluster import Cluster, Site
 from headway.domain.machine import Machine, MachineState
@@ -38,7 +38,7 @@ def site_of(cluster: Cluster) -> Site:
     return Site("10.0.0.0/8", "10.255.0.254", addresses[cluster.head], addresses, uids)
 
 
-def as_wanted(wanted: Wanted, *, but: str = "") -> SeenMachine:
+def as_wanted(wanted: DesiredMachine, *, but: str = "") -> SeenMachine:
     """A machine on which everything is as it should be, except the content of one file."""
     files = {
         path: SeenFile("old" if path == but else wanted.digests[path], file.mode, file.owner, file.group, 0.0)
@@ -49,7 +49,7 @@ def as_wanted(wanted: Wanted, *, but: str = "") -> SeenMachine:
     return SeenMachine(files, units, tuple(wanted.files), dirs)
 
 
-def observed(goal: Goal, site: Site) -> Observed:
+def observed(goal: DesiredState, site: Site) -> Observed:
     machines = {
         name: Machine(name, "big", address, MachineState.RUNNING, "ssh-ed25519 AAAA")
         for name, address in site.addresses.items()
@@ -65,7 +65,7 @@ def measure(nodes: int) -> tuple[float, float, int]:
     cluster = cluster_of(nodes)
     site = site_of(cluster)
     began = time.perf_counter()
-    goal = make_goal(cluster, site, SECRETS)
+    goal = build_desired_state(cluster, site, SECRETS)
     rendered = time.perf_counter() - began
     facts = observed(goal, site)
     began = time.perf_counter()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from headway.catalog.providers import LOCAL
-from headway.cluster.context import Env
+from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident, IncidentState, Signal
 from headway.domain.machine import Machine, MachineState
@@ -334,7 +334,9 @@ async def ward(folder: Path, of: Cluster = LAB) -> AsyncIterator[Ward]:
             await asyncio.sleep(0)
 
     store = await builders.store(folder, clock)
-    responder = IncidentEngine(of, Env(cast(Any, world), store, cast(Any, world), Path("/nowhere")), clock, sleep)
+    responder = IncidentEngine(
+        of, ClusterContext(cast(Any, world), store, cast(Any, world), Path("/nowhere")), clock, sleep
+    )
     made = Ward(world, responder)
     try:
         yield made

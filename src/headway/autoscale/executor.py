@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from headway.autoscale import planner, provisioning_failures
-from headway.cluster.active_head import head_now
-from headway.cluster.context import Env
-from headway.cluster.monitoring.scrape_targets import tell_prometheus
-from headway.cluster.scaling.provision_slot import bring
-from headway.cluster.scaling.slot_selection import leaving
+from headway.cluster.active_head import active_head
+from headway.cluster.context import ClusterContext
+from headway.cluster.monitoring.scrape_targets import update_scrape_targets
+from headway.cluster.scaling.provision_slot import provision_machine
+from headway.cluster.scaling.slot_selection import reclaim_notices
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
 from headway.domain.slurm.hostlist import compress
@@ -23,53 +23,57 @@ from headway.render.slurm.power_saving import MAKE_S
 from headway.slurm import node_commands, node_jobs
 from headway.store import StoreAway
 
-Said = list[tuple[str, str]]
-LOOK_S = 3.0
-AWAY_S = 5.0  # between looks whether the server's database is back
-AT_ONCE = 8  # machines that are made for one cluster
+Messages = list[tuple[str, str]]
+CHECK_EVERY_S = 3.0
+STORE_RETRY_S = 5.0  # between looks whether the server's database is back
+CREATIONS_AT_ONCE = 8  # machines that are made for one cluster
 
 
 @dataclass
-class Waker:
+class Autoscaler:
     """One cluster's. What it remembers is only how often in a row machines could not be made, or not be given back."""
 
     cluster: Cluster
-    env: Env
+    env: ClusterContext
     clock: Callable[[], float] = time.time
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # slot -> who makes its machine
     failures: dict[str, int] = field(default_factory=dict)  # group -> in a row
     failed_at: dict[str, float] = field(default_factory=dict)  # group -> when the last of these was
-    kept: dict[str, tuple[int, float]] = field(default_factory=dict)  # can't be deleted: (in a row, no try before)
-    over: dict[str, int] = field(default_factory=dict)  # group -> times in a row that it would have cost too much
+    undeletable: dict[str, tuple[int, float]] = field(
+        default_factory=dict
+    )  # can't be deleted: (in a row, no try before)
+    over_budget: dict[str, int] = field(
+        default_factory=dict
+    )  # group -> times in a row that it would have cost too much
     not_before: dict[str, float] = field(default_factory=dict)  # group -> when the next try may be, in unix seconds
-    said: Said = field(default_factory=list)
+    messages: Messages = field(default_factory=list)
     faults: dict[str, str] = field(default_factory=dict)  # where -> what was met there at the last try, and said
-    untold: bool = False  # Prometheus does not know of a machine yet
-    told: frozenset[str] | None = None  # machines that it knows of: others than the waker make some and give some back
-    looked: float = 0.0
-    resting: bool = False
-    barred: frozenset[str] = frozenset()  # nodes that somebody else is at work on: their groups get no machine
-    after: Cluster | None = None  # as it is to be when that is over
+    prometheus_outdated: bool = False  # Prometheus does not know of a machine yet
+    prometheus_machines: frozenset[str] | None = None  # as last written there: others change machines too
+    checked_at: float = 0.0
+    paused: bool = False
+    busy_nodes: frozenset[str] = frozenset()  # nodes that somebody else is at work on: their groups get no machine
+    next_file: Cluster | None = None  # as it is to be when that is over
 
-    async def step(self, *, at_once: bool = False) -> Said:
+    async def scale(self, *, at_once: bool = False) -> Messages:
         """One look; what was done, for people to read."""
-        if not any(group.autoscaled for group in self.cluster.groups) or self.resting:
+        if not any(group.autoscaled for group in self.cluster.groups) or self.paused:
             return []
-        if at_once or self.clock() - self.looked >= LOOK_S:
-            self.looked = self.clock()
-            async with self._met("machines"):
-                await self._look()
-        said, self.said = self.said, []
+        if at_once or self.clock() - self.checked_at >= CHECK_EVERY_S:
+            self.checked_at = self.clock()
+            async with self._report_faults("machines"):
+                await self._scale_once()
+        said, self.messages = self.messages, []
         return said
 
-    async def rest(self) -> None:
+    async def pause(self) -> None:
         """Until nothing of its own is under way: an apply works on the same machines."""
-        self.resting = True
+        self.paused = True
         try:
             if self.tasks:
                 await asyncio.wait(list(self.tasks.values()))
         except asyncio.CancelledError:
-            self.resting = False
+            self.paused = False
             raise
 
     async def close(self) -> None:
@@ -78,7 +82,7 @@ class Waker:
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)
 
     @contextlib.asynccontextmanager
-    async def _met(self, where: str) -> AsyncIterator[None]:
+    async def _report_faults(self, where: str) -> AsyncIterator[None]:
         """What goes wrong here is said once, and stops nothing else. That the server's own database is away is raised."""
         try:
             yield
@@ -86,64 +90,68 @@ class Waker:
         except HeadwayError as error:
             fault = fault_text(error)
             if self.faults.get(where) != fault:
-                self.said.append((where, fault))
+                self.messages.append((where, fault))
             self.faults[where] = fault
 
-    async def _look(self) -> None:
+    async def _scale_once(self) -> None:
         machines = {machine.name: machine for machine in await self.env.provider.list(self.cluster.name)}
-        head = await head_now(self.cluster, self.env, machines)
+        head = await active_head(self.cluster, self.env, machines)
         if head is None:
             return
         states = await node_commands.read_node_reasons(self.env.connections, head)
         now = self.clock()
         groups = self.cluster.group_of
         waiting = {name for name, at in self.not_before.items() if now < at}
-        waiting |= {groups[name].name for name in self.barred if name in groups}
-        going = {*await leaving(self.env.provider, self.cluster), *self.barred}
+        waiting |= {groups[name].name for name in self.busy_nodes if name in groups}
+        going = {*await reclaim_notices(self.env.provider, self.cluster), *self.busy_nodes}
         making = set(self.tasks)
-        closed_s = {group.name: planner.wait_s(self.over.get(group.name, 0) + 1) for group in self.cluster.groups}
-        jobs = await self._wait_for(head, states)
-        wishes = planner.decide(
+        closed_s = {
+            group.name: planner.retry_delay_s(self.over_budget.get(group.name, 0) + 1) for group in self.cluster.groups
+        }
+        jobs = await self._waiting_jobs(head, states)
+        wishes = planner.plan_scaling(
             self.cluster, states, machines, making, now,
-            leaving=going, waiting=waiting, closed_s=closed_s, jobs=jobs, after=self.after,
+            leaving=going, backing_off=waiting, closed_s=closed_s, jobs=jobs, next_file=self.next_file,
         )  # fmt: skip
         deeds = list(wishes)
-        self._fits(deeds)
-        self.kept = {name: one for name, one in self.kept.items() if name in machines}
-        free = await self._free(head, [deed.node for deed in deeds if isinstance(deed, planner.GiveBack)])
+        self._forget_over_budget(deeds)
+        self.undeletable = {name: one for name, one in self.undeletable.items() if name in machines}
+        free = await self._idle_nodes(head, [deed.node for deed in deeds if isinstance(deed, planner.DeleteMachine)])
         for deed in deeds:
-            if isinstance(deed, planner.GiveBack) and (
-                deed.node not in free or now < self.kept.get(deed.node, (0, 0.0))[1]
+            if isinstance(deed, planner.DeleteMachine) and (
+                deed.node not in free or now < self.undeletable.get(deed.node, (0, 0.0))[1]
             ):
                 continue
-            if isinstance(deed, planner.GiveBack | planner.Reset) and deed.node in self.barred:
+            if isinstance(deed, planner.DeleteMachine | planner.ResetNode) and deed.node in self.busy_nodes:
                 continue
-            async with self._met(_place(deed)):
-                if await self._do(deed, head, machines):
-                    await self._blame(deed)
-        self.said += await provisioning_failures.look(
+            async with self._report_faults(_subject(deed)):
+                if await self._carry_out(deed, head, machines):
+                    await self._note_failure(deed)
+        self.messages += await provisioning_failures.close_resolved(
             self.cluster, self.env.store, states, machines, making, now, going
         )
         there = frozenset(machines) - making
-        if self.untold or there != self.told:
-            async with self._met("Prometheus"):
-                await tell_prometheus(self.cluster, self.env)
-                self.untold, self.told = False, there
+        if self.prometheus_outdated or there != self.prometheus_machines:
+            async with self._report_faults("Prometheus"):
+                await update_scrape_targets(self.cluster, self.env)
+                self.prometheus_outdated, self.prometheus_machines = False, there
 
-    async def _wait_for(self, head: Machine, states: Mapping[str, planner.State]) -> Mapping[str, tuple[int, ...]]:
+    async def _waiting_jobs(
+        self, head: Machine, states: Mapping[str, planner.StateAndReason]
+    ) -> Mapping[str, tuple[int, ...]]:
         """Node -> jobs that have it; asked only where what is woken may cost too much."""
-        limited = any(file and file.most_usd_per_hour is not None for file in (self.cluster, self.after))
+        limited = any(file and file.most_usd_per_hour is not None for file in (self.cluster, self.next_file))
         if not limited or not any(word.endswith("#") for word, _ in states.values()):
             return {}
         return await node_jobs.jobs_by_node(self.env.connections, head)
 
-    def _fits(self, deeds: Collection[planner.Deed]) -> None:
+    def _forget_over_budget(self, deeds: Collection[planner.ScalingAction]) -> None:
         """A group of which machines are made and none is too dear begins anew."""
-        made = {self.cluster.group_of[deed.node].name for deed in deeds if isinstance(deed, planner.Make)}
-        for name in made - {deed.group for deed in deeds if isinstance(deed, planner.Close)}:
-            self.over.pop(name, None)
+        made = {self.cluster.group_of[deed.node].name for deed in deeds if isinstance(deed, planner.CreateMachine)}
+        for name in made - {deed.group for deed in deeds if isinstance(deed, planner.CloseSlots)}:
+            self.over_budget.pop(name, None)
 
-    async def _free(self, head: Machine, names: Collection[str]) -> set[str]:
+    async def _idle_nodes(self, head: Machine, names: Collection[str]) -> set[str]:
         """Those of these nodes on which no job runs. One that waits for its machine has it among its jobs already: Slurm's
         word for the node tells that nothing runs there yet, and is asked for last."""
         if not names:
@@ -152,53 +160,57 @@ class Waker:
         states = await node_commands.read_node_reasons(self.env.connections, head)
         return {name for name in names if name not in busy or states.get(name, ("", ""))[0].endswith("#")}
 
-    async def _blame(self, deed: planner.Deed) -> None:
+    async def _note_failure(self, deed: planner.ScalingAction) -> None:
         """Machines that came too late for Slurm, or never got to it, and those that would cost too much."""
-        if isinstance(deed, planner.Close):
-            self.over[deed.group] = self.over.get(deed.group, 0) + 1
+        if isinstance(deed, planner.CloseSlots):
+            self.over_budget[deed.group] = self.over_budget.get(deed.group, 0) + 1
             group = next(group for group in self.cluster.groups if group.name == deed.group)
             store, now = self.env.store, self.clock()
-            await provisioning_failures.note(self.cluster, store, group, deed.nodes[0], deed.why, now, deed.until)
+            await provisioning_failures.note_failed_creation(
+                self.cluster, store, group, deed.nodes[0], deed.why, now, deed.until
+            )
             return
-        if isinstance(deed, planner.Reset):
+        if isinstance(deed, planner.ResetNode):
             why = f"it was not ready within {MAKE_S} s, and Slurm gave it up"
-        elif isinstance(deed, planner.GiveBack) and deed.why == planner.STUCK:
+        elif isinstance(deed, planner.DeleteMachine) and deed.why == planner.NOT_REGISTERED:
             why = deed.why
         else:
             return
         group = self.cluster.group_of[deed.node]
-        await provisioning_failures.note(
+        await provisioning_failures.note_failed_creation(
             self.cluster, self.env.store, group, deed.node, why, self.clock(), self.clock()
         )
 
-    async def _do(self, deed: planner.Deed, head: Machine, machines: dict[str, Machine]) -> bool:
+    async def _carry_out(self, deed: planner.ScalingAction, head: Machine, machines: dict[str, Machine]) -> bool:
         """Whether it is done."""
         run = self.env.connections
         match deed:
-            case planner.Make(node):
-                if len(self.tasks) < AT_ONCE:
-                    self.tasks[node] = asyncio.create_task(self._make(node, head), name=f"machine {node}")
+            case planner.CreateMachine(node):
+                if len(self.tasks) < CREATIONS_AT_ONCE:
+                    self.tasks[node] = asyncio.create_task(self._create_machine(node, head), name=f"machine {node}")
                     asks = self.cluster.group_of[node].idle_s is not None
-                    self.said.append(
+                    self.messages.append(
                         (node, f"{'Slurm wants it' if asks else 'one is missing'}: a machine is being made")
                     )
-            case planner.GiveBack(node, why):
-                if not await self._given_back(machines[node]):
+            case planner.DeleteMachine(node, why):
+                if not await self._delete_machine(machines[node]):
                     return False
-                self.untold = True
-                self.said.append((node, f"given back: {why}"))
-            case planner.Close(group, nodes, until, why):
-                await node_commands.close_nodes(run, head, nodes, planner.reason(deed))
-                self.said.append((group, f"no machine is asked for in the next {until - self.clock():.0f} s: {why}"))
-            case planner.Open(nodes):
+                self.prometheus_outdated = True
+                self.messages.append((node, f"given back: {why}"))
+            case planner.CloseSlots(group, nodes, until, why):
+                await node_commands.close_nodes(run, head, nodes, planner.close_reason(deed))
+                self.messages.append(
+                    (group, f"no machine is asked for in the next {until - self.clock():.0f} s: {why}")
+                )
+            case planner.OpenSlots(nodes):
                 await node_commands.open_nodes(run, head, nodes)
-                self.said.append((compress(nodes), "may be asked for again"))
-            case planner.Reset(node):
+                self.messages.append((compress(nodes), "may be asked for again"))
+            case planner.ResetNode(node):
                 await node_commands.open_nodes(run, head, [node])
-                self.said.append((node, "Slurm had given it up; it may be asked for again"))
+                self.messages.append((node, "Slurm had given it up; it may be asked for again"))
         return True
 
-    async def _given_back(self, machine: Machine) -> bool:
+    async def _delete_machine(self, machine: Machine) -> bool:
         """Whether it went. One that its provider can't delete is tried again ever more seldom, and has an incident: somebody
         pays for it."""
         name = machine.name
@@ -206,94 +218,96 @@ class Waker:
             await self.env.provider.delete(machine)
         except HeadwayError as error:
             fault, now = fault_text(error)[:200], self.clock()
-            count = self.kept.get(name, (0, 0.0))[0] + 1
-            until = now + planner.wait_s(count)
-            self.kept[name] = count, until
-            self.said.append((name, f"could not be given back (try {count} in a row): {fault}"))
-            await provisioning_failures.note_kept(
+            count = self.undeletable.get(name, (0, 0.0))[0] + 1
+            until = now + planner.retry_delay_s(count)
+            self.undeletable[name] = count, until
+            self.messages.append((name, f"could not be given back (try {count} in a row): {fault}"))
+            await provisioning_failures.note_failed_deletion(
                 self.cluster, self.env.store, name, f"try {count} in a row: {fault}", now, until
             )
             return False
-        self.kept.pop(name, None)
+        self.undeletable.pop(name, None)
         await self.env.connections.drop(name)
         return True
 
-    async def _make(self, node: str, head: Machine) -> None:
+    async def _create_machine(self, node: str, head: Machine) -> None:
         """A machine that did not get there is given back at once: nobody pays for it, and Slurm asks elsewhere."""
         group = self.cluster.group_of[node]
         began, asked = time.monotonic(), self.clock()
 
         try:
             async with asyncio.timeout(MAKE_S):
-                await self._bring(node)
-            self.untold = True  # at the next look: a node that works is not given back for that
+                await self._provision(node)
+            self.prometheus_outdated = True  # at the next look: a node that works is not given back for that
             for row in (self.failures, self.failed_at, self.not_before):
                 row.pop(group.name, None)
-            self.said.append((node, f"is ready after {time.monotonic() - began:.0f} s"))
+            self.messages.append((node, f"is ready after {time.monotonic() - began:.0f} s"))
         except HeadwayError as error:
-            await self._fail(node, head, asked, fault_text(error)[:200])
+            await self._handle_failed_creation(node, head, asked, fault_text(error)[:200])
         except TimeoutError:
-            await self._fail(node, head, asked, f"it was not there after {MAKE_S} s")
+            await self._handle_failed_creation(node, head, asked, f"it was not there after {MAKE_S} s")
         except Exception as error:
             # Whatever it is: without a word to Slurm the next try would follow at once, and the next.
-            await self._fail(node, head, asked, f"{type(error).__name__}: {error}".splitlines()[0][:200])
+            await self._handle_failed_creation(
+                node, head, asked, f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            )
         finally:
             self.tasks.pop(node, None)
 
-    async def _bring(self, node: str) -> None:
+    async def _provision(self, node: str) -> None:
         """Waits where the server's database is away: nothing follows of that for the machine."""
 
         async def say(*_: object, **__: object) -> None: ...
 
         while True:
             try:
-                return await bring(self.cluster, self.env, node, say)
+                return await provision_machine(self.cluster, self.env, node, say)
             except StoreAway as error:
-                self.said.append((node, f"waits: {error.message.splitlines()[0]}"))
-                await asyncio.sleep(AWAY_S)
+                self.messages.append((node, f"waits: {error.message.splitlines()[0]}"))
+                await asyncio.sleep(STORE_RETRY_S)
 
-    async def _fail(self, node: str, head: Machine, asked: float, why: str) -> None:
+    async def _handle_failed_creation(self, node: str, head: Machine, asked: float, why: str) -> None:
         """`asked`: when its making began. Machines that were asked for together, as one job's are, are one try."""
         group = self.cluster.group_of[node]
-        states: dict[str, planner.State] = {}
+        states: dict[str, planner.StateAndReason] = {}
         unasked = ""
         try:
             machines = {machine.name: machine for machine in await self.env.provider.list(self.cluster.name)}
-            free = node in await self._free(head, [node])
+            free = node in await self._idle_nodes(head, [node])
             states = await node_commands.read_node_reasons(self.env.connections, head)
             if node in machines and (not free or node_commands.is_in_service(states.get(node, ("", ""))[0])):
-                self.untold = True
-                self.said.append((node, f"works, although: {why}"))
+                self.prometheus_outdated = True
+                self.messages.append((node, f"works, although: {why}"))
                 return
         except HeadwayError as error:  # a machine of which nobody knows what runs there is given back later
             unasked = error.message.splitlines()[0]
         now = self.clock()
         if asked > self.failed_at.get(group.name, 0.0):
             self.failures[group.name] = self.failures.get(group.name, 0) + 1
-            self.not_before[group.name] = now + planner.wait_s(self.failures[group.name])
+            self.not_before[group.name] = now + planner.retry_delay_s(self.failures[group.name])
             self.failed_at[group.name] = now
         count = self.failures[group.name]
-        until = self.not_before[group.name] = max(self.not_before[group.name], now + planner.wait_s(1))
-        self.said.append((node, f"could not be made (try {count} in a row): {why}"))
+        until = self.not_before[group.name] = max(self.not_before[group.name], now + planner.retry_delay_s(1))
+        self.messages.append((node, f"could not be made (try {count} in a row): {why}"))
         try:
-            await provisioning_failures.note(
+            await provisioning_failures.note_failed_creation(
                 self.cluster, self.env.store, group, node, f"try {count} in a row: {why}", now, until
             )
             if unasked:
                 raise Unreachable(unasked)
             if node in machines:
-                await self._given_back(machines[node])
+                await self._delete_machine(machines[node])
             if group.idle_s is not None:
-                await self._do(planner.close(group, states, [node], until, why), head, machines)
+                await self._carry_out(planner.close_slots(group, states, [node], until, why), head, machines)
         except HeadwayError as error:
-            self.said.append((node, f"and could not be taken back yet: {error.message.splitlines()[0]}"))
+            self.messages.append((node, f"and could not be taken back yet: {error.message.splitlines()[0]}"))
 
 
-def _place(deed: planner.Deed) -> str:
+def _subject(deed: planner.ScalingAction) -> str:
     """Of what is said of it."""
     match deed:
-        case planner.Close(group):
+        case planner.CloseSlots(group):
             return group
-        case planner.Open(nodes):
+        case planner.OpenSlots(nodes):
             return compress(nodes)
     return deed.node

@@ -18,25 +18,25 @@ from headway.domain.slots import NO_MACHINE, OWN
 CLOSED = f"{OWN}closed until"  # Slurm's reason for slots that it is not to ask for: "... until UNIX-SECONDS: why"
 FIRST_WAIT_S = 60.0
 LONGEST_WAIT_S = 1800.0
-STUCK_S = 300.0  # a machine at which nobody is at work any more, and of which Slurm has not heard
-STUCK = "it did not come up"
+REGISTER_S = 300.0  # a machine at which nobody is at work any more, and of which Slurm has not heard
+NOT_REGISTERED = "it did not come up"
 _CLOSED = re.compile(rf"{CLOSED} (\d+): (.*)")
-State = tuple[str, str]  # sinfo's %T and reason
+StateAndReason = tuple[str, str]  # sinfo's %T and reason
 
 
 @dataclass(frozen=True, slots=True)
-class Make:
+class CreateMachine:
     node: str
 
 
 @dataclass(frozen=True, slots=True)
-class GiveBack:
+class DeleteMachine:
     node: str
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Close:
+class CloseSlots:
     """Slurm takes nodes of other groups meanwhile."""
 
     group: str
@@ -46,77 +46,77 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenSlots:
     """These may be asked for again."""
 
     nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Reset:
+class ResetNode:
     """Slurm had given the node up: back among those it may ask for."""
 
     node: str
 
 
-Deed = Make | GiveBack | Close | Open | Reset
+ScalingAction = CreateMachine | DeleteMachine | CloseSlots | OpenSlots | ResetNode
 
 
-def decide(
+def plan_scaling(
     cluster: Cluster,
-    states: Mapping[str, State],
+    states: Mapping[str, StateAndReason],
     machines: Mapping[str, Machine],
-    making: Collection[str],
+    being_created: Collection[str],
     now: float,
     *,
     leaving: Collection[str] = (),
-    waiting: Collection[str] = (),
+    backing_off: Collection[str] = (),
     closed_s: Mapping[str, float] | None = None,
     jobs: Mapping[str, Collection[int]] | None = None,
-    after: Cluster | None = None,
-) -> Iterator[Deed]:
+    next_file: Cluster | None = None,
+) -> Iterator[ScalingAction]:
     """What to do now. `making`: nodes at whose machines somebody is at work; `leaving`: those whose machines are taken back;
     `waiting`: groups of which none is to be made yet; `closed_s`: for how long one is closed that would cost too much; `jobs`:
     node -> jobs that wait for it: of one that can't have all its nodes no machine is made: it would stand there for nobody;
     `after`: the file that takes this one's place when those of `leaving` have gone: what stays is to be paid by that one too,
     and no group is filled beyond it."""
-    there = {*machines, *making}
-    budget = _Budget([(cluster, there)] if after is None else [(cluster, there), (after, there - {*leaving})])
-    fill = _fill(cluster, after)
+    there = {*machines, *being_created}
+    budget = _Budget([(cluster, there)] if next_file is None else [(cluster, there), (next_file, there - {*leaving})])
+    fill = _fill_targets(cluster, next_file)
     for group in cluster.groups:
-        filled = group.spot and group.name not in waiting
-        short = _short(group, fill[group.name], states, machines, making, leaving) if filled else ()
+        filled = group.spot and group.name not in backing_off
+        short = _missing_slots(group, fill[group.name], states, machines, being_created, leaving) if filled else ()
         for name in short:
             if budget.has_room([name]):
-                yield Make(name)
-        ghosts = tuple(_ghosts(group, states, machines, {*making, *leaving}, now)) if group.spot else ()
-        yield from (GiveBack(name, STUCK) for name in ghosts)
+                yield CreateMachine(name)
+        ghosts = tuple(_unregistered(group, states, machines, {*being_created, *leaving}, now)) if group.spot else ()
+        yield from (DeleteMachine(name, NOT_REGISTERED) for name in ghosts)
         if group.idle_s is None:
             continue
         woken: list[str] = []
         for name in group.slots:
-            if name in making or name in short or name in ghosts or name not in states:
+            if name in being_created or name in short or name in ghosts or name not in states:
                 continue
-            deed = _of_node(name, states[name], machines.get(name), now)
-            if isinstance(deed, Make):
-                woken += [name] if group.name not in waiting else []
+            deed = _node_action(name, states[name], machines.get(name), now)
+            if isinstance(deed, CreateMachine):
+                woken += [name] if group.name not in backing_off else []
             elif deed is not None:
                 yield deed
         over: list[str] = []
-        for together in _together(woken, jobs or {}):
+        for together in _group_by_shared_jobs(woken, jobs or {}):
             if budget.has_room(together):
-                yield from map(Make, together)
+                yield from map(CreateMachine, together)
             else:
                 over += together
         if over:
             until = now + (closed_s or {}).get(group.name, FIRST_WAIT_S)
-            yield close(group, states, over, until, f"over the limit of {budget.limit} USD an hour")
-        opened = tuple(name for name in group.slots if name in states and _over(states[name][1], now))
+            yield close_slots(group, states, over, until, f"over the limit of {budget.limit} USD an hour")
+        opened = tuple(name for name in group.slots if name in states and _close_expired(states[name][1], now))
         if opened and not over:
-            yield Open(opened)
+            yield OpenSlots(opened)
 
 
-def _together(names: Sequence[str], jobs: Mapping[str, Collection[int]]) -> list[list[str]]:
+def _group_by_shared_jobs(names: Sequence[str], jobs: Mapping[str, Collection[int]]) -> list[list[str]]:
     """The nodes of one job, or of several that share some, are of use together alone."""
     found: list[tuple[set[int], list[str]]] = []
     for name in names:
@@ -130,28 +130,32 @@ def _together(names: Sequence[str], jobs: Mapping[str, Collection[int]]) -> list
     return [whole for _, whole in found]
 
 
-def _ghosts(
-    group: Group, states: Mapping[str, State], machines: Mapping[str, Machine], busy: Collection[str], now: float
+def _unregistered(
+    group: Group,
+    states: Mapping[str, StateAndReason],
+    machines: Mapping[str, Machine],
+    busy: Collection[str],
+    now: float,
 ) -> Iterator[str]:
     """Slots with a machine for so long that Slurm should know of it, and has them as having none."""
     for name in group.slots:
         machine = machines.get(name)
         if machine is None or name in busy or states.get(name, ("", ""))[1] != NO_MACHINE:
             continue
-        if 0 < machine.started_at < now - STUCK_S:
+        if 0 < machine.started_at < now - REGISTER_S:
             yield name
 
 
-def _fill(cluster: Cluster, after: Cluster | None) -> dict[str, int]:
+def _fill_targets(cluster: Cluster, after: Cluster | None) -> dict[str, int]:
     """Group -> machines that it is to be filled up to."""
     later = {group.name: group.wanted for group in (after or cluster).groups}
     return {group.name: min(group.wanted, later.get(group.name, 0)) for group in cluster.groups}
 
 
-def _short(
+def _missing_slots(
     group: Group,
     wanted: int,
-    states: Mapping[str, State],
+    states: Mapping[str, StateAndReason],
     machines: Collection[str],
     making: Collection[str],
     leaving: Collection[str],
@@ -161,49 +165,51 @@ def _short(
     free = [
         name
         for name in group.slots
-        if name not in machines and name not in making and _free(states.get(name, ("", "")))
+        if name not in machines and name not in making and _slot_is_free(states.get(name, ("", "")))
     ]
     return tuple(free[: max(0, wanted - len(there))])
 
 
-def _free(state: State) -> bool:
+def _slot_is_free(state: StateAndReason) -> bool:
     word, reason = state
     return reason == NO_MACHINE or (word.endswith("~") and not reason.startswith(OWN))
 
 
-def _of_node(name: str, state: State, machine: Machine | None, now: float) -> Deed | None:
+def _node_action(name: str, state: StateAndReason, machine: Machine | None, now: float) -> ScalingAction | None:
     word, reason = state
     there = machine is not None
     asleep, wakes, leaves = word.endswith("~"), word.endswith("#"), word.endswith("%") or word == "powering_down"
     if reason.startswith(CLOSED):
-        return GiveBack(name, "its slot is closed") if there else None
+        return DeleteMachine(name, "its slot is closed") if there else None
     if wakes and not there:
-        return Make(name)
-    if wakes and machine is not None and 0 < machine.started_at < now - STUCK_S:
-        return GiveBack(name, STUCK)
+        return CreateMachine(name)
+    if wakes and machine is not None and 0 < machine.started_at < now - REGISTER_S:
+        return DeleteMachine(name, NOT_REGISTERED)
     if (asleep or leaves) and there and not word.startswith("drain"):
-        return GiveBack(name, "nothing to do for it" if leaves else "Slurm has no use for it")
+        return DeleteMachine(name, "nothing to do for it" if leaves else "Slurm has no use for it")
     if word.startswith("down") and reason.startswith("ResumeTimeout"):
-        return Reset(name)
+        return ResetNode(name)
     return None
 
 
-def close(group: Group, states: Mapping[str, State], nodes: Collection[str], until: float, why: str) -> Close:
+def close_slots(
+    group: Group, states: Mapping[str, StateAndReason], nodes: Collection[str], until: float, why: str
+) -> CloseSlots:
     """All slots of the group that Slurm might ask for next, and these."""
     asleep = {name for name in group.slots if states.get(name, ("", ""))[0].endswith("~")}
-    return Close(group.name, tuple(name for name in group.slots if name in asleep | set(nodes)), until, why)
+    return CloseSlots(group.name, tuple(name for name in group.slots if name in asleep | set(nodes)), until, why)
 
 
-def reason(deed: Close) -> str:
+def close_reason(deed: CloseSlots) -> str:
     return f"{CLOSED} {deed.until:.0f}: {deed.why}"
 
 
-def wait_s(failures: int) -> float:
+def retry_delay_s(failures: int) -> float:
     """After so many failures in a row: 1 min, 2 min, 4 min, ..."""
     return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** max(0, failures - 1))
 
 
-def _over(text: str, now: float) -> bool:
+def _close_expired(text: str, now: float) -> bool:
     found = _CLOSED.match(text)
     return found is not None and now >= float(found[1])
 
@@ -228,10 +234,10 @@ class _Budget:
 
 
 def _usd_per_hour(cluster: Cluster, there: Collection[str]) -> Decimal:
-    return sum((one.price_usd_per_node_hour * _count(one, there) for one in cluster.groups), Decimal(0))
+    return sum((one.price_usd_per_node_hour * _machine_count(one, there) for one in cluster.groups), Decimal(0))
 
 
-def _count(group: Group, there: Collection[str]) -> int:
+def _machine_count(group: Group, there: Collection[str]) -> int:
     """Machines of the group: where it scales by itself its first slots always have one."""
     found = {name for name in group.slots if name in there}
     if group.idle_s is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from headway.autoscale.planner import CLOSED, State
+from headway.autoscale.planner import CLOSED, StateAndReason
 from headway.domain.cluster import Cluster, Group
 from headway.domain.incident import Incident, IncidentState, XidClass
 from headway.domain.machine import Machine
@@ -17,40 +17,46 @@ from headway.health.incidents.orphaned import group_is_short
 from headway.slurm import node_commands
 from headway.store import Store
 
-WHAT = "a machine can't be made"
-KEPT = "a machine can't be given back"
-NOT_MISSED = "the group has as many as it should have"
-NOBODY_ASKS_S = 600.0  # after the next try would have been possible: then none of the group is wanted any more
+NOT_CREATED = "a machine can't be made"
+NOT_DELETED = "a machine can't be given back"
+GROUP_COMPLETE = "the group has as many as it should have"
+NO_DEMAND_S = 600.0  # after the next try would have been possible: then none of the group is wanted any more
 
 
-async def note(cluster: Cluster, store: Store, group: Group, node: str, why: str, now: float, until: float) -> None:
+async def note_failed_creation(
+    cluster: Cluster, store: Store, group: Group, node: str, why: str, now: float, until: float
+) -> None:
     """`until`: unix seconds before which there is no further try."""
-    unmade = [one for one in await _unfinished(cluster, store) if one.what == WHAT]
+    unmade = [one for one in await _open_incidents(cluster, store) if one.what == NOT_CREATED]
     found = [one for one in unmade if cluster.group_of.get(one.node) is group]
     if found:
         incident = found[0]
     else:
-        incident = await store.incidents.open(cluster.name, node, WHAT, XidClass.MAKE, now, {"group": group.name})
-    await _tried(store, incident, f"{node}: {why}", now, until)
+        incident = await store.incidents.open(
+            cluster.name, node, NOT_CREATED, XidClass.MAKE, now, {"group": group.name}
+        )
+    await _note_attempt(store, incident, f"{node}: {why}", now, until)
 
 
-async def note_kept(cluster: Cluster, store: Store, node: str, why: str, now: float, until: float) -> None:
+async def note_failed_deletion(cluster: Cluster, store: Store, node: str, why: str, now: float, until: float) -> None:
     """As `note`, of a machine that its provider can't delete."""
-    found = [one for one in await _unfinished(cluster, store) if one.what == KEPT and one.node == node]
-    incident = found[0] if found else await store.incidents.open(cluster.name, node, KEPT, XidClass.MAKE, now, {})
-    await _tried(store, incident, why, now, until)
+    found = [one for one in await _open_incidents(cluster, store) if one.what == NOT_DELETED and one.node == node]
+    incident = (
+        found[0] if found else await store.incidents.open(cluster.name, node, NOT_DELETED, XidClass.MAKE, now, {})
+    )
+    await _note_attempt(store, incident, why, now, until)
 
 
-async def _tried(store: Store, incident: Incident, why: str, now: float, until: float) -> None:
+async def _note_attempt(store: Store, incident: Incident, why: str, now: float, until: float) -> None:
     words = why + (f"; the next try in {until - now:.0f} s at the earliest" if until > now else "")
     evidence = {"until": until}
     await store.incidents.add_step(incident, IncidentState.REPAIRING, words, evidence=evidence, last_signal_at=now)
 
 
-async def look(
+async def close_resolved(
     cluster: Cluster,
     store: Store,
-    states: Mapping[str, State],
+    states: Mapping[str, StateAndReason],
     machines: Mapping[str, Machine],
     making: Collection[str],
     now: float,
@@ -58,33 +64,33 @@ async def look(
 ) -> list[tuple[str, str]]:
     """Ends those of groups of which a machine has come up since, or is wanted no more. `going`: nodes whose machines leave."""
     said = []
-    for incident in await _unfinished(cluster, store):
+    for incident in await _open_incidents(cluster, store):
         group = cluster.group_of.get(incident.node)
         words = "its slot is no longer part of the cluster file"
-        if group is not None and incident.what == KEPT:
-            words = _settled(incident.node, states, machines)
+        if group is not None and incident.what == NOT_DELETED:
+            words = _deletion_resolved(incident.node, states, machines)
         elif group is not None:
-            words = await _over(store, group, incident, states, machines, making, now)
+            words = await _creation_resolved(store, group, incident, states, machines, making, now)
             if not words and group.idle_s is None and not making and not group_is_short(group, machines, going):
-                words = NOT_MISSED
+                words = GROUP_COMPLETE
         if words:
             await store.incidents.add_step(incident, IncidentState.RETURNED, words)
             said.append((incident.node, words))
     return said
 
 
-def _settled(node: str, states: Mapping[str, State], machines: Mapping[str, Machine]) -> str:
+def _deletion_resolved(node: str, states: Mapping[str, StateAndReason], machines: Mapping[str, Machine]) -> str:
     """Why a machine that could not be given back is nobody's trouble any more; "" while it is."""
     if node not in machines:
         return "it is gone"
     return "Slurm has use for it again" if node_commands.is_in_service(states.get(node, ("", ""))[0]) else ""
 
 
-async def _over(
+async def _creation_resolved(
     store: Store,
     group: Group,
     incident: Incident,
-    states: Mapping[str, State],
+    states: Mapping[str, StateAndReason],
     machines: Mapping[str, Machine],
     making: Collection[str],
     now: float,
@@ -102,11 +108,11 @@ async def _over(
         for name in group.slots
     )
     until = (await store.incidents.get(incident.number)).found("until")
-    if not wanted and isinstance(until, int | float) and now > until + NOBODY_ASKS_S:
+    if not wanted and isinstance(until, int | float) and now > until + NO_DEMAND_S:
         return "no other one was asked for since"
     return ""
 
 
-async def _unfinished(cluster: Cluster, store: Store) -> list[Incident]:
+async def _open_incidents(cluster: Cluster, store: Store) -> list[Incident]:
     found = await store.incidents.search(cluster.name, unfinished=True)
     return [one for one in found if one.action is XidClass.MAKE]

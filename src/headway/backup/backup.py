@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.backup.archive import SUFFIX, Damaged, Header, Reader, Writer
-from headway.cluster.context import Env, Say
-from headway.cluster.observe import machines_of
+from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.observe import list_machines
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Conflict
@@ -55,11 +55,17 @@ def program_argv(*words: str) -> list[str]:
 
 
 async def back_up(
-    cluster: Cluster, about: Mapping[str, Any], env: Env, say: Say, path: Path, header: Header, key: bytes
+    cluster: Cluster,
+    about: Mapping[str, Any],
+    env: ClusterContext,
+    say: ReportProgress,
+    path: Path,
+    header: Header,
+    key: bytes,
 ) -> Proof:
     """Makes `path`, reads it back and only then gives it its name. `about`: the cluster's own row. Raises Conflict when there
     is no head to back up, Refused when it can't be written; then nothing is left of it."""
-    head = (await machines_of(env, cluster.name)).get(cluster.head)
+    head = (await list_machines(env, cluster.name)).get(cluster.head)
     if head is None or head.state is not MachineState.RUNNING:
         raise Conflict(
             f"{cluster.head} does not run: there is nothing to back up", hint=f"headway status {cluster.name}"
@@ -89,7 +95,7 @@ async def back_up(
         raise
 
 
-async def _part(writer: Writer, name: str, pieces: AsyncIterator[bytes], say: Say) -> None:
+async def _part(writer: Writer, name: str, pieces: AsyncIterator[bytes], say: ReportProgress) -> None:
     began = time.monotonic()
     await say(name, "is being kept")
     count = 0
@@ -101,7 +107,7 @@ async def _part(writer: Writer, name: str, pieces: AsyncIterator[bytes], say: Sa
     await say(name, f"kept, {count} bytes", done=True, seconds=time.monotonic() - began)
 
 
-async def _run(env: Env, head: Machine, argv: list[str], what: list[str]) -> AsyncIterator[bytes]:
+async def _run(env: ClusterContext, head: Machine, argv: list[str], what: list[str]) -> AsyncIterator[bytes]:
     """`what`: how an error calls the command."""
     try:
         async for piece in env.connections.stream(head, argv, timeout_s=_PART_S):
@@ -114,12 +120,12 @@ async def _one(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
 
-async def _secrets(cluster: Cluster, env: Env) -> dict[str, str]:
+async def _secrets(cluster: Cluster, env: ClusterContext) -> dict[str, str]:
     have = await env.store.secrets.of_cluster(cluster.name)
     return {name: value for name, value in have.items() if not name.startswith((*_OF_A_MOMENT, BRINGING))}
 
 
-async def _lines(env: Env, cluster: str) -> AsyncIterator[bytes]:
+async def _lines(env: ClusterContext, cluster: str) -> AsyncIterator[bytes]:
     """Compressed JSON, a row a line."""
     packed = zlib.compressobj(1)
     async for table, values in env.store.cluster_records.export(cluster):

@@ -14,9 +14,9 @@ import secrets as random
 from collections.abc import Awaitable, Callable, Iterable
 
 from headway.cluster import secrets
-from headway.cluster.apply import apply, plan
-from headway.cluster.context import Env, Say
-from headway.cluster.observe import machines_of
+from headway.cluster.apply import apply_cluster, plan_changes
+from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.observe import list_machines
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.errors import Refused
@@ -27,7 +27,12 @@ READY_S = 30
 
 
 async def rotate(
-    cluster: Cluster, env: Env, say: Say, what: str, ref: str, begins: Callable[[], Awaitable[None]]
+    cluster: Cluster,
+    env: ClusterContext,
+    say: ReportProgress,
+    what: str,
+    ref: str,
+    begins: Callable[[], Awaitable[None]],
 ) -> None:
     """`what`: munge, jwt or ssh. `ref` names this rotation: one that was killed goes on with the same new key, which is the
     operation's own secret until it is in its place. `begins` is called before the first change. Raises Refused, with nothing
@@ -44,13 +49,13 @@ async def rotate(
         await _nothing_else_asks(cluster, env)
     await begins()
     await say("key", f"a new {what} key goes to every machine")
-    await apply(cluster, env, say, new={name: fresh})
+    await apply_cluster(cluster, env, say, new={name: fresh})
     await say("key", f"the new {what} key is everywhere", done=True)
 
 
-async def _nothing_else_asks(cluster: Cluster, env: Env) -> None:
+async def _nothing_else_asks(cluster: Cluster, env: ClusterContext) -> None:
     """An apply would carry that out too. Raises Refused."""
-    asks = (await plan(cluster, env)).asks
+    asks = (await plan_changes(cluster, env)).asks
     if asks:
         first = asks[0]
         more = f", and {len(asks) - 1} more" if len(asks) > 1 else ""
@@ -60,7 +65,9 @@ async def _nothing_else_asks(cluster: Cluster, env: Env) -> None:
         )
 
 
-async def _sign_in_key(cluster: Cluster, env: Env, say: Say, ref: str, begins: Callable[[], Awaitable[None]]) -> None:
+async def _sign_in_key(
+    cluster: Cluster, env: ClusterContext, say: ReportProgress, ref: str, begins: Callable[[], Awaitable[None]]
+) -> None:
     """The provider lets keys in on machines that are off as well: they come back later."""
     provider = env.provider
     if not isinstance(provider, Rekeys):
@@ -68,7 +75,7 @@ async def _sign_in_key(cluster: Cluster, env: Env, say: Say, ref: str, begins: C
     await begins()
     old = (await env.store.secrets.of_cluster(cluster.name))["bootstrap_key"]
     new = await env.store.secrets.put_if_absent(cluster.name, _new(ref), secrets.new_key())
-    machines = tuple((await machines_of(env, cluster.name)).values())
+    machines = tuple((await list_machines(env, cluster.name)).values())
     try:
         await _admit(provider, machines, new, *([old] if old != new else []))
         await say("key", "the new key is let in beside the old one", done=True)
@@ -84,10 +91,10 @@ async def _sign_in_key(cluster: Cluster, env: Env, say: Say, ref: str, begins: C
 
 async def _admit(provider: Rekeys, machines: Iterable[Machine], *keys: str) -> None:
     for machine in machines:
-        await provider.admit(machine, "\n".join(secrets.public_of(key) for key in keys))
+        await provider.admit(machine, "\n".join(secrets.public_key(key) for key in keys))
 
 
-async def _use(env: Env, machines: Iterable[Machine], key: str) -> None:
+async def _use(env: ClusterContext, machines: Iterable[Machine], key: str) -> None:
     """Signs in with it from now on, to those of the machines that run at once. Raises Unreachable."""
     env.connections.use_key(key)
     running = [machine for machine in machines if machine.state is MachineState.RUNNING]

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from headway.backup.archive import Reader
 from headway.backup.backup import Proof, program_argv, prove, rows
-from headway.cluster.apply import apply
-from headway.cluster.context import Env, Say
-from headway.cluster.observe import machines_of, replaced
+from headway.cluster.apply import apply_cluster
+from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.observe import list_machines, replaced_machines
 from headway.domain.cluster import ACCOUNTING, Cluster, heads_of
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Conflict, HeadwayError, Refused
@@ -98,11 +98,11 @@ async def _read_beside(found: Iterator[T]) -> AsyncIterator[T]:
             yield row
 
 
-async def restore(cluster: Cluster, env: Env, say: Say, path: Path, key: bytes, ref: str) -> None:
+async def restore(cluster: Cluster, env: ClusterContext, say: ReportProgress, path: Path, key: bytes, ref: str) -> None:
     """Slurm's part. `ref` names this restore: one that was killed begins anew unless all was put back, and then takes nothing
     back that has happened since. What an earlier try kept of before stays.
     Raises HeadwayError naming what did not get there."""
-    machines = await machines_of(env, cluster.name)
+    machines = await list_machines(env, cluster.name)
     head = machines.get(cluster.head)
     answers = done = False
     if head is not None and head.state is MachineState.RUNNING:
@@ -127,7 +127,7 @@ async def restore(cluster: Cluster, env: Env, say: Say, path: Path, key: bytes, 
         done = True
 
     hook: Callable[[Machine], Awaitable[None]] = put_back
-    await apply(_as_many(cluster, machines), env, say, before={"accounting": hook}, rests=True)
+    await apply_cluster(_as_many(cluster, machines), env, say, before={"accounting": hook}, rests=True)
     if not done:
         raise Refused(f"{cluster.head}: slurmdbd did not rest, so nothing was put back", hint="run restore again")
     await _close_runaways(cluster, env, say)
@@ -146,12 +146,12 @@ def _as_many(cluster: Cluster, machines: Collection[str]) -> Cluster:
     return replace(cluster, groups=tuple(groups))
 
 
-async def _stand_aside(cluster: Cluster, env: Env, say: Say) -> None:
+async def _stand_aside(cluster: Cluster, env: ClusterContext, say: ReportProgress) -> None:
     """Before the first controller rests, for a second one would take over; the apply starts it again. One that can't be told
     goes with its machine, also one that is off, for it would take over as it boots: of a machine made anew it waits for the
     first. One of which the backup's file knows nothing starts no more. A machine one owns that another is about to take the
     place of need not answer: it was installed anew, or is gone."""
-    machines, anew = await machines_of(env, cluster.name), await replaced(env, cluster.name)
+    machines, anew = await list_machines(env, cluster.name), await replaced_machines(env, cluster.name)
     for name in heads_of(cluster.name, _MOST_HEADS)[1:]:
         machine = machines.get(name)
         if machine is None or await _ended(env, machine, for_good=name not in cluster.heads) or name in anew:
@@ -162,7 +162,7 @@ async def _stand_aside(cluster: Cluster, env: Env, say: Say) -> None:
         await env.connections.drop(name)
 
 
-async def _ended(env: Env, machine: Machine, *, for_good: bool) -> bool:
+async def _ended(env: ClusterContext, machine: Machine, *, for_good: bool) -> bool:
     """Whether the controller there has ended."""
     if machine.state is not MachineState.RUNNING:
         return False
@@ -174,7 +174,7 @@ async def _ended(env: Env, machine: Machine, *, for_good: bool) -> bool:
     return ran.code in (0, _NO_UNIT)
 
 
-async def _rest(env: Env, head: Machine) -> None:
+async def _rest(env: ClusterContext, head: Machine) -> None:
     """Raises Refused."""
     try:
         ran = await env.connections.remote(head, ["systemctl", "stop", *_DAEMONS], timeout_s=90, check=False)
@@ -186,18 +186,20 @@ async def _rest(env: Env, head: Machine) -> None:
         raise Refused(f"{head.name}: Slurm's daemons could not be stopped: {why}", hint=hint)
 
 
-async def _on_head(env: Env, head: Machine, *words: str) -> None:
+async def _on_head(env: ClusterContext, head: Machine, *words: str) -> None:
     """node/slurm_state.py's part. Raises Refused with what it says."""
     ran = await env.connections.remote(head, program_argv(*words), timeout_s=_PART_S, check=False)
     if ran.code != 0:
         raise Refused(f"{head.name}: {ran.stderr.strip()[-500:]}", hint="mend that, then run restore again")
 
 
-async def _stamp(env: Env, head: Machine) -> str:
+async def _stamp(env: ClusterContext, head: Machine) -> str:
     return (await env.connections.remote(head, ["cat", STAMP], timeout_s=20, check=False)).stdout.strip()
 
 
-async def _take(cluster: Cluster, env: Env, head: Machine, say: Say, path: Path, key: bytes) -> None:
+async def _take(
+    cluster: Cluster, env: ClusterContext, head: Machine, say: ReportProgress, path: Path, key: bytes
+) -> None:
     takers = {"state": ("take", cluster.state), "database": ("database", ACCOUNTING)}
     with await asyncio.to_thread(Reader, path, key) as reader:
         parts = reader.parts()
@@ -209,7 +211,7 @@ async def _take(cluster: Cluster, env: Env, head: Machine, say: Say, path: Path,
                 await say(name, "is back", done=True)
 
 
-async def _send(env: Env, head: Machine, argv: list[str], pieces: Iterator[bytes]) -> None:
+async def _send(env: ClusterContext, head: Machine, argv: list[str], pieces: Iterator[bytes]) -> None:
     async def feed() -> AsyncIterator[bytes]:
         while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
             yield piece
@@ -223,9 +225,9 @@ async def _send(env: Env, head: Machine, argv: list[str], pieces: Iterator[bytes
                 said = (said + data)[-2000:]
 
 
-async def _close_runaways(cluster: Cluster, env: Env, say: Say) -> None:
+async def _close_runaways(cluster: Cluster, env: ClusterContext, say: ReportProgress) -> None:
     """Jobs that began after the backup's look at Slurm are in the database and nowhere else."""
-    head = (await machines_of(env, cluster.name))[cluster.head]
+    head = (await list_machines(env, cluster.name))[cluster.head]
     argv = close_runaway_jobs_argv()
     ran = await env.connections.remote(head, argv, timeout_s=60, check=False, input=b"y\n")
     if ran.code != 0:

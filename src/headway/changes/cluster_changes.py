@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from headway.changes.image_changes import REBUILD, earlier_note
-from headway.changes.machine_changes import Wanted, machine_changes
-from headway.changes.slurm_accounts import changes as account_changes
+from headway.changes.image_changes import REBUILD, earlier_image_note
+from headway.changes.machine_changes import DesiredMachine, machine_changes
+from headway.changes.slurm_accounts import account_changes
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.cluster import MAIN, Cluster
 from headway.domain.machine import MachineState
@@ -23,11 +23,11 @@ SLURM_CONF = "/etc/slurm/slurm.conf"
 
 
 @dataclass(frozen=True)
-class Goal:
+class DesiredState:
     """Everything that should be: per role (Cluster.role_of) what a machine holds, and the accounts."""
 
     cluster: Cluster
-    roles: Mapping[str, Wanted]
+    roles: Mapping[str, DesiredMachine]
     accounts: Accounts
     members: tuple[str, ...] | None = None  # slots that should have a machine; None: all of them
 
@@ -38,9 +38,9 @@ class Goal:
         return (*cluster.heads, *(cluster.slot_names if self.members is None else self.members))
 
 
-def changeset(goal: Goal, observed: Observed) -> ChangeSet:
+def changeset(goal: DesiredState, observed: Observed) -> ChangeSet:
     cluster = goal.cluster
-    changes = tuple(_all(goal, observed))
+    changes = tuple(_all_changes(goal, observed))
     notes = tuple(_notes(cluster, observed))
     if changes:
         return ChangeSet(cluster.name, changes, notes=notes)
@@ -53,16 +53,16 @@ def changeset(goal: Goal, observed: Observed) -> ChangeSet:
 def _notes(cluster: Cluster, observed: Observed) -> Iterator[str]:
     """A newer node image is no change: a roll takes it up, and what is below /etc comes by apply anyway."""
     if observed.of_earlier_image and not observed.other_slurm:
-        yield earlier_note(cluster, observed.of_earlier_image)
+        yield earlier_image_note(cluster, observed.of_earlier_image)
 
 
-def digest(changes: ChangeSet) -> str:
+def changeset_digest(changes: ChangeSet) -> str:
     """Names this very ChangeSet: apply refuses to carry out another one than was shown."""
     rows = [[c.kind, c.where, c.what, c.disturbs.value] for c in changes.changes]
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
 
 
-def with_effects(goal: Goal, observed: Observed) -> Goal:
+def with_effects(goal: DesiredState, observed: Observed) -> DesiredState:
     """The same goal, knowing what taking up the new slurm.conf disturbs. While the first head is away the second one leads: to
     begin anew is then no standby's matter."""
     if goal.cluster.head not in observed.seen:
@@ -75,7 +75,7 @@ def with_effects(goal: Goal, observed: Observed) -> Goal:
         effect, ends, unread = Disturbs.CONTROLLER_RESTART, "", {SLURM_CONF: why}
     else:
         effect, unread = impact_of_change(old, new, goal.cluster.slurm_version), {}
-        ends = _ended(goal.cluster, observed, aborts(old, new))
+        ends = _ended_jobs_text(goal.cluster, observed, aborts(old, new))
     roles = dict(goal.roles)
     leads = goal.cluster.head if goal.cluster.head in observed.seen else goal.cluster.heads[-1]
     for role in {"head", goal.cluster.role_of(leads)} & roles.keys():
@@ -83,7 +83,7 @@ def with_effects(goal: Goal, observed: Observed) -> Goal:
     return replace(goal, roles=roles)
 
 
-def _second_leads(goal: Goal) -> Goal:
+def _second_leads(goal: DesiredState) -> DesiredState:
     role = goal.cluster.role_of(goal.cluster.heads[-1])
     if goal.cluster.controllers == 1 or role not in goal.roles:
         return goal
@@ -95,7 +95,7 @@ def _second_leads(goal: Goal) -> Goal:
     return replace(goal, roles={**goal.roles, role: replace(wanted, units=tuple(units))})
 
 
-def _ended(cluster: Cluster, observed: Observed, ending: Aborts) -> str:
+def _ended_jobs_text(cluster: Cluster, observed: Observed, ending: Aborts) -> str:
     """What Slurm ends by itself when it reads the new file, in words; "" where nobody runs or waits there."""
     if ending and observed.unasked:
         told = [f"the partition {name} goes" for name in sorted(ending.partitions)]
@@ -104,17 +104,17 @@ def _ended(cluster: Cluster, observed: Observed, ending: Aborts) -> str:
         return f"{', '.join(told)}; which jobs Slurm ends for that can't be known: {observed.unasked}"
     nodes = {name: jobs for name, jobs in observed.aborted.items() if name in cluster.group_of}
     told = [
-        f"the partition {name} goes, and with it {_some(jobs)}"
+        f"the partition {name} goes, and with it {_jobs_text(jobs)}"
         for name, jobs in sorted(observed.aborted.items())
         if name not in nodes
     ]
     if nodes:
         jobs = tuple(sorted({job for some in nodes.values() for job in some}))
-        told.append(f"other processors or GPUs on {compress(nodes)}: Slurm ends {_some(jobs)} there")
+        told.append(f"other processors or GPUs on {compress(nodes)}: Slurm ends {_jobs_text(jobs)} there")
     return "; ".join(told)
 
 
-def _all(goal: Goal, observed: Observed) -> Iterator[Change]:
+def _all_changes(goal: DesiredState, observed: Observed) -> Iterator[Change]:
     goal = with_effects(goal, observed)
     yield from _storage(goal.cluster, observed)
     yield from _machines(goal, observed)
@@ -143,7 +143,7 @@ def _storage(cluster: Cluster, observed: Observed) -> Iterator[Change]:
         yield Change("dataset.detach", "cluster", name, why, Disturbs.JOBS)
 
 
-def _machines(goal: Goal, observed: Observed) -> Iterator[Change]:
+def _machines(goal: DesiredState, observed: Observed) -> Iterator[Change]:
     cluster = goal.cluster
     wanted = goal.machines
     spares = {name for group in cluster.groups if group.spares for name in group.slots[group.most :]}
@@ -155,14 +155,14 @@ def _machines(goal: Goal, observed: Observed) -> Iterator[Change]:
         if machine is None and name in observed.replaced:
             yield _replacement(name, kind, observed.jobs.get(name, ()))
         elif name in observed.other_slurm:
-            yield _hop(name, cluster, observed.other_slurm[name])
+            yield _upgrade_change(name, cluster, observed.other_slurm[name])
         elif machine is None:
             yield Change("machine.create", name, name, f"the cluster has no such {kind} yet", data={"role": kind})
         elif machine.state is MachineState.STOPPED:
             yield Change("machine.start", name, name, "is stopped", data={"role": kind})
 
 
-def _hop(name: str, cluster: Cluster, old: str) -> Change:
+def _upgrade_change(name: str, cluster: Cluster, old: str) -> Change:
     why = (
         f"Slurm {old} becomes {cluster.slurm_version}: slurmdbd and slurmctld are away meanwhile; jobs go on, sessions end. "
         "A roll of the nodes follows: none takes new jobs until it is done too"
@@ -178,7 +178,7 @@ def _removal(name: str, cluster: Cluster, jobs: tuple[int, ...]) -> Change:
         why = f"{group.nodes} node{'s' * (group.nodes != 1)}{whose} {'is' if group.nodes == 1 else 'are'} wanted"
     if not jobs:
         return Change("machine.delete", name, name, f"{why}; it is drained and given back", Disturbs.NODE_DRAIN)
-    words = f"{why}; it runs {_some(jobs)}"
+    words = f"{why}; it runs {_jobs_text(jobs)}"
     return Change("machine.delete", name, name, words, Disturbs.JOBS, data={"jobs": list(jobs)})
 
 
@@ -189,15 +189,20 @@ def _replacement(name: str, kind: str, jobs: tuple[int, ...]) -> Change:
         words = f"{why}: a machine that goes is drained and given back"
         return Change("machine.create", name, name, words, Disturbs.NODE_DRAIN, data=data)
     return Change(
-        "machine.create", name, name, f"{why}; it runs {_some(jobs)}", Disturbs.JOBS, data={**data, "jobs": list(jobs)}
+        "machine.create",
+        name,
+        name,
+        f"{why}; it runs {_jobs_text(jobs)}",
+        Disturbs.JOBS,
+        data={**data, "jobs": list(jobs)},
     )
 
 
-def _some(jobs: tuple[int, ...]) -> str:
+def _jobs_text(jobs: tuple[int, ...]) -> str:
     return f"job{'s' * (len(jobs) != 1)} " + ", ".join(map(str, jobs[:5])) + (" and more" if len(jobs) > 5 else "")
 
 
-def _with_diff(change: Change, goal: Goal, observed: Observed) -> Change:
+def _with_diff(change: Change, goal: DesiredState, observed: Observed) -> Change:
     """Adds the changed lines of the head's Slurm files; never of a secret."""
     old = observed.texts.get(change.what)
     if change.kind != "file.write" or change.where != goal.cluster.head or old is None:

@@ -14,7 +14,7 @@ REBUILD = "machine.rebuild"
 
 
 @dataclass(frozen=True)
-class Seen:
+class RolloutState:
     """What a roll goes by. `rolling`: nodes that a roll has taken out of service, whose machine may be missing; `out`: nodes
     that anybody else has, each with the reason."""
 
@@ -24,42 +24,42 @@ class Seen:
     out: Mapping[str, str] = field(default_factory=dict)
 
 
-def to_roll(cluster: Cluster, seen: Seen, image: str) -> tuple[str, ...]:
+def nodes_to_roll(cluster: Cluster, seen: RolloutState, image: str) -> tuple[str, ...]:
     """Nodes that are still to be done until all are of the image with this id: those that a roll has begun with first, then
     those without jobs."""
     names = [
         name
         for name in cluster.slot_names
-        if name in seen.rolling or (name not in seen.out and _earlier(seen.machines.get(name), image))
+        if name in seen.rolling or (name not in seen.out and _has_other_image(seen.machines.get(name), image))
     ]
     return tuple(sorted(names, key=lambda name: (name not in seen.rolling, name in seen.busy)))
 
 
-def left_out(cluster: Cluster, seen: Seen, image: str) -> dict[str, str]:
+def nodes_left_out(cluster: Cluster, seen: RolloutState, image: str) -> dict[str, str]:
     """Nodes that somebody else has taken out of service, and why: a roll leaves them as they are."""
     return {
         name: seen.out[name]
         for name in cluster.slot_names
-        if name in seen.out and name not in seen.rolling and _earlier(seen.machines.get(name), image)
+        if name in seen.out and name not in seen.rolling and _has_other_image(seen.machines.get(name), image)
     }
 
 
-def heads_to_roll(cluster: Cluster, seen: Seen, image: str) -> tuple[str, ...]:
+def heads_to_roll(cluster: Cluster, seen: RolloutState, image: str) -> tuple[str, ...]:
     """The one that leads last: with a second one it goes only when that is sound."""
-    return tuple(name for name in reversed(cluster.heads) if _earlier(seen.machines.get(name), image))
+    return tuple(name for name in reversed(cluster.heads) if _has_other_image(seen.machines.get(name), image))
 
 
-def rebuilds(
-    cluster: Cluster, seen: Seen, image: str, tag: str, *, head: bool, by: bool, apart: bool = False
+def rollout_changes(
+    cluster: Cluster, seen: RolloutState, image: str, tag: str, *, head: bool, deadline: bool, mixed_slurm: bool = False
 ) -> ChangeSet:
     """What a roll does, in its order. `head`: the heads too, at the end; `by`: jobs are sent away when a deadline is over;
     `apart`: no job may have nodes of before and after."""
-    changes = list(_nodes(cluster, seen, image, tag, by=by))
+    changes = list(_nodes(cluster, seen, image, tag, by=deadline))
     for name in heads_to_roll(cluster, seen, image) if head else ():
-        why = f"is to be of {tag}; {leads_meanwhile(cluster, name)}, jobs go on, sessions on it end"
+        why = f"is to be of {tag}; {leader_text(cluster, name)}, jobs go on, sessions on it end"
         changes.append(Change(REBUILD, name, name, why, Disturbs.REBUILD))
     notes = list(_notes(cluster, seen, image, head=head))
-    if apart and changes:
+    if mixed_slurm and changes:
         notes.append(
             "Slurm is another on these nodes: each takes new jobs only when it is done, none has nodes of both"
         )
@@ -67,10 +67,10 @@ def rebuilds(
     return ChangeSet(cluster.name, tuple(changes), why_empty, tuple(notes))
 
 
-def _nodes(cluster: Cluster, seen: Seen, image: str, tag: str, *, by: bool) -> Iterator[Change]:
-    for name in to_roll(cluster, seen, image):
+def _nodes(cluster: Cluster, seen: RolloutState, image: str, tag: str, *, by: bool) -> Iterator[Change]:
+    for name in nodes_to_roll(cluster, seen, image):
         jobs = seen.busy.get(name, ())
-        if not _earlier(seen.machines.get(name), image) and name in seen.machines:
+        if not _has_other_image(seen.machines.get(name), image) and name in seen.machines:
             yield Change(REBUILD, name, name, f"is of {tag} already and has yet to pass its tests", Disturbs.REBUILD)
         elif jobs and by:
             why = f"is to be of {tag}; {_jobs(jobs)} may go on until the deadline"
@@ -81,8 +81,8 @@ def _nodes(cluster: Cluster, seen: Seen, image: str, tag: str, *, by: bool) -> I
             yield Change(REBUILD, name, name, f"is to be of {tag}{waits}", Disturbs.REBUILD)
 
 
-def _notes(cluster: Cluster, seen: Seen, image: str, *, head: bool) -> Iterator[str]:
-    for name, reason in left_out(cluster, seen, image).items():
+def _notes(cluster: Cluster, seen: RolloutState, image: str, *, head: bool) -> Iterator[str]:
+    for name, reason in nodes_left_out(cluster, seen, image).items():
         yield f"{name} is out of service and stays as it is: {reason}"
     heads = heads_to_roll(cluster, seen, image)
     if heads and not head:
@@ -91,13 +91,13 @@ def _notes(cluster: Cluster, seen: Seen, image: str, *, head: bool) -> Iterator[
         yield f"{compress(heads)} {words}; --head takes {'it' if one else 'them'} too, after the nodes"
 
 
-def leads_meanwhile(cluster: Cluster, head: str) -> str:
+def leader_text(cluster: Cluster, head: str) -> str:
     """What is of the controller while this head is made anew."""
     others = [name for name in cluster.heads if name != head]
     return f"{others[0]} leads meanwhile" if others else "slurmctld is away meanwhile"
 
 
-def earlier_note(cluster: Cluster, names: tuple[str, ...]) -> str:
+def earlier_image_note(cluster: Cluster, names: tuple[str, ...]) -> str:
     """For a plan: what an apply leaves as it is."""
     run = f"{compress(names)} run{'s' * (len(names) == 1)}"
     head = " --head" if set(cluster.heads) & set(names) else ""
@@ -107,7 +107,7 @@ def earlier_note(cluster: Cluster, names: tuple[str, ...]) -> str:
     )
 
 
-def _earlier(machine: Machine | None, image: str) -> bool:
+def _has_other_image(machine: Machine | None, image: str) -> bool:
     return machine is not None and machine.image != image
 
 

@@ -13,7 +13,7 @@ from headway.domain.systemd_unit import Unit
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredMachine:
     """A machine as it should be. `digests` holds every file's sha256, secrets' included ("" = not made yet)."""
 
     files: Mapping[str, File]
@@ -30,17 +30,17 @@ class Wanted:
     unread: Mapping[str, str] = field(default_factory=dict)  # file -> why what is there can't be read
 
     @staticmethod
-    def make(
+    def build(
         files: Mapping[str, File],
         secret_digests: Mapping[str, str],
         units: tuple[Unit, ...],
         **others: object,
-    ) -> Wanted:
+    ) -> DesiredMachine:
         digests = {
             path: secret_digests.get(file.secret, "") if file.secret else file.digest for path, file in files.items()
         }
         loaded = {unit.name: _loaded_digest(unit, digests) for unit in units}
-        return Wanted(files, digests, units, loaded=loaded, **others)  # type: ignore[arg-type]
+        return DesiredMachine(files, digests, units, loaded=loaded, **others)  # type: ignore[arg-type]
 
 
 def _loaded_digest(unit: Unit, digests: Mapping[str, str]) -> str:
@@ -48,7 +48,7 @@ def _loaded_digest(unit: Unit, digests: Mapping[str, str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def machine_changes(name: str, wanted: Wanted, seen: SeenMachine) -> Iterator[Change]:
+def machine_changes(name: str, wanted: DesiredMachine, seen: SeenMachine) -> Iterator[Change]:
     """In the order they are carried out: files, folders and homes, files no longer wanted, units."""
     yield from _software(name, wanted, seen)
     changed = [path for path, file in wanted.files.items() if _differs(path, file, wanted, seen)]
@@ -85,7 +85,7 @@ def machine_changes(name: str, wanted: Wanted, seen: SeenMachine) -> Iterator[Ch
             yield change
 
 
-def _software(name: str, wanted: Wanted, seen: SeenMachine) -> Iterator[Change]:
+def _software(name: str, wanted: DesiredMachine, seen: SeenMachine) -> Iterator[Change]:
     """Of a machine one owns. One that was never looked at may lack everything."""
     if wanted.packages and set(wanted.files) - set(seen.managed):
         yield Change("file.keep", name, "files that are there already", "they come back when the machine is given back")
@@ -107,7 +107,7 @@ def _software(name: str, wanted: Wanted, seen: SeenMachine) -> Iterator[Change]:
         )
 
 
-def _differs(path: str, file: File, wanted: Wanted, seen: SeenMachine) -> bool:
+def _differs(path: str, file: File, wanted: DesiredMachine, seen: SeenMachine) -> bool:
     found = seen.files.get(path)
     return (
         found is None
@@ -118,7 +118,7 @@ def _differs(path: str, file: File, wanted: Wanted, seen: SeenMachine) -> bool:
     )
 
 
-def _why_file(path: str, wanted: Wanted, seen: SeenMachine) -> str:
+def _why_file(path: str, wanted: DesiredMachine, seen: SeenMachine) -> str:
     found = seen.files.get(path)
     if found is None:
         return "is missing"
@@ -131,7 +131,7 @@ def _why_file(path: str, wanted: Wanted, seen: SeenMachine) -> str:
     )
 
 
-def _unit_change(name: str, unit: Unit, wanted: Wanted, seen: SeenMachine, changed: set[str]) -> Change | None:
+def _unit_change(name: str, unit: Unit, wanted: DesiredMachine, seen: SeenMachine, changed: set[str]) -> Change | None:
     found = seen.units.get(unit.name)
     data = {"unit": unit.name, "loaded": wanted.loaded[unit.name], "stage": unit.stage}
     ends = "; ".join(wanted.ends[path] for path in (*unit.restart_on, *unit.reload_on) if wanted.ends.get(path))

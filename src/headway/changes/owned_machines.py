@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from headway.catalog.advisories import open_in
 from headway.catalog.releases import IMAGES
 from headway.changes.shared_state_folder import state_gaps
-from headway.changes.uid_conflicts import people_gaps
+from headway.changes.uid_conflicts import uid_gaps
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Gap
 from headway.domain.slurm.hostlist import compress
@@ -28,7 +28,7 @@ _PACKAGES = {"slurm": ("slurmd", "slurmctld", "slurm-wlm-basic-plugins"), "munge
 
 
 @dataclass(frozen=True)
-class Judgement:
+class SurveyResult:
     gaps: tuple[Gap, ...]  # fatal ones stop an apply before it has changed anything
     differences: tuple[Difference, ...]
     found: Mapping[str, Found]  # what to go by, machine by machine
@@ -36,17 +36,19 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class Known:
+class EarlierFindings:
     """What is kept of earlier applies, and who asks."""
 
     server: str
     uids: Mapping[str, int]
     found: Mapping[str, Found]  # of machines that are this cluster's already
     nfs: tuple[str, ...]
-    given: frozenset[str] = frozenset()  # users who have their uid already; the others' are those they would get
+    assigned_uids: frozenset[str] = (
+        frozenset()
+    )  # users who have their uid already; the others' are those they would get
 
 
-def judge(cluster: Cluster, surveys: Mapping[str, Survey], known: Known) -> Judgement:
+def evaluate_surveys(cluster: Cluster, surveys: Mapping[str, Survey], known: EarlierFindings) -> SurveyResult:
     """`surveys`: of the machines that answered, by their names in the cluster."""
     gaps: list[Gap] = []
     differences: list[Difference] = []
@@ -64,7 +66,7 @@ def judge(cluster: Cluster, surveys: Mapping[str, Survey], known: Known) -> Judg
             differences += _differences(cluster, survey.found if not less else kept or survey.found, name)
     nfs, troubles = _storage(cluster, surveys, known)
     gaps += [*troubles, *state_gaps(cluster, surveys), *_versions(surveys), *_twice(surveys)]
-    return Judgement(tuple(_grouped(gaps)), tuple(differences), found, nfs)
+    return SurveyResult(tuple(_grouped(gaps)), tuple(differences), found, nfs)
 
 
 def _stop(survey: Survey, what: str, fix: str) -> Gap:
@@ -75,7 +77,7 @@ def _warn(survey: Survey, what: str, fix: str) -> Gap:
     return Gap(f"{survey.machine} ({survey.address}) {what}", fix, fatal=False)
 
 
-def _machine(cluster: Cluster, survey: Survey, known: Known) -> Iterator[Gap]:
+def _machine(cluster: Cluster, survey: Survey, known: EarlierFindings) -> Iterator[Gap]:
     holder = (survey.held.cluster, survey.held.server) if survey.held else None
     # One that was taken and has lost its mark is ours all the same.
     ours = holder == (cluster.name, known.server) or (holder is None and survey.machine in known.found)
@@ -84,7 +86,7 @@ def _machine(cluster: Cluster, survey: Survey, known: Known) -> Iterator[Gap]:
     yield from _sizes(cluster, survey, ours=ours)
     if not ours:
         yield from _there_already(cluster, survey)
-    yield from people_gaps(cluster, survey, known.uids, known.given)
+    yield from uid_gaps(cluster, survey, known.uids, known.assigned_uids)
     yield from _devices(cluster, survey)
     off = abs(survey.clock_off_s)
     if off > CLOCK_WARN_S:
@@ -256,7 +258,9 @@ def _ports(found: Found) -> set[str]:
     return {nic.name for nic in found.nics if nic.up} - {nic.name for nic in found.nics if not nic.up}
 
 
-def _storage(cluster: Cluster, surveys: Mapping[str, Survey], known: Known) -> tuple[tuple[str, ...], list[Gap]]:
+def _storage(
+    cluster: Cluster, surveys: Mapping[str, Survey], known: EarlierFindings
+) -> tuple[tuple[str, ...], list[Gap]]:
     """Home and scratch that are one folder everywhere are used as they are; the head exports the others. Once it has been
     decided it stays: machines that come later must have what the first ones had."""
     nfs: list[str] = []

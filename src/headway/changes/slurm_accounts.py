@@ -21,7 +21,7 @@ _OPERATOR_ACCOUNT = "root"
 _NO_LIMIT = {"GrpJobs": "-1", "GrpSubmitJobs": "-1", "GrpTRES": "gres/gpu=-1", "GrpTRESMins": "gres/gpu=-1"}
 
 
-def desired(cluster: Cluster) -> Accounts:
+def desired_accounts(cluster: Cluster) -> Accounts:
     """What the cluster file asks for."""
     members = [
         Association(user.name, team, default=team == user.teams[0])
@@ -38,7 +38,7 @@ def desired(cluster: Cluster) -> Accounts:
     )
 
 
-def changes(desired: Accounts, observed: Accounts) -> list[Change]:
+def account_changes(desired: Accounts, observed: Accounts) -> list[Change]:
     """Return the changes in the order in which sacctmgr accepts them: additions first, then removals."""
     return [
         *_qos_changes(desired, observed),
@@ -75,7 +75,7 @@ def period_end(per: str, start: datetime) -> datetime:
     return period_start(per, start + timedelta(days=_WITHIN_NEXT_DAYS[per]))
 
 
-def refills_due(teams: Iterable[Team], last: Mapping[str, datetime], now: datetime) -> list[Change]:
+def usage_resets_due(teams: Iterable[Team], last: Mapping[str, datetime], now: datetime) -> list[Change]:
     """Teams whose period began since their usage was last set to 0. `last` holds that moment by team; one that is not
     in it has never been refilled, and the caller notes `now` for it without a command (its usage began with it)."""
     found = []

@@ -9,7 +9,7 @@ from headway.domain.cluster import Cluster
 from headway.errors import Fault
 
 
-def hop_fault(written: str, after: Cluster, *, there: bool) -> Fault | None:
+def upgrade_fault(written: str, after: Cluster, *, exists: bool) -> Fault | None:
     """Why `after`'s Slurm can't go on with what an earlier one has `written` ("" = nothing yet); None where it can. `there`: the
     cluster is there, and can be backed up."""
     old, new = written, after.slurm_version
@@ -30,7 +30,7 @@ def hop_fault(written: str, after: Cluster, *, there: bool) -> Fault | None:
             f"Slurm {new} takes over from {reads}, not from {old}: jobs and accounting of {after.name} would be lost"
         )
         return Fault("image", words, elsewhere)
-    return _unready(old, after, there=there)
+    return _unready(old, after, there=exists)
 
 
 def _unready(old: str, after: Cluster, *, there: bool) -> Fault | None:
@@ -56,15 +56,15 @@ def _unready(old: str, after: Cluster, *, there: bool) -> Fault | None:
     return None
 
 
-def hops(written: str, before: Cluster | None, after: Cluster) -> bool:
+def is_upgrade(written: str, before: Cluster | None, after: Cluster) -> bool:
     """Whether an apply of `after` is the one that changes Slurm's version: it has not been kept before."""
     changes = before is not None and before.slurm_version != after.slurm_version
     return changes and written not in ("", after.slurm_version)
 
 
-def backup_first(written: str, before: Cluster | None, after: Cluster) -> tuple[Change, ...]:
+def backup_before_upgrade(written: str, before: Cluster | None, after: Cluster) -> tuple[Change, ...]:
     """What an apply does before Slurm becomes another."""
-    if after.backup is None or not hops(written, before, after):
+    if after.backup is None or not is_upgrade(written, before, after):
         return ()
     why = f"Slurm {written} becomes {after.slurm_version}: a backup comes first, the one way back"
     return (Change("backup.make", "cluster", str(after.backup.to), why),)

@@ -26,7 +26,7 @@ def agreed_uids(surveys: Mapping[str, Survey], names: Iterable[str]) -> dict[str
     return {name: uid for name, uid in found.items() if often[uid] == 1}
 
 
-def people_gaps(cluster: Cluster, survey: Survey, uids: Mapping[str, int], given: frozenset[str]) -> Iterator[Gap]:
+def uid_gaps(cluster: Cluster, survey: Survey, uids: Mapping[str, int], assigned: frozenset[str]) -> Iterator[Gap]:
     """`uids`: those that users have or will get; `given`: users that have theirs, for good."""
     at = f"{survey.machine} ({survey.address})"
     for name, uid in sorted(survey.users.items()):
@@ -43,7 +43,7 @@ def people_gaps(cluster: Cluster, survey: Survey, uids: Mapping[str, int], given
                 what, f"{_OTHERS}give {other} another uid there, or let every machine know {name} by one of their own"
             )
     if survey.machine == cluster.head:
-        yield from _homes(at, survey, uids, given)
+        yield from _homes(at, survey, uids, assigned)
 
 
 def _homes(at: str, survey: Survey, uids: Mapping[str, int], given: frozenset[str]) -> Iterator[Gap]:

@@ -12,7 +12,7 @@ NONE = "none"
 FILE = "file"  # of a difference that no other line tells
 
 
-def settings_changed(before: Cluster | None, after: Cluster) -> tuple[Change, ...]:
+def setting_changes(before: Cluster | None, after: Cluster) -> tuple[Change, ...]:
     """A change a setting, carried out by keeping the new file. () for a cluster that is not there yet."""
     if before is None:
         return ()
@@ -24,7 +24,7 @@ def settings_changed(before: Cluster | None, after: Cluster) -> tuple[Change, ..
     )
 
 
-def kept_all_the_same(before: Cluster | None, after: Cluster) -> tuple[Change, ...]:
+def file_change(before: Cluster | None, after: Cluster) -> tuple[Change, ...]:
     """Where nothing else tells of another file: an apply without any change would end before the server has it."""
     if before is None or _as_written(before) == _as_written(after):
         return ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headway.cluster.context import Env
+from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError, Unreachable
@@ -14,7 +14,7 @@ ASK_S = 2.0
 _ASK = ["systemctl", "is-active", "--quiet", "slurmrestd.service"]
 
 
-async def head_now(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> Machine | None:
+async def active_head(cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]) -> Machine | None:
     """The head to speak to; None where none runs. Of several it is the first whose daemons answer: each of them reaches the
     controller that leads, whichever that is."""
     running = [machines[name] for name in cluster.heads if _runs(machines.get(name))]
@@ -32,17 +32,19 @@ async def head_now(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) 
     return (answering or running)[0]
 
 
-async def head_or_none(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> Machine | None:
-    """As `head_now`; where none runs one that does not. None: no head is left, and Slurm's state went with them."""
+async def active_or_stopped_head(
+    cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]
+) -> Machine | None:
+    """As `active_head`; where none runs one that does not. None: no head is left, and Slurm's state went with them."""
     there = next((machines[name] for name in cluster.heads if name in machines), None)
-    return await head_now(cluster, env, machines) or there
+    return await active_head(cluster, env, machines) or there
 
 
 def _runs(machine: Machine | None) -> bool:
     return machine is not None and machine.state is MachineState.RUNNING
 
 
-async def second_alone(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> Machine | None:
+async def second_head_leads(cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]) -> Machine | None:
     """The second head, where it does not hear the first one's controller either; else None. It leads then, or will when the
     first one's heartbeat in the state folder is over."""
     second = machines.get(cluster.heads[-1])
@@ -56,21 +58,21 @@ async def second_alone(cluster: Cluster, env: Env, machines: Mapping[str, Machin
     return second if lines and lines[0].endswith("is DOWN") else None
 
 
-def leads_file(cluster: Cluster) -> str:
+def leader_file(cluster: Cluster) -> str:
     """Where a controller of two leaves its name when it begins to lead (render.ha.failback)."""
     return f"{cluster.state}/leads"
 
 
-async def leads_already(cluster: Cluster, env: Env, second: Machine) -> bool:
+async def second_head_took_over(cluster: Cluster, env: ClusterContext, second: Machine) -> bool:
     """Whether the second head was the last one to begin to lead, by the name in the state folder."""
     try:
-        ran = await env.connections.remote(second, ["cat", leads_file(cluster)], timeout_s=ASK_S * 2, check=False)
+        ran = await env.connections.remote(second, ["cat", leader_file(cluster)], timeout_s=ASK_S * 2, check=False)
     except HeadwayError:
         return False
     return ran.stdout.split()[:1] == [second.name]
 
 
-async def answers(env: Env, machine: Machine) -> bool:
+async def answers_ssh(env: ClusterContext, machine: Machine) -> bool:
     try:
         await env.connections.remote(machine, ["true"], timeout_s=ASK_S * 2)
     except HeadwayError:
@@ -78,9 +80,9 @@ async def answers(env: Env, machine: Machine) -> bool:
     return True
 
 
-async def the_head(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> Machine:
+async def require_active_head(cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]) -> Machine:
     """Raises Unreachable where none runs."""
-    found = await head_now(cluster, env, machines)
+    found = await active_head(cluster, env, machines)
     if found is None:
         raise Unreachable(f"{cluster.head} does not run", hint=f"headway status {cluster.name}")
     return found

@@ -19,17 +19,17 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first day a zip knows
 
 
 @cache
-def shipped() -> Mapping[str, File]:
+def bundled_files() -> Mapping[str, File]:
     """{path: File} of every machine. By apply rather than by the image: so machines that somebody else set up have it
     too, and all of a cluster get the same one. Raises FileNotFoundError for an installation without node/."""
     node = node_dir()
-    files = {PROGRAM: File("", data=program(node))}
+    files = {PROGRAM: File("", data=agent_zip(node))}
     for path in sorted((node / "train" / "headway_train").glob("*.py")):
         files[f"{_PACKAGES}/headway_train/{path.name}"] = File(path.read_text())
     return MappingProxyType(files)
 
 
-def program(node: Path) -> bytes:
+def agent_zip(node: Path) -> bytes:
     """A zip that Python runs, of package `agent` in folder `node`: from the same texts always the same bytes, so that a machine
     that has it is left alone. Raises FileNotFoundError when there is none."""
     modules = sorted((node / "agent").rglob("*.py"))

@@ -13,21 +13,27 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from headway.changes.cluster_changes import Goal, changeset, with_effects
+from headway.changes.cluster_changes import DesiredState, changeset, with_effects
 from headway.changes.image_changes import REBUILD
 from headway.changes.machine_changes import machine_changes
-from headway.changes.slurm_accounts import changes as account_changes
-from headway.changes.slurm_accounts import desired
+from headway.changes.slurm_accounts import account_changes, desired_accounts
 from headway.cluster import head_upgrade, machine_claims, munge_key, remote_steps, secrets
-from headway.cluster.active_head import head_or_none
-from headway.cluster.context import Env, Say
-from headway.cluster.desired_state import goal_of, site_of
-from headway.cluster.machine_steps import CONVERT_S, STAGE_S, by_stage, dbd_answers, kept, patience_s
-from headway.cluster.observe import look_at, machines_of, observe
-from headway.cluster.parallel_machines import not_there, side_by_side
-from headway.cluster.readiness import serve, settle, wait_for_nodes, wait_for_rest
-from headway.cluster.scaling.scale_in import Beside, Leaving, SteppedAside
-from headway.cluster.scaling.slot_selection import members, still_leaving
+from headway.cluster.active_head import active_or_stopped_head
+from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.desired_state import read_site, render_desired_state
+from headway.cluster.machine_steps import (
+    CONVERT_S,
+    STAGE_S,
+    save_accounts_step,
+    stage_timeout_s,
+    steps_by_stage,
+    wait_for_slurmdbd,
+)
+from headway.cluster.observe import list_machines, observe_cluster, observe_machine
+from headway.cluster.parallel_machines import failed_machines_error, run_all
+from headway.cluster.readiness import finish_bring_up, return_new_node, wait_for_nodes, wait_for_slurmrestd
+from headway.cluster.scaling.scale_in import ScaleIn, SteppedAside, WaitingWork
+from headway.cluster.scaling.slot_selection import leaving_with_jobs, select_slots
 from headway.domain.changeset import Change, ChangeSet
 from headway.domain.cluster import ACCOUNTING, RESTORING, Cluster, Site
 from headway.domain.machine import Machine, MachineRequest
@@ -46,45 +52,45 @@ from headway.store import StoreAway
 # Machines made at once: a container start is mostly work of this host's processors.
 MAKE_AT_ONCE = 6
 BOOT_S = 120
-Before = Callable[[Machine], Awaitable[None]]
-BROUGHT = ("machine.create", "machine.start", "machine.restart", REBUILD)  # machines that Slurm must hear from
+BeforeStage = Callable[[Machine], Awaitable[None]]
+BRINGS_UP = ("machine.create", "machine.start", "machine.restart", REBUILD)  # machines that Slurm must hear from
 
 
-async def plan(cluster: Cluster, env: Env) -> ChangeSet:
+async def plan_changes(cluster: Cluster, env: ClusterContext) -> ChangeSet:
     """What apply would do. Makes nothing, neither secrets nor uids."""
-    seen = await machine_claims.look(cluster, env)
+    seen = await machine_claims.survey_machines(cluster, env)
     place = await env.provider.find(cluster)
     if place is None:
         return changeset(_unbuilt(cluster), Observed())
     place = seen.place(place) if seen else place
     chosen, _ = await _chosen(cluster, env, asks=True)
-    site = await site_of(cluster, env, place, chosen, give_uids=False, known_uids=seen.uids if seen else None)
-    have = {**await env.store.secrets.of_cluster(cluster.name), **await secrets.given(cluster)}
-    goal = await goal_of(cluster, site, have)
-    changes = changeset(goal, await observe(goal, env))
+    site = await read_site(cluster, env, place, chosen, give_uids=False, known_uids=seen.uids if seen else None)
+    have = {**await env.store.secrets.of_cluster(cluster.name), **await secrets.read_given_secrets(cluster)}
+    goal = await render_desired_state(cluster, site, have)
+    changes = changeset(goal, await observe_cluster(goal, env))
     return seen.told(changes) if seen else changes
 
 
-async def _chosen(cluster: Cluster, env: Env, *, asks: bool) -> tuple[tuple[str, ...], frozenset[str]]:
+async def _chosen(cluster: Cluster, env: ClusterContext, *, asks: bool) -> tuple[tuple[str, ...], frozenset[str]]:
     """(slots with a machine, those of them that leave by another's word and are let be)."""
-    machines = await machines_of(env, cluster.name)
-    chosen = await members(cluster, env, machines)
-    leaving = await still_leaving(cluster, env, machines, chosen) if asks else frozenset()
+    machines = await list_machines(env, cluster.name)
+    chosen = await select_slots(cluster, env, machines)
+    leaving = await leaving_with_jobs(cluster, env, machines, chosen) if asks else frozenset()
     return tuple(name for name in cluster.slot_names if name in leaving or name in chosen), leaving
 
 
-def _unbuilt(cluster: Cluster) -> Goal:
+def _unbuilt(cluster: Cluster) -> DesiredState:
     """The goal for a cluster with no machine: only which machines there will be matters."""
-    return Goal(cluster, {}, desired(cluster), choose(cluster, ()))
+    return DesiredState(cluster, {}, desired_accounts(cluster), choose(cluster, ()))
 
 
-async def apply(
+async def apply_cluster(
     cluster: Cluster,
-    env: Env,
-    say: Say,
+    env: ClusterContext,
+    say: ReportProgress,
     deadline: Deadline | None = None,
-    beside: Beside | None = None,
-    before: Mapping[str, Before] | None = None,
+    beside: WaitingWork | None = None,
+    before: Mapping[str, BeforeStage] | None = None,
     *,
     new: Mapping[str, str] | None = None,
     rests: bool = False,
@@ -102,63 +108,63 @@ async def apply(
             "this host is not ready:\n" + "\n".join(f"  {gap.what}" for gap in gaps),
             hint="; ".join(dict.fromkeys(gap.fix for gap in gaps)),
         )
-    outside = await secrets.given(cluster)
-    have = await secrets.ensure(env.store, cluster, cluster.machine_names, outside)
+    outside = await secrets.read_given_secrets(cluster)
+    have = await secrets.ensure_secrets(env.store, cluster, cluster.machine_names, outside)
     new = {name: value for name, value in {**outside, **(new or {})}.items() if value != have.get(name)}
     have |= new
     env.connections.use_key(have["bootstrap_key"])
-    seen = await machine_claims.look(cluster, env)
+    seen = await machine_claims.survey_machines(cluster, env)
     if seen:
-        machine_claims.check(seen)
+        machine_claims.check_claimable(seen)
     await env.store.linux_users.add_to_cluster(cluster.name, [user.name for user in cluster.users])
     place = await env.provider.place(cluster)
     place = seen.place(place) if seen else place
     chosen, leaving = await _chosen(cluster, env, asks=deadline is None and not rests)
-    site = await site_of(cluster, env, place, chosen, known_uids=seen.uids if seen else None)
-    goal = await goal_of(cluster, site, have)
-    observed = await observe(goal, env)
+    site = await read_site(cluster, env, place, chosen, known_uids=seen.uids if seen else None)
+    goal = await render_desired_state(cluster, site, have)
+    observed = await observe_cluster(goal, env)
     goal = with_effects(goal, observed)
     changes = changeset(goal, observed)
     if changes.empty:
         await say("changes", f"nothing to do: {changes.why_empty}", done=True, seconds=time.monotonic() - began)
         await _keep(env, cluster, new)
-        await settle(goal, env, say, frozenset(), leaving)
+        await finish_bring_up(goal, env, say, frozenset(), leaving)
         return
     machine_claims.check_state_stays(cluster, changes)
     count = len(changes.changes)
     await say("changes", f"{count} change{'s' * (count != 1)}", done=True, seconds=time.monotonic() - began)
     await env.provider.attach(cluster.name, cluster.storage.datasets)
-    run = Run(goal, env, say, place, have, observed, changes, deadline, beside, before or {}, new, rests, leaving)
+    run = ApplyRun(goal, env, say, place, have, observed, changes, deadline, beside, before or {}, new, rests, leaving)
     if seen:
         site = await run.take(seen)
-        run.goal = with_effects(await goal_of(cluster, site, have), observed)
+        run.goal = with_effects(await render_desired_state(cluster, site, have), observed)
     if await run.clear():  # all facts anew: machines have come and gone meanwhile
-        await apply(cluster, env, say, deadline, before=before, new=new)
+        await apply_cluster(cluster, env, say, deadline, before=before, new=new)
         return
     await run.turn_key()
     await run.execute()
     await say("cluster", f"{cluster.name} is ready", done=True, seconds=time.monotonic() - began)
 
 
-async def _keep(env: Env, cluster: Cluster, new: Mapping[str, str]) -> None:
+async def _keep(env: ClusterContext, cluster: Cluster, new: Mapping[str, str]) -> None:
     for name, value in new.items():
         await env.store.secrets.set(cluster.name, name, value)
 
 
 @dataclass
-class Run:
+class ApplyRun:
     """One carrying-out of a ChangeSet."""
 
-    goal: Goal
-    env: Env
-    say: Say
+    goal: DesiredState
+    env: ClusterContext
+    say: ReportProgress
     place: Place
     secrets: dict[str, str]
     observed: Observed
     changes: ChangeSet
     deadline: Deadline | None = None  # see `apply`
-    beside: Beside | None = None  # the same
-    before: Mapping[str, Before] = field(default_factory=dict)  # the same
+    beside: WaitingWork | None = None  # the same
+    before: Mapping[str, BeforeStage] = field(default_factory=dict)  # the same
     new: Mapping[str, str] = field(default_factory=dict)  # the same
     rests: bool = False  # the same
     leaving: frozenset[str] = frozenset()  # nodes that another operation has drained, and that are let be
@@ -176,47 +182,47 @@ class Run:
         for change in self.changes.changes:
             by_machine.setdefault(change.where, []).append(change)
         self.machines.update(self.observed.machines)
-        served = await head_upgrade.make_way(cluster, self.env, self.say, self.changes, self.machines)
+        served = await head_upgrade.remove_old_heads(cluster, self.env, self.say, self.changes, self.machines)
         names = [cluster.head, *(name for name in self.goal.machines[1:] if name in by_machine)]
-        await side_by_side(self._guard(name, self.bring(name, by_machine.get(name, []))) for name in names)
+        await run_all(self._guard(name, self.bring(name, by_machine.get(name, []))) for name in names)
         if cluster.head in self.failures:
             raise self.failures[cluster.head]
         await self._end_sessions()
-        await wait_for_rest(cluster, self.env, self.machines[cluster.head])
+        await wait_for_slurmrestd(cluster, self.env, self.machines[cluster.head])
         await wait_for_nodes(cluster, self.env, self.machines[cluster.head], served)
-        started = frozenset(c.where for c in self.changes.changes if c.kind in BROUGHT)
-        await settle(self.goal, self.env, self.say, started - set(self.failures), self.leaving, self.failures)
+        started = frozenset(c.where for c in self.changes.changes if c.kind in BRINGS_UP)
+        await finish_bring_up(self.goal, self.env, self.say, started - set(self.failures), self.leaving, self.failures)
         if self.failures:
-            raise not_there(self.failures, self.goal)
+            raise failed_machines_error(self.failures, self.goal)
 
-    async def take(self, seen: machine_claims.Look) -> Site:
+    async def take(self, seen: machine_claims.InventorySurvey) -> Site:
         """Machines one owns: the new ones get the mark and their host keys are pinned, all of them before any is set up, for
         nodes vouch for people by those keys."""
         cluster, provider = self.goal.cluster, seen.provider
         new = [change.where for change in self.changes.changes if change.kind == "machine.create"]
         if new:
             await self.say("machines", f"{len(new)} are being taken")
-        taken = await machines_of(self.env, cluster.name)
+        taken = await list_machines(self.env, cluster.name)
         # Their places are other machines' now; one that only has another address goes on with what runs there.
         left = {name: taken[name] for name in new if name in taken and not seen.is_still(name, taken[name])}
         if left:
-            await (await self._leaving(left, stays=True)).leave(tuple(left))
+            await (await self._leaving(left, stays=True)).remove_machines(tuple(left))
 
         async def one(name: str) -> None:
             async with self.making:
-                await machine_claims.take(self.env, provider.server_id, seen.machines[name])
+                await machine_claims.claim_machine(self.env, provider.server_id, seen.machines[name])
                 await self.env.provider.create(await self._request(name))
 
-        await side_by_side(self._guard(name, one(name)) for name in new)
+        await run_all(self._guard(name, one(name)) for name in new)
         if self.failures:
-            raise not_there(self.failures, self.goal)
+            raise failed_machines_error(self.failures, self.goal)
         answering = {name: seen.machines[name] for name in seen.surveys}
         if new:
-            await machine_claims.same_folders(self.env, cluster, seen.judgement.nfs, answering)
+            await machine_claims.check_shared_folders(self.env, cluster, seen.judgement.nfs, answering)
         if new or any((c.kind, c.what) == ("dir.make", cluster.state) for c in self.changes.changes):
-            await machine_claims.same_state(self.env, cluster, answering)
-        await machine_claims.keep(cluster, seen, seen.surveys)
-        return await site_of(cluster, self.env, seen.place(self.place), self.goal.members)
+            await machine_claims.check_shared_state_folder(self.env, cluster, answering)
+        await machine_claims.store_findings(cluster, seen, seen.surveys)
+        return await read_site(cluster, self.env, seen.place(self.place), self.goal.members)
 
     async def _guard(self, name: str, work: Awaitable[None]) -> None:
         """One machine's failure is kept for the end; only the head's stops the rest. That the server's own database is away
@@ -239,7 +245,7 @@ class Run:
             if change.kind == "user.end" and change.where not in self.failures:
                 leaving.setdefault(change.where, []).append(change.what)
         for name, users in leaving.items():
-            await remote_steps.perform(
+            await remote_steps.run_steps(
                 self.env.connections, self.machines[name], [{"op": "end_sessions", "users": users}]
             )
 
@@ -253,21 +259,23 @@ class Run:
             await self.say(compress(going), words, level="warning", done=True)
             return False
         leaving = await self._leaving(self.observed.machines)
-        leaving.beside = self.beside
+        leaving.waiting_work = self.beside
         # Who comes first leaves these nodes alone: of machines one owns, and of slots that go with them, it could not.
-        leaving.yields = self.env.provider.traits.creates_machines and set(going) <= set(self.goal.cluster.slot_names)
+        leaving.steps_aside = self.env.provider.traits.creates_machines and set(going) <= set(
+            self.goal.cluster.slot_names
+        )
         try:
-            await leaving.leave(going)
+            await leaving.remove_machines(going)
         except SteppedAside:
             if self.beside is not None:
-                await self.beside.rest()
+                await self.beside.finish_tasks()
             raise
         except BaseException:
             if self.beside is not None:
                 await self.beside.close()
             raise
         if self.beside is not None:
-            await self.beside.rest()
+            await self.beside.finish_tasks()
         return leaving.waited
 
     async def turn_key(self) -> None:
@@ -275,21 +283,23 @@ class Run:
         Refused when
         one can't take the key and the head still works with the old one, or when the head itself can't."""
         env, cluster, seen = self.env, self.goal.cluster, self.observed.seen
-        names = munge_key.waiting(self.goal, seen)
+        names = munge_key.machines_to_rekey(self.goal, seen)
         machines = {name: self.observed.machines[name] for name in names}
         failed: dict[str, HeadwayError] = {}
         if names:
             file = self.goal.roles["head"].files[MUNGE_KEY]
-            failed = await munge_key.lay_beside(env, machines, file, secrets.content(self.secrets, file.secret))
-            if failed and cluster.head in names and not munge_key.begun(self.goal, seen):
-                await munge_key.withdraw(env, machines)
-                raise munge_key.stays(failed)
+            failed = await munge_key.distribute_key(
+                env, machines, file, secrets.secret_content(self.secrets, file.secret)
+            )
+            if failed and cluster.head in names and not munge_key.rekey_begun(self.goal, seen):
+                await munge_key.remove_new_key(env, machines)
+                raise munge_key.old_key_stays_error(failed)
             kept = await env.store.secrets.of_cluster(cluster.name)
-            old = secrets.content(kept, file.secret) if file.secret in self.new else None
-            failed |= await munge_key.heads_first(env, self.goal, self.observed, failed, old)
+            old = secrets.secret_content(kept, file.secret) if file.secret in self.new else None
+            failed |= await munge_key.rekey_heads(env, self.goal, self.observed, failed, old)
         await _keep(env, cluster, self.new)
         nodes = {name: machine for name, machine in machines.items() if name not in (*failed, *cluster.heads)}
-        failed |= await munge_key.take_up(env, nodes)
+        failed |= await munge_key.activate_key(env, nodes)
         done = [name for name in names if name not in failed]
         self.machines.update(machines)
         await asyncio.gather(*(self._look_again(name) for name in done))
@@ -302,31 +312,34 @@ class Run:
             found = await self._look(name)
             self.observed = replace(self.observed, seen={**self.observed.seen, name: found})
 
-    async def _leaving(self, machines: Mapping[str, Machine], *, stays: bool = False) -> Leaving:
-        head = None if self.rests else await head_or_none(self.goal.cluster, self.env, self.observed.machines)
-        leaving = Leaving(self.goal.cluster, self.env, self.say, head, machines, self.deadline, stays=stays)
-        leaving.before = self._leave_own if isinstance(self.env.provider, Owned) else None
+    async def _leaving(self, machines: Mapping[str, Machine], *, stays: bool = False) -> ScaleIn:
+        head = None if self.rests else await active_or_stopped_head(self.goal.cluster, self.env, self.observed.machines)
+        leaving = ScaleIn(self.goal.cluster, self.env, self.say, head, machines, self.deadline, keeps_slot=stays)
+        leaving.before_release = self._leave_own if isinstance(self.env.provider, Owned) else None
         return leaving
 
     async def _leave_own(self, machine: Machine) -> None:
-        await machine_claims.leave(self.env, machine, self.say)
+        await machine_claims.release_machine(self.env, machine, self.say)
 
     async def bring(self, name: str, changes: list[Change]) -> None:
         """One machine: there, reachable, set up, its daemons running."""
         kinds = {change.kind for change in changes}
         seen, fresh = self.observed.seen.get(name), False
-        if kinds.intersection(BROUGHT):
+        if kinds.intersection(BRINGS_UP):
             fresh = await self._make(name, kinds)
             seen = NOT_SEEN if fresh else await self._look(name)
         if seen is None:
             raise Refused(f"{name}: {self.observed.unreachable.get(name, 'is not there')}", hint="run apply again")
         await self._set_up(name, seen, fresh=fresh)
         if fresh and name in self.goal.cluster.group_of and self.observed.seen.keys() & set(self.goal.cluster.heads):
-            await serve(self.env, await self._asked(), name)
+            await return_new_node(self.env, await self._asked(), name)
 
     async def _asked(self) -> Machine:
         """Who is told of a node: the first head may be away while the second one leads."""
-        return await head_or_none(self.goal.cluster, self.env, self.machines) or self.machines[self.goal.cluster.head]
+        return (
+            await active_or_stopped_head(self.goal.cluster, self.env, self.machines)
+            or self.machines[self.goal.cluster.head]
+        )
 
     async def _make(self, name: str, kinds: set[str]) -> bool:
         """The machine runs and answers; whether it is a new one. A container that does not come back is made anew:
@@ -357,7 +370,7 @@ class Run:
             if again:
                 await self.env.provider.stop(machine)
             await self.env.provider.start(machine)
-            machine = self.machines[name] = (await machines_of(self.env, self.goal.cluster.name))[name]
+            machine = self.machines[name] = (await list_machines(self.env, self.goal.cluster.name))[name]
         await self._wait(machine)
 
     async def _wait(self, machine: Machine) -> None:
@@ -371,7 +384,7 @@ class Run:
 
     async def _request(self, name: str) -> MachineRequest:
         cluster = self.goal.cluster
-        tag = await head_upgrade.tag_for(cluster, self.env, name, self.image)
+        tag = await head_upgrade.image_tag_of(cluster, self.env, name, self.image)
         private = self.secrets[secrets.host_key_name(name)]
         return MachineRequest(
             cluster=cluster.name,
@@ -379,8 +392,8 @@ class Run:
             address=self.place.addresses[name],
             image=cluster.image,
             host_key_private=private,
-            host_key_public=secrets.public_of(private),
-            authorized_key=secrets.public_of(self.secrets["bootstrap_key"]),
+            host_key_public=secrets.public_key(private),
+            authorized_key=secrets.public_key(self.secrets["bootstrap_key"]),
             gpus=0 if name in cluster.heads else cluster.group_of[name].plan.gpus,
             head=name in cluster.heads,
             image_tag=tag,
@@ -388,14 +401,14 @@ class Run:
 
     async def _look(self, name: str) -> SeenMachine:
         role = self.goal.cluster.role_of(name)
-        seen, _ = await look_at(self.env, self.machines[name], self.goal.roles[role])
+        seen, _ = await observe_machine(self.env, self.machines[name], self.goal.roles[role])
         return seen
 
     async def _set_up(self, name: str, seen: SeenMachine, *, fresh: bool) -> None:
         began = time.monotonic()
         cluster = self.goal.cluster
         wanted = self.goal.roles[cluster.role_of(name)]
-        stages = by_stage(machine_changes(name, wanted, seen), wanted, self.secrets, fresh=fresh)
+        stages = steps_by_stage(machine_changes(name, wanted, seen), wanted, self.secrets, fresh=fresh)
         is_head = name == cluster.head
         for stage, steps in stages.items():
             if stage == "node" or (stage == "controller" and not is_head):
@@ -416,12 +429,12 @@ class Run:
                     self.controller_up.set()
             if stage == "software" and any(step["op"] == "packages" for step in steps):
                 await self.say(name, "packages are being installed, from the machine's own sources")
-            patience = patience_s(stage, steps)
-            said = await remote_steps.perform(self.env.connections, self.machines[name], steps, timeout_s=patience)
+            patience = stage_timeout_s(stage, steps)
+            said = await remote_steps.run_steps(self.env.connections, self.machines[name], steps, timeout_s=patience)
             for warning in said:
                 await self.say(name, f"without a volume: {warning}", level="warning", done=True)
-            if machine_claims.loads_rules(steps):
-                await machine_claims.still_let_in(self.env, self.machines[name])
+            if machine_claims.loads_firewall_rules(steps):
+                await machine_claims.check_ssh_after_firewall(self.env, self.machines[name])
         if is_head:
             self.controller_up.set()
             await self._accounts()
@@ -474,7 +487,7 @@ class Run:
 
     async def _controller(self, name: str, do: str) -> None:
         step = remote_steps.run_step(["systemctl", do, "slurmctld.service"], timeout_s=120)
-        await remote_steps.perform(self.env.connections, self.machines[name], [step])
+        await remote_steps.run_steps(self.env.connections, self.machines[name], [step])
 
     async def _state_at(self) -> str:
         """As the first head's last start wrote it down; "" where none ever moved."""
@@ -486,15 +499,19 @@ class Run:
         changes = account_changes(self.goal.accounts, await self._seen_accounts(head))
         steps = [remote_steps.run_step(account_change_argv(c.data)) for c in changes]
         if steps:
-            await remote_steps.perform(self.env.connections, head, steps)
+            await remote_steps.run_steps(self.env.connections, head, steps)
             await self.say("accounts", f"{len(steps)} changes to teams, users and limits", done=True)
         if steps and self.goal.cluster.controllers > 1:
-            await remote_steps.perform(self.env.connections, head, [kept(self.goal.cluster.slurm_version)])
+            await remote_steps.run_steps(
+                self.env.connections, head, [save_accounts_step(self.goal.cluster.slurm_version)]
+            )
 
     async def _seen_accounts(self, head: Machine) -> Accounts:
         """Once slurmdbd answers: one that has just started may have an earlier Slurm's records to take over."""
         try:
-            await remote_steps.perform(self.env.connections, head, [dbd_answers()], timeout_s=CONVERT_S + STAGE_S)
+            await remote_steps.run_steps(
+                self.env.connections, head, [wait_for_slurmdbd()], timeout_s=CONVERT_S + STAGE_S
+            )
             return await sacctmgr.read(self.env.connections, head)
         except HeadwayError as error:
             raise Refused(

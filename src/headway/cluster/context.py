@@ -13,7 +13,7 @@ from headway.store import Store
 from headway.transport.ssh import Connections
 
 
-class Say(Protocol):
+class ReportProgress(Protocol):
     """Progress of a long work: an open step, or its end with `done` and its seconds."""
 
     async def __call__(
@@ -22,7 +22,7 @@ class Say(Protocol):
 
 
 @dataclass
-class Env:
+class ClusterContext:
     provider: Provider
     store: Store
     connections: Connections
@@ -32,10 +32,10 @@ class Env:
         await self.connections.close()
 
 
-async def open_env(cluster: Cluster, store: Store, state_dir: Path) -> Env:
+async def open_context(cluster: Cluster, store: Store, state_dir: Path) -> ClusterContext:
     """Connections carry the cluster's bootstrap key when it has one already; apply gives it one."""
     secrets = await store.secrets.of_cluster(cluster.name)
-    return Env(
+    return ClusterContext(
         provider=open_provider(cluster.provider.name, state_dir, cluster.hosts),
         store=store,
         connections=Connections(secrets.get("bootstrap_key", "")),

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from headway.changes.cluster_changes import Goal
-from headway.changes.machine_changes import Wanted
-from headway.changes.slurm_accounts import desired
+from headway.changes.cluster_changes import DesiredState
+from headway.changes.machine_changes import DesiredMachine
+from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster import secrets as cluster_secrets
-from headway.cluster.agent_bundle import shipped
-from headway.cluster.context import Env
-from headway.cluster.observe import replaced
+from headway.cluster.agent_bundle import bundled_files
+from headway.cluster.context import ClusterContext
+from headway.cluster.observe import replaced_machines
 from headway.domain.cluster import SHARED_FOLDER, Cluster, OwnSite, Site
 from headway.images import recipe
 from headway.providers.base import Place
@@ -24,9 +24,9 @@ from headway.render.slurm.auxiliary_conf import SHARED_IMAGES
 from headway.render.system.unit_list import units_by_role
 
 
-async def site_of(
+async def read_site(
     cluster: Cluster,
-    env: Env,
+    env: ClusterContext,
     place: Place,
     members: tuple[str, ...] | None = None,
     *,
@@ -56,42 +56,42 @@ async def site_of(
         real_tmp_mib=place.real_tmp_mib,
         members=members,
         found=place.found,
-        own=await _own(cluster, env, place.own),
+        own=await _own_site(cluster, env, place.own),
         old_cgroups=place.old_cgroups,
     )
 
 
-async def _own(cluster: Cluster, env: Env, own: OwnSite | None) -> OwnSite | None:
+async def _own_site(cluster: Cluster, env: ClusterContext, own: OwnSite | None) -> OwnSite | None:
     """With the key that Headway signs in with where the inventory names none, once there is one."""
     private = (await env.store.secrets.of_cluster(cluster.name)).get("bootstrap_key") if own else None
     if own is None or private is None:
         return own
-    mine = cluster_secrets.public_of(private)
+    mine = cluster_secrets.public_key(private)
     return replace(own, operators={user: tuple(key or mine for key in keys) for user, keys in own.operators.items()})
 
 
-async def _host_keys(cluster: Cluster, env: Env) -> dict[str, str]:
+async def _host_keys(cluster: Cluster, env: ClusterContext) -> dict[str, str]:
     """Machines' public keys, by which the parts of a job trust each other: ours to give, or those of one's own machines."""
     if cluster.hosts:
-        anew = await replaced(env, cluster.name)
+        anew = await replaced_machines(env, cluster.name)
         found = {one.name: one.host_key for one in await env.provider.list(cluster.name) if one.name not in anew}
     else:
         have = await env.store.secrets.of_cluster(cluster.name)
         names = {name: cluster_secrets.host_key_name(name) for name in cluster.machine_names}
-        found = {name: cluster_secrets.public_of(have[key]) for name, key in names.items() if key in have}
+        found = {name: cluster_secrets.public_key(have[key]) for name, key in names.items() if key in have}
     return {name: " ".join(key.split()[:2]) for name, key in found.items() if key}
 
 
-async def goal_of(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:
+async def render_desired_state(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> DesiredState:
     """Rendering is pure but long for thousands of nodes, so it runs beside the event loop."""
-    return await asyncio.to_thread(make_goal, cluster, site, secrets)
+    return await asyncio.to_thread(build_desired_state, cluster, site, secrets)
 
 
-def make_goal(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:
+def build_desired_state(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> DesiredState:
     """Pure: everything the cluster should be."""
-    rendered = {role: {**files, **shipped()} for role, files in render_files(cluster, site).items()}
+    rendered = {role: {**files, **bundled_files()} for role, files in render_files(cluster, site).items()}
     role_units = units_by_role(cluster, site)
-    digests = cluster_secrets.digests(secrets)
+    digests = cluster_secrets.secret_digests(secrets)
     head_dirs = [(cluster.state, "slurm", 0o700), *prometheus.DIRS]
     if cluster.containers == "builtin":  # from the start: scratch is everybody's, and whoever is first has the name
         head_dirs.append((str(PurePosixPath(cluster.storage.scratch, SHARED_IMAGES)), "root", 0o755))
@@ -105,7 +105,7 @@ def make_goal(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:
         head_dirs.append((str(PurePosixPath(cluster.storage.scratch, user.name)), str(uid), 0o700))
     more = _software(cluster, site)
     roles = {
-        "head": Wanted.make(
+        "head": DesiredMachine.build(
             rendered["head"],
             digests,
             role_units["head"],
@@ -117,10 +117,14 @@ def make_goal(cluster: Cluster, site: Site, secrets: Mapping[str, str]) -> Goal:
     }
     for name in cluster.heads[1:]:
         role = cluster.role_of(name)
-        roles[role] = Wanted.make(rendered[role], digests, role_units[role], **more["head"], departed=site.departed)
+        roles[role] = DesiredMachine.build(
+            rendered[role], digests, role_units[role], **more["head"], departed=site.departed
+        )
     for role in map(cluster.role_of_group, cluster.groups):
-        roles[role] = Wanted.make(rendered[role], digests, role_units[role], **more["node"], departed=site.departed)
-    return Goal(cluster, roles, desired(cluster), site.members)
+        roles[role] = DesiredMachine.build(
+            rendered[role], digests, role_units[role], **more["node"], departed=site.departed
+        )
+    return DesiredState(cluster, roles, desired_accounts(cluster), site.members)
 
 
 def _software(cluster: Cluster, site: Site) -> dict[str, dict[str, Any]]:

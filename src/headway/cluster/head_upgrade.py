@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from headway.changes.image_changes import REBUILD
 from headway.cluster import remote_steps
-from headway.cluster.active_head import head_or_none
-from headway.cluster.context import Env, Say
-from headway.cluster.observe import machines_of, of_another
+from headway.cluster.active_head import active_or_stopped_head
+from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.observe import list_machines, machines_with_other_slurm
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
@@ -27,8 +27,8 @@ _DAEMONS = ("slurmrestd.service", "slurmctld.service", "slurmdbd.service", "mari
 _STOP_S = 600.0
 
 
-async def make_way(
-    cluster: Cluster, env: Env, say: Say, changes: ChangeSet, machines: Mapping[str, Machine]
+async def remove_old_heads(
+    cluster: Cluster, env: ClusterContext, say: ReportProgress, changes: ChangeSet, machines: Mapping[str, Machine]
 ) -> frozenset[str]:
     """Takes away the machines of heads that are to be made anew, once the image they are to be of is there; the one that leads
     goes last, so that none takes over meanwhile. Nodes are drained before: they are to follow (`wants_roll`). Returns those that
@@ -39,7 +39,7 @@ async def make_way(
     if not names:
         return frozenset()
     info = await build.ensure_image(cluster.image, say, state_dir=env.state_dir)
-    served = await _drained(cluster, env, machines)
+    served = await _drain_nodes_in_service(cluster, env, machines)
     kept = await env.store.node_images.get(cluster.name)
     await env.store.node_images.set(cluster.name, replace(kept, pinned=""))  # an image of the Slurm before
     for name in names:
@@ -50,7 +50,7 @@ async def make_way(
                     remote_steps.run_step(["systemctl", "stop", unit], timeout_s=_STOP_S, ok=(0, 5))
                     for unit in _DAEMONS
                 ]
-                await remote_steps.perform(env.connections, machines[name], steps, timeout_s=_STOP_S)
+                await remote_steps.run_steps(env.connections, machines[name], steps, timeout_s=_STOP_S)
     for name in names:
         if machines[name].state is MachineState.RUNNING:
             await env.provider.stop(machines[name])
@@ -60,11 +60,13 @@ async def make_way(
     return served
 
 
-async def _drained(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> frozenset[str]:
+async def _drain_nodes_in_service(
+    cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]
+) -> frozenset[str]:
     """The nodes in service, which are out of it then: what began there under the new controller, from a head with the new srun,
     would fail. None where no controller answers: a server was ended after it had stopped it."""
     with contextlib.suppress(HeadwayError):
-        head = await head_or_none(cluster, env, machines)
+        head = await active_or_stopped_head(cluster, env, machines)
         states = await node_commands.read_node_reasons(env.connections, head) if head else {}
         served = (
             frozenset(name for name, (word, _) in states.items() if node_commands.is_in_service(word)) & machines.keys()
@@ -75,21 +77,21 @@ async def _drained(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) 
     return frozenset()
 
 
-async def wants_roll(cluster: Cluster, env: Env) -> bool:
+async def nodes_await_rollout(cluster: Cluster, env: ClusterContext) -> bool:
     """Whether the heads have the file's Slurm, and nodes that were drained for it (and for nothing else) another one."""
     if not env.provider.traits.creates_machines:
         return False
     with contextlib.suppress(HeadwayError):
-        machines = await machines_of(env, cluster.name)
-        other = of_another(cluster.slurm_version, machines.values(), await local_images.list_images())
-        head = await head_or_none(cluster, env, machines)
+        machines = await list_machines(env, cluster.name)
+        other = machines_with_other_slurm(cluster.slurm_version, machines.values(), await local_images.list_images())
+        head = await active_or_stopped_head(cluster, env, machines)
         if other and head is not None and not other.keys() & set(cluster.heads):
             reasons = await node_commands.read_node_reasons(env.connections, head)
             return any(reasons.get(name, ("", ""))[1] == ROLLS for name in other)
     return False
 
 
-async def tag_for(cluster: Cluster, env: Env, name: str, tag: str) -> str:
+async def image_tag_of(cluster: Cluster, env: ClusterContext, name: str, tag: str) -> str:
     """What the machine is made from: `tag`, or what the cluster keeps to; "" = the present image. No head is made of an image
     with another Slurm: it would not read what lies on the head's volume, or spoil it. No node is ahead of its head, which has
     yet to get that Slurm."""
@@ -100,5 +102,5 @@ async def tag_for(cluster: Cluster, env: Env, name: str, tag: str) -> str:
         return "" if tag and (await local_images.get_image(tag)).slurm_version != cluster.slurm_version else tag
     heads = {one.name: one for one in await env.provider.list(cluster.name) if one.name in cluster.heads}
     images = {info.id: info for info in await local_images.list_images()} if heads else {}
-    behind = of_another(cluster.slurm_version, heads.values(), images.values())
+    behind = machines_with_other_slurm(cluster.slurm_version, heads.values(), images.values())
     return tag if not behind or tag else next(images[heads[one].image].tag for one in behind)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import cast
 
-from headway.changes.owned_machines import Judgement, Known, judge
+from headway.changes.owned_machines import EarlierFindings, SurveyResult, evaluate_surveys
 from headway.changes.uid_conflicts import agreed_uids
 from headway.cluster import remote_steps
-from headway.cluster.context import Env, Say
+from headway.cluster.context import ClusterContext, ReportProgress
 from headway.cluster.machine_steps import DAEMONS
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
@@ -43,7 +43,7 @@ _SIGNS = 'mkdir -p "$1" && : >"$2" && chown 1:1 "$2"'
 
 
 @dataclass(frozen=True)
-class Look:
+class InventorySurvey:
     """What was found on all machines of a cluster."""
 
     provider: Owned
@@ -51,7 +51,7 @@ class Look:
     surveys: Mapping[str, Survey]
     silent: Mapping[str, HeadwayError]  # those that could not be looked at, and why
     taken: frozenset[str]  # that are this cluster's already
-    judgement: Judgement
+    judgement: SurveyResult
     uids: Mapping[str, int] = field(default_factory=dict)  # by which all of them know users that have none here yet
 
     @property
@@ -85,7 +85,7 @@ class Look:
         return replace(changes, notes=(*changes.notes, *notes), differences=self.judgement.differences)
 
 
-async def look(cluster: Cluster, env: Env) -> Look | None:
+async def survey_machines(cluster: Cluster, env: ClusterContext) -> InventorySurvey | None:
     """Asks every machine; None for a provider that makes its machines itself."""
     provider = env.provider
     if not isinstance(provider, Owned):
@@ -119,7 +119,7 @@ async def look(cluster: Cluster, env: Env) -> Look | None:
     names = cluster.machine_names
     await asyncio.gather(*(ask(name) for name in names))
     agreed = agreed_uids(surveys, users)
-    known = Known(
+    known = EarlierFindings(
         provider.server_id,
         await env.store.linux_users.assign_uids(users, give=False, wishes=agreed),
         {n: f for n, f in place.found.items() if n in taken},
@@ -127,10 +127,12 @@ async def look(cluster: Cluster, env: Env) -> Look | None:
         frozenset(await env.store.linux_users.known_uids(users)),
     )
     ordered = {name: surveys[name] for name in names if name in surveys}
-    return Look(provider, machines, ordered, silent, taken, judge(cluster, ordered, known), agreed)
+    return InventorySurvey(
+        provider, machines, ordered, silent, taken, evaluate_surveys(cluster, ordered, known), agreed
+    )
 
 
-def check(found: Look) -> None:
+def check_claimable(found: InventorySurvey) -> None:
     """Raises Refused with everything that stops an apply, before it has changed anything."""
     if found.stops:
         raise Refused(
@@ -152,7 +154,7 @@ def check_state_stays(cluster: Cluster, changes: ChangeSet) -> None:
             )
 
 
-async def take(env: Env, server_id: str, machine: Machine) -> None:
+async def claim_machine(env: ClusterContext, server_id: str, machine: Machine) -> None:
     """Marks it as ours, gives it Python and its name. Raises Refused when another cluster was quicker."""
     ours = {"cluster": machine.cluster, "server": server_id, "machine": machine.name}
     script = (node_dir() / "take.sh").read_bytes()
@@ -173,7 +175,9 @@ async def take(env: Env, server_id: str, machine: Machine) -> None:
         raise CommandFailed(["apt-get", "install", "python3"], ran.code, ran.stderr, where=machine.name)
 
 
-async def same_folders(env: Env, cluster: Cluster, nfs: Iterable[str], machines: Mapping[str, Machine]) -> None:
+async def check_shared_folders(
+    env: ClusterContext, cluster: Cluster, nfs: Iterable[str], machines: Mapping[str, Machine]
+) -> None:
     """That home and scratch, where they are used as they are, really are one folder: what the head writes, all others see.
     Raises Refused."""
     head = next((machines[name] for name in cluster.heads if name in machines), None)
@@ -197,7 +201,7 @@ async def same_folders(env: Env, cluster: Cluster, nfs: Iterable[str], machines:
             )
 
 
-async def same_state(env: Env, cluster: Cluster, machines: Mapping[str, Machine]) -> None:
+async def check_shared_state_folder(env: ClusterContext, cluster: Cluster, machines: Mapping[str, Machine]) -> None:
     """That the folder for Slurm's state is one folder on both heads, in which root may do as it likes. Nothing is asked where
     Headway has yet to mount it. Raises Refused."""
     where = cluster.storage.state
@@ -225,18 +229,18 @@ async def same_state(env: Env, cluster: Cluster, machines: Mapping[str, Machine]
         await env.connections.remote(first, ["rm", "-f", file], timeout_s=30, check=False)
 
 
-async def keep(cluster: Cluster, found: Look, names: Iterable[str]) -> None:
+async def store_findings(cluster: Cluster, found: InventorySurvey, names: Iterable[str]) -> None:
     """Remembers what these machines have."""
     judged = found.judgement
     await found.provider.note(cluster.name, {n: judged.found[n] for n in names if n in judged.found}, judged.nfs)
 
 
-def loads_rules(steps: Iterable[remote_steps.Step]) -> bool:
+def loads_firewall_rules(steps: Iterable[remote_steps.Step]) -> bool:
     """Whether the firewall's rules come into force, or change, with these steps."""
     return any(firewall.SERVICE in cast(list[str], step.get("names", [])) for step in steps if step["op"] == "units")
 
 
-async def still_let_in(env: Env, machine: Machine) -> None:
+async def check_ssh_after_firewall(env: ClusterContext, machine: Machine) -> None:
     """After the firewall's rules were loaded: connections that are open go on under any, so a new one is tried. Raises
     Refused, with the rules out of force, when there is none."""
     for _ in range(_KNOCKS):
@@ -252,11 +256,13 @@ async def still_let_in(env: Env, machine: Machine) -> None:
     )
 
 
-async def leave(env: Env, machine: Machine, say: Say, delete: Sequence[str] = ()) -> None:
+async def release_machine(
+    env: ClusterContext, machine: Machine, say: ReportProgress, delete: Sequence[str] = ()
+) -> None:
     """Gives one machine back, as far as it answers. `delete`: folders of the cluster's data that go too."""
     step: remote_steps.Step = {"op": "leave", "units": list(_ENDED), "delete": list(delete)}
     try:
-        await remote_steps.perform(env.connections, machine, [step], timeout_s=_LEAVE_S)
+        await remote_steps.run_steps(env.connections, machine, [step], timeout_s=_LEAVE_S)
         await say(machine.name, f"given back: {machine.address} is as it was, but for the packages", done=True)
     except HeadwayError as error:
         await say(

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterable, Mapping
 
 from headway.catalog.releases import slurm_release
-from headway.changes.machine_changes import Wanted
+from headway.changes.machine_changes import DesiredMachine
 from headway.cluster import secrets as cluster_secrets
 from headway.cluster.remote_steps import Step, file_step, run_step
 from headway.domain.changeset import Change
@@ -48,18 +48,18 @@ _ENABLE = ("env", "SYSTEMCTL_SKIP_SYSV=1", "systemctl", "--no-reload", "--quiet"
 _ACTION = {"unit.start": "start", "unit.restart": "restart", "unit.reload": "reload", "unit.enable": "start"}
 
 
-def by_stage(
-    changes: Iterable[Change], wanted: Wanted, secrets: Mapping[str, str], *, fresh: bool
+def steps_by_stage(
+    changes: Iterable[Change], wanted: DesiredMachine, secrets: Mapping[str, str], *, fresh: bool
 ) -> dict[str, list[Step]]:
     """The steps of each stage of bring-up. `fresh`: the machine was just made, so units that the image started are
     restarted rather than started."""
     rows = list(changes)
     stages: dict[str, list[Step]] = {stage: [] for stage in STAGES}
-    switched = _switched(rows, wanted, fresh)
+    switched = _files_of_running_slurmctld(rows, wanted, fresh)
     files = [c for c in rows if c.kind == "file.write" and c.what not in switched]
-    stages["software"] += _software(rows, wanted)
+    stages["software"] += _software_steps(rows, wanted)
     base = stages["base"]
-    base += _candidate(rows, wanted, secrets)
+    base += _candidate_steps(rows, wanted, secrets)
     base += [file_step(c.what, wanted.files[c.what], _secret(wanted, c.what, secrets)) for c in files]
     gone = [c.what for c in rows if c.kind == "file.remove" and c.what not in switched]
     detached = [path for path in gone if path.endswith(".mount")]
@@ -91,7 +91,7 @@ def by_stage(
         for c in rows
         if c.kind == "dir.make"
     }
-    base += [dirs.pop(path) for path in _bound(wanted) if path in dirs]  # others lie on what these units mount
+    base += [dirs.pop(path) for path in _mount_points(wanted) if path in dirs]  # others lie on what these units mount
     for stage in STAGES:
         stages[stage] += _unit_steps(rows, stage, fresh, switched, wanted, secrets)
     if detached:  # once the agent knows: it would take the node out for a volume that is not there
@@ -110,13 +110,13 @@ def by_stage(
     return {stage: steps for stage, steps in stages.items() if _does_something(steps)}
 
 
-def _bound(wanted: Wanted) -> tuple[str, ...]:
+def _mount_points(wanted: DesiredMachine) -> tuple[str, ...]:
     """Folders that mounts show elsewhere: a mount whose folder is missing does not start."""
     units = (file.text for path, file in wanted.files.items() if path.endswith(".mount"))
     return tuple(line.removeprefix("What=") for text in units for line in text.splitlines() if line.startswith("What="))
 
 
-def patience_s(stage: str, steps: Iterable[Step]) -> float:
+def stage_timeout_s(stage: str, steps: Iterable[Step]) -> float:
     """How long a stage of these steps may take."""
     if stage == "software":
         return SOFTWARE_S
@@ -126,7 +126,7 @@ def patience_s(stage: str, steps: Iterable[Step]) -> float:
     return STAGE_S + max((start.get("timeout_s", 0.0) for start in starts), default=0.0) + max(waits, default=0.0)
 
 
-def _software(rows: list[Change], wanted: Wanted) -> list[Step]:
+def _software_steps(rows: list[Change], wanted: DesiredMachine) -> list[Step]:
     """On a machine one owns, before anything else: what was there is kept, packages come, Headway's parts are made."""
     kinds = {change.kind for change in rows}
     steps: list[Step] = []
@@ -163,12 +163,12 @@ def _after_files(steps: list[Step]) -> int:
     return 0
 
 
-def _secret(wanted: Wanted, path: str, secrets: Mapping[str, str]) -> bytes | None:
+def _secret(wanted: DesiredMachine, path: str, secrets: Mapping[str, str]) -> bytes | None:
     name = wanted.files[path].secret
-    return cluster_secrets.content(secrets, name) if name else None
+    return cluster_secrets.secret_content(secrets, name) if name else None
 
 
-def _switched(rows: list[Change], wanted: Wanted, fresh: bool) -> set[str]:
+def _files_of_running_slurmctld(rows: list[Change], wanted: DesiredMachine, fresh: bool) -> set[str]:
     """Files of a slurmctld that runs: written together with taking them up, so that the old ones can come back."""
     taken_up = any(c.kind in ("unit.restart", "unit.reload") and c.what == "slurmctld.service" for c in rows)
     if fresh or not taken_up:
@@ -178,7 +178,7 @@ def _switched(rows: list[Change], wanted: Wanted, fresh: bool) -> set[str]:
     return {c.what for c in rows if c.kind in ("file.write", "file.remove") and c.what in own}
 
 
-def _candidate(rows: list[Change], wanted: Wanted, secrets: Mapping[str, str]) -> list[Step]:
+def _candidate_steps(rows: list[Change], wanted: DesiredMachine, secrets: Mapping[str, str]) -> list[Step]:
     """The whole new Slurm configuration is read by the real programs before anything is touched."""
     controller = next((unit for unit in wanted.units if unit.name == "slurmctld.service"), None)
     if controller is None:
@@ -203,7 +203,7 @@ def _unit_steps(
     stage: str,
     fresh: bool,
     switched: set[str],
-    wanted: Wanted,
+    wanted: DesiredMachine,
     secrets: Mapping[str, str],
 ) -> list[Step]:
     steps: list[Step] = []
@@ -239,12 +239,12 @@ def _unit_steps(
                         "timeout_s": 30,
                         "message": "slurmctld does not answer",
                     },
-                    **({"then": _told(unit)} if change.data.get("reload") and unit.reload else {}),
+                    **({"then": _reload_step(unit)} if change.data.get("reload") and unit.reload else {}),
                 }
             )
             continue
-        after = _after(name) + ([_told(unit)] if change.data.get("reload") and unit.reload else [])
-        if steps and not after and _joins(steps[-1], step):
+        after = _steps_after_start(name) + ([_reload_step(unit)] if change.data.get("reload") and unit.reload else [])
+        if steps and not after and _can_join(steps[-1], step):
             steps[-1]["names"] = steps[-1]["names"] + step["names"]
             steps[-1]["stamps"] |= step["stamps"]
             continue
@@ -253,36 +253,36 @@ def _unit_steps(
     return steps
 
 
-def _joins(last: Step, step: Step) -> bool:
+def _can_join(last: Step, step: Step) -> bool:
     """Whether one systemctl call can do both: systemd starts units side by side."""
     alike = all(last.get(word) == step.get(word) for word in ("op", "action", "may_fail"))
     return alike and "argv" not in last and "argv" not in step
 
 
-def _after(name: str) -> list[Step]:
+def _steps_after_start(name: str) -> list[Step]:
     """What follows the start of a daemon: others wait until it answers."""
     if name == "mariadb.service":
         return [run_step(["mariadb", "-e", _DATABASE])]
     if name == "slurmdbd.service":
-        return [dbd_answers()]
+        return [wait_for_slurmdbd()]
     if name == "slurmctld.service":
-        return [_wait(ping_argv(), "slurmctld does not answer")]
+        return [_wait_step(ping_argv(), "slurmctld does not answer")]
     return []
 
 
-def dbd_answers() -> Step:
+def wait_for_slurmdbd() -> Step:
     """Waits for slurmdbd, as long as the database works for it."""
-    answers = _wait(show_config_argv(), "slurmdbd does not answer")
+    answers = _wait_step(show_config_argv(), "slurmdbd does not answer")
     return {**answers, "busy": ["sh", "-c", _CONVERTS], "most_s": CONVERT_S}
 
 
-def _told(unit: Unit) -> Step:
+def _reload_step(unit: Unit) -> Step:
     """slurmd has its configuration from slurmctld: at its own start, or when that is told to read its files again. One that is
     merely started anew leaves all slurmd with the old one (src/slurmctld/controller.c, push_reconfig_to_slurmd)."""
     return run_step(list(unit.reload))
 
 
-def kept(slurm_version: str) -> Step:
+def save_accounts_step(slurm_version: str) -> Step:
     """Makes slurmctld write down the accounts it knows, which it does every few minutes by itself. A second controller that
     takes over without slurmdbd has them from there; where they never were written, it does not come up at all."""
     if slurm_release(slurm_version).reconfigures_everything:  # which begins slurmctld anew
@@ -290,5 +290,5 @@ def kept(slurm_version: str) -> Step:
     return {"op": "units", "names": ["slurmctld.service"], "action": "restart", "stamps": {}}
 
 
-def _wait(argv: list[str], message: str) -> Step:
+def _wait_step(argv: list[str], message: str) -> Step:
     return {"op": "wait", "argv": argv, "timeout_s": 60, "message": message}

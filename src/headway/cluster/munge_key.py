@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from headway.changes.cluster_changes import Goal
+from headway.changes.cluster_changes import DesiredState
 from headway.cluster import remote_steps
-from headway.cluster.context import Env
+from headway.cluster.context import ClusterContext
 from headway.cluster.remote_steps import Step, file_step
 from headway.domain.machine import Machine
 from headway.domain.managed_file import File
@@ -32,12 +32,12 @@ _UNKNOWN: Step = {"op": "remove", "path": STAMP}
 _RESTART: Step = {"op": "units", "names": [MUNGED], "action": "restart", "stamps": {}}
 
 
-def waiting(goal: Goal, seen: Mapping[str, SeenMachine]) -> tuple[str, ...]:
+def machines_to_rekey(goal: DesiredState, seen: Mapping[str, SeenMachine]) -> tuple[str, ...]:
     """Machines that work, with another key than they should have."""
     return tuple(name for name in goal.machines if name in seen and _works(seen[name]) and not _uses(goal, seen, name))
 
 
-def begun(goal: Goal, seen: Mapping[str, SeenMachine]) -> bool:
+def rekey_begun(goal: DesiredState, seen: Mapping[str, SeenMachine]) -> bool:
     """Whether some machine has the new key already: then there is no way back."""
     return any(_works(one) and _has(goal, seen, name) for name, one in seen.items() if name in goal.machines)
 
@@ -46,12 +46,12 @@ def _works(one: SeenMachine) -> bool:
     return AGENT in one.units and one.units[AGENT].active
 
 
-def _has(goal: Goal, seen: Mapping[str, SeenMachine], name: str) -> bool:
+def _has(goal: DesiredState, seen: Mapping[str, SeenMachine], name: str) -> bool:
     found = seen[name].files.get(MUNGE_KEY)
     return found is not None and found.digest == goal.roles[goal.cluster.role_of(name)].digests[MUNGE_KEY]
 
 
-def _uses(goal: Goal, seen: Mapping[str, SeenMachine], name: str) -> bool:
+def _uses(goal: DesiredState, seen: Mapping[str, SeenMachine], name: str) -> bool:
     """Of a head also that its munged has read the key: nodes follow it. A run may have been killed in between."""
     if not _has(goal, seen, name) or name not in goal.cluster.heads:
         return _has(goal, seen, name)
@@ -59,50 +59,56 @@ def _uses(goal: Goal, seen: Mapping[str, SeenMachine], name: str) -> bool:
     return munged is not None and munged.active and munged.started >= seen[name].files[MUNGE_KEY].ctime
 
 
-async def lay_beside(env: Env, machines: Mapping[str, Machine], file: File, key: bytes) -> dict[str, HeadwayError]:
+async def distribute_key(
+    env: ClusterContext, machines: Mapping[str, Machine], file: File, key: bytes
+) -> dict[str, HeadwayError]:
     """Brings the key to each of these; those that did not take it. `file`: whose it is, and its mode."""
     return await _each(env, machines, [_mark(), file_step(NEXT, file, key)])
 
 
-async def take_up(env: Env, machines: Mapping[str, Machine]) -> dict[str, HeadwayError]:
+async def activate_key(env: ClusterContext, machines: Mapping[str, Machine]) -> dict[str, HeadwayError]:
     """The key beside takes the other's place and munged reads it; machines where it did not."""
     return await _each(env, machines, [_mark(), _UNKNOWN, {"op": "rename", "path": NEXT, "to": MUNGE_KEY}, _RESTART])
 
 
-async def heads_first(
-    env: Env, goal: Goal, observed: Observed, refused: Mapping[str, HeadwayError], old: bytes | None
+async def rekey_heads(
+    env: ClusterContext, goal: DesiredState, observed: Observed, refused: Mapping[str, HeadwayError], old: bytes | None
 ) -> dict[str, HeadwayError]:
     """The heads among those that wait take up what lies beside; those that did not, where nodes may follow all the same.
     `refused`: machines where nothing lies. `old`: the cluster's key of before; None: it has this one already, and there is no
     way back. Raises Refused where one fails; then all have the old key, as far as they answer."""
     heads, file = goal.cluster.heads, goal.roles["head"].files[MUNGE_KEY]
-    machines = {name: observed.machines[name] for name in waiting(goal, observed.seen)}
+    machines = {name: observed.machines[name] for name in machines_to_rekey(goal, observed.seen)}
     failed = {name: refused[name] for name in heads if name in refused}
-    failed |= await take_up(env, {name: machines[name] for name in heads if name in machines and name not in failed})
+    failed |= await activate_key(
+        env, {name: machines[name] for name in heads if name in machines and name not in failed}
+    )
     if not failed or (old is None and goal.cluster.head not in failed):
         return failed
     if old is None:
-        await withdraw(env, machines, marks=False)
-        raise waits(failed)
-    lost = await put_back(env, {name: observed.machines[name] for name in heads if name in observed.seen}, file, old)
-    await withdraw(env, machines, marks=not lost)
-    raise stays(failed, lost)
+        await remove_new_key(env, machines, marks=False)
+        raise heads_behind_error(failed)
+    lost = await restore_key(env, {name: observed.machines[name] for name in heads if name in observed.seen}, file, old)
+    await remove_new_key(env, machines, marks=not lost)
+    raise old_key_stays_error(failed, lost)
 
 
-async def put_back(env: Env, machines: Mapping[str, Machine], file: File, key: bytes) -> dict[str, HeadwayError]:
+async def restore_key(
+    env: ClusterContext, machines: Mapping[str, Machine], file: File, key: bytes
+) -> dict[str, HeadwayError]:
     """The key of before; machines that may have the new one all the same. What lies beside goes first: a `take_up` that comes
     late then finds nothing."""
     beside: Step = {"op": "remove", "path": NEXT}
     return await _each(env, machines, [beside, _mark(), _UNKNOWN, file_step(MUNGE_KEY, file, key), _RESTART])
 
 
-async def withdraw(env: Env, machines: Mapping[str, Machine], *, marks: bool = True) -> None:
+async def remove_new_key(env: ClusterContext, machines: Mapping[str, Machine], *, marks: bool = True) -> None:
     """As far as they answer; what stays is root's and MUNGE's alone, and the next key takes its place. `marks`: also what says
     that keys may differ."""
     await _each(env, machines, [{"op": "remove", "path": path} for path in ((NEXT, MARK) if marks else (NEXT,))])
 
 
-def stays(refused: Mapping[str, HeadwayError], lost: Iterable[str] = ()) -> Refused:
+def old_key_stays_error(refused: Mapping[str, HeadwayError], lost: Iterable[str] = ()) -> Refused:
     """`lost`: heads of which nobody knows whether they have the old key again."""
     names = ", ".join(sorted(lost))
     return Refused(
@@ -114,7 +120,7 @@ def stays(refused: Mapping[str, HeadwayError], lost: Iterable[str] = ()) -> Refu
     )
 
 
-def waits(refused: Mapping[str, HeadwayError]) -> Refused:
+def heads_behind_error(refused: Mapping[str, HeadwayError]) -> Refused:
     """The key is the cluster's already, and its head is behind."""
     return Refused(
         f"{_count(refused)} can't take the cluster's MUNGE key, so no node does before:\n{_lines(refused)}",
@@ -137,12 +143,12 @@ def _mark() -> Step:
     return file_step(MARK, File(""))
 
 
-async def _each(env: Env, machines: Mapping[str, Machine], steps: list[Step]) -> dict[str, HeadwayError]:
+async def _each(env: ClusterContext, machines: Mapping[str, Machine], steps: list[Step]) -> dict[str, HeadwayError]:
     failed: dict[str, HeadwayError] = {}
 
     async def one(name: str) -> None:
         try:
-            await remote_steps.perform(env.connections, machines[name], steps, timeout_s=STEPS_S)
+            await remote_steps.run_steps(env.connections, machines[name], steps, timeout_s=STEPS_S)
         except HeadwayError as error:
             failed[name] = error
 

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from functools import partial
 
-from headway.changes.cluster_changes import SLURM_CONF, Goal
-from headway.changes.machine_changes import Wanted
+from headway.changes.cluster_changes import SLURM_CONF, DesiredState
+from headway.changes.machine_changes import DesiredMachine
 from headway.cluster import remote_steps
-from headway.cluster.active_head import head_now
-from headway.cluster.context import Env
+from headway.cluster.active_head import active_head
+from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.domain.observed import Observed, SeenMachine
@@ -24,21 +24,21 @@ from headway.slurm.sacctmgr import read
 
 # So many machines are asked at once; each is one SSH channel and one short Python process over there.
 FAN_OUT = 64
-AGAIN_S = 2.0  # until a look that failed is made once more
-Looked = tuple[SeenMachine, dict[str, str]]
-Aborted = tuple[dict[str, tuple[int, ...]], str]  # (by partition or node: jobs; why that can't be known, or "")
+RETRY_S = 2.0  # until a look that failed is made once more
+MachineFacts = tuple[SeenMachine, dict[str, str]]
+AbortedJobs = tuple[dict[str, tuple[int, ...]], str]  # (by partition or node: jobs; why that can't be known, or "")
 
 
-async def machines_of(env: Env, cluster: str) -> dict[str, Machine]:
+async def list_machines(env: ClusterContext, cluster: str) -> dict[str, Machine]:
     return {machine.name: machine for machine in await env.provider.list(cluster)}
 
 
-async def observe(goal: Goal, env: Env) -> Observed:
+async def observe_cluster(goal: DesiredState, env: ClusterContext) -> Observed:
     """Everything the ChangeSet is computed from. Machines that run but don't answer are named with the reason."""
     cluster = goal.cluster
     wanted_names = set(goal.machines)
-    anew = await replaced(env, cluster.name) & wanted_names
-    machines = {name: one for name, one in (await machines_of(env, cluster.name)).items() if name not in anew}
+    anew = await replaced_machines(env, cluster.name) & wanted_names
+    machines = {name: one for name, one in (await list_machines(env, cluster.name)).items() if name not in anew}
     limit = asyncio.Semaphore(FAN_OUT)
     seen: dict[str, SeenMachine] = {}
     unreachable: dict[str, str] = {}
@@ -49,8 +49,8 @@ async def observe(goal: Goal, env: Env) -> Observed:
         role = cluster.role_of(machine.name)
         async with limit:
             try:
-                facts, found = await _patiently(
-                    partial(look_at, env, machine, goal.roles[role], with_texts=machine.name in cluster.heads)
+                facts, found = await _with_one_retry(
+                    partial(observe_machine, env, machine, goal.roles[role], with_texts=machine.name in cluster.heads)
                 )
             except HeadwayError as error:
                 if isinstance(error, CommandFailed) and error.code is not None and cluster.provider.creates_machines:
@@ -60,7 +60,7 @@ async def observe(goal: Goal, env: Env) -> Observed:
         seen[machine.name] = facts
         texts[machine.name] = found
 
-    other = await of_other_slurm(cluster, machines.values())
+    other = await heads_with_other_slurm(cluster, machines.values())
     running = [
         m for m in machines.values() if m.state is MachineState.RUNNING and m.name in wanted_names - other.keys()
     ]
@@ -74,7 +74,7 @@ async def observe(goal: Goal, env: Env) -> Observed:
         images.cancel()
         error.hint = error.hint or f"try again; headway node reboot {error.where} where it goes on like this"
         raise error
-    leads = await head_now(cluster, env, machines)
+    leads = await active_head(cluster, env, machines)
     jobs = await _jobs_on(env, leads, (machines.keys() - wanted_names) | anew)
     there = next((texts[name] for name in cluster.heads if SLURM_CONF in texts.get(name, {})), {})
     ended, unasked = await _aborted(goal, env, leads, there)
@@ -94,12 +94,12 @@ async def observe(goal: Goal, env: Env) -> Observed:
     )
 
 
-async def replaced(env: Env, cluster: str) -> frozenset[str]:
+async def replaced_machines(env: ClusterContext, cluster: str) -> frozenset[str]:
     """Names that a machine one owns still has, though another is to have them."""
     return await env.provider.replaced(cluster) if isinstance(env.provider, Owned) else frozenset()
 
 
-async def _jobs_on(env: Env, head: Machine | None, names: Set[str]) -> dict[str, tuple[int, ...]]:
+async def _jobs_on(env: ClusterContext, head: Machine | None, names: Set[str]) -> dict[str, tuple[int, ...]]:
     """Of nodes that are to go; {} where the controller can't be asked: then nobody runs anything that is known of."""
     if not names or head is None:
         return {}
@@ -110,7 +110,9 @@ async def _jobs_on(env: Env, head: Machine | None, names: Set[str]) -> dict[str,
     return {name: busy[name] for name in names if name in busy}
 
 
-async def _aborted(goal: Goal, env: Env, head: Machine | None, texts: Mapping[str, str]) -> Aborted:
+async def _aborted(
+    goal: DesiredState, env: ClusterContext, head: Machine | None, texts: Mapping[str, str]
+) -> AbortedJobs:
     """Jobs that Slurm ends when it reads the file that is to be. Of a text that nobody can read there is nothing to compare;
     the plan says so."""
     wanted, old = goal.roles.get("head"), texts.get(SLURM_CONF, "")
@@ -139,38 +141,42 @@ async def _of_earlier_image(name: str, machines: Iterable[Machine]) -> tuple[str
     return tuple(sorted(one for one, made_from in made.items() if present is None or made_from != present.id))
 
 
-async def of_other_slurm(cluster: Cluster, machines: Iterable[Machine]) -> dict[str, str]:
+async def heads_with_other_slurm(cluster: Cluster, machines: Iterable[Machine]) -> dict[str, str]:
     """Heads whose image carries another Slurm than the file's, and which; {} where that can't be told."""
     made = [one for one in machines if one.image and one.name in cluster.heads]
     if not made:
         return {}
     try:
-        return of_another(cluster.slurm_version, made, await local_images.list_images())
+        return machines_with_other_slurm(cluster.slurm_version, made, await local_images.list_images())
     except HeadwayError:
         return {}
 
 
-def of_another(slurm: str, machines: Iterable[Machine], images: Iterable[local_images.ImageInfo]) -> dict[str, str]:
+def machines_with_other_slurm(
+    slurm: str, machines: Iterable[Machine], images: Iterable[local_images.ImageInfo]
+) -> dict[str, str]:
     """Machines whose image carries another Slurm than this, and which; not those whose image is not known."""
     carries = {info.id: info.slurm_version for info in images}
     found = {one.name: carries.get(one.image, "") for one in machines}
     return {name: version for name, version in found.items() if version not in ("", slurm)}
 
 
-async def _patiently(look: Callable[[], Awaitable[Looked]]) -> Looked:
+async def _with_one_retry(look: Callable[[], Awaitable[MachineFacts]]) -> MachineFacts:
     """What a look found. One that fails is made once more: a machine that can't be looked at is restarted, and its jobs with it.
     A local one that answers, and says what failed, is no such machine: `observe` raises that, and nothing is done to it.
     (One's own may still lack what a look needs.)"""
     try:
         return await look()
     except HeadwayError:
-        await asyncio.sleep(AGAIN_S)
+        await asyncio.sleep(RETRY_S)
     return await look()
 
 
-async def look_at(env: Env, machine: Machine, wanted: Wanted, *, with_texts: bool = False) -> Looked:
+async def observe_machine(
+    env: ClusterContext, machine: Machine, wanted: DesiredMachine, *, with_texts: bool = False
+) -> MachineFacts:
     """One machine's facts. Raises Unreachable."""
-    return await remote_steps.observe(
+    return await remote_steps.read_facts(
         env.connections,
         machine,
         files=wanted.files,
@@ -186,7 +192,7 @@ async def look_at(env: Env, machine: Machine, wanted: Wanted, *, with_texts: boo
     )
 
 
-async def read_accounts(env: Env, head: Machine | None) -> Accounts | None:
+async def read_accounts(env: ClusterContext, head: Machine | None) -> Accounts | None:
     """None when there is no head or its accounting database does not answer."""
     if head is None or head.state is not MachineState.RUNNING:
         return None

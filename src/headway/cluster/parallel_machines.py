@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from headway.changes.cluster_changes import Goal
+from headway.changes.cluster_changes import DesiredState
 from headway.errors import HeadwayError, Refused
 
 
-async def side_by_side(works: Iterable[Coroutine[Any, Any, None]]) -> None:
+async def run_all(works: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Until all have ended. What one of them raises cuts the others short, and is raised when they have let go of their
     machines: whoever begins anew is alone with these."""
     try:
@@ -21,7 +21,7 @@ async def side_by_side(works: Iterable[Coroutine[Any, Any, None]]) -> None:
         raise failed.exceptions[0] from None
 
 
-def not_there(failures: dict[str, HeadwayError], goal: Goal) -> Refused:
+def failed_machines_error(failures: dict[str, HeadwayError], goal: DesiredState) -> Refused:
     lines = []
     for name, error in sorted(failures.items()):
         lines.append(f"  {error.message if name in error.message else f'{name}: {error.message}'}")

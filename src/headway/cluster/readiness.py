@@ -7,13 +7,13 @@ import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
-from headway.changes.cluster_changes import Goal
+from headway.changes.cluster_changes import DesiredState
 from headway.cluster import secrets
-from headway.cluster.active_head import head_now
-from headway.cluster.context import Env, Say
-from headway.cluster.observe import machines_of
-from headway.cluster.scaling.scale_in import stays
-from headway.cluster.scaling.spares import wanted_reserve
+from headway.cluster.active_head import active_head
+from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.observe import list_machines
+from headway.cluster.scaling.scale_in import keep_node
+from headway.cluster.scaling.spares import spares_to_reserve
 from headway.domain.cluster import Cluster
 from headway.domain.incident import INCIDENT_REASON, own
 from headway.domain.machine import Machine, MachineState
@@ -31,9 +31,9 @@ _TOO_LATE = "ResumeTimeout"  # slurmctld's own, of a node that took long to come
 
 
 @asynccontextmanager
-async def reader_of(cluster: Cluster, env: Env, head: Machine) -> AsyncIterator[SlurmReader]:
+async def open_slurm_reader(cluster: Cluster, env: ClusterContext, head: Machine) -> AsyncIterator[SlurmReader]:
     """A reader of this cluster's Slurm, closed at the end."""
-    key = secrets.content(await env.store.secrets.of_cluster(cluster.name), "jwt_key")
+    key = secrets.secret_content(await env.store.secrets.of_cluster(cluster.name), "jwt_key")
     reader = SlurmReader(env.connections, head, key, cluster.slurm_version)
     try:
         yield reader
@@ -41,36 +41,36 @@ async def reader_of(cluster: Cluster, env: Env, head: Machine) -> AsyncIterator[
         await reader.close()
 
 
-async def node_states(cluster: Cluster, env: Env, head: Machine) -> dict[str, NodeState]:
-    async with reader_of(cluster, env, head) as reader:
+async def read_node_states(cluster: Cluster, env: ClusterContext, head: Machine) -> dict[str, NodeState]:
+    async with open_slurm_reader(cluster, env, head) as reader:
         return {node.name: node for node in await reader.nodes()}
 
 
-async def wait_for_rest(cluster: Cluster, env: Env, head: Machine) -> None:
+async def wait_for_slurmrestd(cluster: Cluster, env: ClusterContext, head: Machine) -> None:
     """Until slurmrestd answers, which may just have been started. Of one that does not, whoever asks next says so."""
     ends = time.monotonic() + REST_S
-    async with reader_of(cluster, env, head) as reader:
+    async with open_slurm_reader(cluster, env, head) as reader:
         while time.monotonic() < ends:
             if await reader.ping():
                 return
             await asyncio.sleep(POLL_S)
 
 
-async def wait_for_nodes(cluster: Cluster, env: Env, head: Machine, names: frozenset[str]) -> None:
+async def wait_for_nodes(cluster: Cluster, env: ClusterContext, head: Machine, names: frozenset[str]) -> None:
     """Until slurmctld has heard from each of these nodes. Raises Unreachable naming the silent ones."""
     silent = names & cluster.group_of.keys()
     ends = time.monotonic() + REGISTER_S
-    async with reader_of(cluster, env, head) as reader:
+    async with open_slurm_reader(cluster, env, head) as reader:
         while silent and time.monotonic() < ends:
             states = {node.name: node for node in await reader.nodes()}
             silent = frozenset(name for name in silent if name not in states or not _registered(states[name]))
             if silent:
                 await asyncio.sleep(POLL_S)
     if silent:
-        raise _never_heard_of(cluster.name, silent)
+        raise _not_registered_error(cluster.name, silent)
 
 
-def _never_heard_of(cluster: str, silent: frozenset[str]) -> Unreachable:
+def _not_registered_error(cluster: str, silent: frozenset[str]) -> Unreachable:
     return Unreachable(
         f"{compress(silent)}: slurmd did not register with the controller within {REGISTER_S} s",
         hint=f"headway ssh {cluster} {min(silent)} -- journalctl -u slurmd",
@@ -81,7 +81,9 @@ def _registered(node: NodeState) -> bool:
     return not {"NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN"}.intersection(node.states) and node.boot_time > 0
 
 
-async def mark_slots(goal: Goal, env: Env, head: Machine, leaving: Collection[str] = ()) -> frozenset[str]:
+async def mark_empty_slots(
+    goal: DesiredState, env: ClusterContext, head: Machine, leaving: Collection[str] = ()
+) -> frozenset[str]:
     """Slots without a machine are down, and say why; a node that was to leave and stays after all (all but `leaving`) is
     as it was before. Returns those that are to have a machine and are marked as having none: the apply that made it got no
     further."""
@@ -93,11 +95,11 @@ async def mark_slots(goal: Goal, env: Env, head: Machine, leaving: Collection[st
     for name in goal.machines:
         reason = states.get(name, ("", ""))[1]
         if name not in leaving and reason.startswith(LEAVES):
-            await stays(env, head, name, reason)
+            await keep_node(env, head, name, reason)
     return frozenset(name for name in goal.machines if states.get(name, ("", ""))[1] == NO_MACHINE)
 
 
-async def serve(env: Env, head: Machine, name: str) -> None:
+async def return_new_node(env: ClusterContext, head: Machine, name: str) -> None:
     """Waits until slurmctld has heard from a machine that was made for a free slot, and returns that to service: it takes
     work while others are still made. Nothing happens to a node that is out for another reason. Raises Unreachable."""
     ends = time.monotonic() + REGISTER_S
@@ -109,31 +111,31 @@ async def serve(env: Env, head: Machine, name: str) -> None:
             await node_commands.resume_node(env.connections, head, name)
             return
         await asyncio.sleep(POLL_S)
-    raise _never_heard_of(head.cluster, frozenset([name]))
+    raise _not_registered_error(head.cluster, frozenset([name]))
 
 
-async def return_nodes(cluster: Cluster, env: Env, head: Machine, names: frozenset[str]) -> tuple[str, ...]:
+async def return_nodes(cluster: Cluster, env: ClusterContext, head: Machine, names: frozenset[str]) -> tuple[str, ...]:
     """Returns to service the nodes among these that Slurm holds DOWN although they have registered since.
     What a person has said of one stays, and a node with an incident is returned by the end of that, after tests."""
-    states = await node_states(cluster, env, head)
+    states = await read_node_states(cluster, env, head)
     back = [n for n in sorted(names) if n in states and "DOWN" in states[n].states and "DRAIN" not in states[n].states]
     return tuple(
-        [name for name in back if not await node_commands.resume_node_if(env.connections, head, name, _of_nobody)]
+        [name for name in back if not await node_commands.resume_node_if(env.connections, head, name, _may_return)]
     )
 
 
-def _of_nobody(reason: str) -> bool:
+def _may_return(reason: str) -> bool:
     """Whether Slurm's reason is Headway's or slurmctld's, and no incident's."""
     told = own(reason) or reason.startswith(_TOO_LATE) or not reason
     return told and not reason.startswith(INCIDENT_REASON)
 
 
-async def hold_spares(cluster: Cluster, env: Env, head: Machine, say: Say) -> None:
+async def hold_spares(cluster: Cluster, env: ClusterContext, head: Machine, say: ReportProgress) -> None:
     """Brings the reservation of spares in line with which nodes are usable. Where Slurm refuses that the cluster works
     all the same, and its watch tries again."""
-    states = await node_states(cluster, env, head)
+    states = await read_node_states(cluster, env, head)
     held = frozenset(await reservations.reserved_nodes(env.connections, head))
-    wanted = wanted_reserve(cluster, states, held)
+    wanted = spares_to_reserve(cluster, states, held)
     if wanted == held:
         return
     try:
@@ -144,12 +146,12 @@ async def hold_spares(cluster: Cluster, env: Env, head: Machine, say: Say) -> No
         await say("spares", f"{cluster.spares} held ready", done=True)
 
 
-async def checks(cluster: Cluster, env: Env) -> tuple[Check, ...]:
+async def readiness_checks(cluster: Cluster, env: ClusterContext) -> tuple[Check, ...]:
     """Readiness, one thing a line, in the order in which they depend on each other."""
-    machines = await machines_of(env, cluster.name)
+    machines = await list_machines(env, cluster.name)
     wanted = (*cluster.heads, *choose(cluster, machines))
     stopped = [n for n in wanted if n not in machines or machines[n].state is not MachineState.RUNNING]
-    head = await head_now(cluster, env, machines)
+    head = await active_head(cluster, env, machines)
     found = [_machines_check(stopped, len(wanted))]
     if head is None:
         return (*found, Check("head", False, f"{cluster.head} does not run; headway apply brings it back"))
@@ -166,7 +168,7 @@ async def checks(cluster: Cluster, env: Env) -> tuple[Check, ...]:
     if not all(check.ok for check in found if check.name in ("slurmctld", "slurmrestd")):
         return tuple(found)  # nobody would answer: what is said already is the reason
     try:
-        states = await node_states(cluster, env, head)
+        states = await read_node_states(cluster, env, head)
         held = await reservations.reserved_nodes(env.connections, head)
     except HeadwayError as error:
         return (*found, Check("slurm", False, error.message))
@@ -205,10 +207,10 @@ def _slurm_checks(
     return lines
 
 
-async def settle(
-    goal: Goal,
-    env: Env,
-    say: Say,
+async def finish_bring_up(
+    goal: DesiredState,
+    env: ClusterContext,
+    say: ReportProgress,
     started: frozenset[str],
     leaving: Collection[str] = (),
     failed: Collection[str] = (),
@@ -217,10 +219,10 @@ async def settle(
     started returned to service, spares held. `leaving`: nodes that another operation has drained; `failed`: machines that
     did not get there."""
     cluster = goal.cluster
-    machines = await machines_of(env, cluster.name)
+    machines = await list_machines(env, cluster.name)
     head = machines[cluster.head]
     began = time.monotonic()
-    forgotten = await mark_slots(goal, env, head, leaving)
+    forgotten = await mark_empty_slots(goal, env, head, leaving)
     started |= {name for name in forgotten if name in machines and name not in failed}
     if started:
         await wait_for_nodes(cluster, env, head, started)

@@ -52,7 +52,7 @@ def run_step(argv: Iterable[str], *, timeout_s: float = 60, ok: tuple[int, ...] 
     return {"op": "run", "argv": list(argv), "timeout_s": timeout_s, "ok": list(ok), "input": stdin}
 
 
-async def observe(
+async def read_facts(
     connections: Connections,
     machine: Machine,
     *,
@@ -100,7 +100,7 @@ async def observe(
     return seen, told["texts"]
 
 
-async def perform(
+async def run_steps(
     connections: Connections,
     machine: Machine,
     steps: list[Step],

@@ -35,13 +35,13 @@ def new_key() -> str:
     return key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
 
 
-def public_of(private: str) -> str:
+def public_key(private: str) -> str:
     """The one public key line that belongs to an OpenSSH private key."""
     key = load_ssh_private_key(private.encode(), None)
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
-async def given(cluster: Cluster) -> dict[str, str]:
+async def read_given_secrets(cluster: Cluster) -> dict[str, str]:
     """Secrets that the cluster's file has from elsewhere. Raises Refused when one can't be had."""
     source = cluster.munge_key
     if source is None:
@@ -71,7 +71,7 @@ async def given(cluster: Cluster) -> dict[str, str]:
     return {"munge_key": base64.b64encode(data).decode()}
 
 
-async def ensure(
+async def ensure_secrets(
     store: Store, cluster: Cluster, machines: tuple[str, ...], outside: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Every secret the cluster needs, the missing ones made now. The first writer wins. `outside`: what is `given`; where the
@@ -95,11 +95,11 @@ def host_key_name(machine: str) -> str:
     return f"host_key/{machine}"
 
 
-def content(secrets: Mapping[str, str], name: str) -> bytes:
+def secret_content(secrets: Mapping[str, str], name: str) -> bytes:
     """The bytes of the file that holds this secret on a machine."""
     return base64.b64decode(secrets[name])
 
 
-def digests(secrets: Mapping[str, str]) -> dict[str, str]:
+def secret_digests(secrets: Mapping[str, str]) -> dict[str, str]:
     """sha256 of each file secret that exists, to compare machines with."""
-    return {name: hashlib.sha256(content(secrets, name)).hexdigest() for name in FILE_SECRETS if name in secrets}
+    return {name: hashlib.sha256(secret_content(secrets, name)).hexdigest() for name in FILE_SECRETS if name in secrets}

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from headway.cluster import machine_claims, remote_steps
-from headway.cluster.context import Env, Say
-from headway.cluster.observe import machines_of
+from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.observe import list_machines
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError
@@ -26,27 +26,29 @@ _STOP = [
 ]
 
 
-async def down(cluster: Cluster, env: Env, say: Say, delete_data: bool) -> tuple[str, ...]:
+async def take_down(cluster: Cluster, env: ClusterContext, say: ReportProgress, delete_data: bool) -> tuple[str, ...]:
     """Returns the paths of what was kept. A machine that does not answer is deleted all the same."""
     began = time.monotonic()
-    machines = await machines_of(env, cluster.name)
+    machines = await list_machines(env, cluster.name)
     head = machines.get(cluster.head)
     if head is not None and head.state is MachineState.RUNNING and not delete_data:
         await say("jobs", "cancelling jobs, closing accounting")
-        await _rest(cluster, env, machines)
+        await _stop_second_heads(cluster, env, machines)
         steps = [
             {"op": "end_jobs", "timeout_s": 20},
             remote_steps.run_step(_STOP, timeout_s=60, ok=(0, 1, 5)),
         ]
         try:
-            await remote_steps.perform(env.connections, head, steps, timeout_s=120)
+            await remote_steps.run_steps(env.connections, head, steps, timeout_s=120)
             await say("jobs", "cancelled; accounting closed", done=True)
         except HeadwayError as error:
             await say("jobs", f"the head did not close down by itself: {error.message}", level="warning", done=True)
 
     async def delete(name: str) -> None:
         if isinstance(env.provider, Owned):
-            await machine_claims.leave(env, machines[name], say, _data(cluster, name) if delete_data else ())
+            await machine_claims.release_machine(
+                env, machines[name], say, _data_folders(cluster, name) if delete_data else ()
+            )
         await env.provider.delete(machines[name])
         if not isinstance(env.provider, Owned):
             await say(name, "deleted", done=True)
@@ -63,7 +65,7 @@ async def down(cluster: Cluster, env: Env, say: Say, delete_data: bool) -> tuple
     return kept
 
 
-def _data(cluster: Cluster, name: str) -> tuple[str, ...]:
+def _data_folders(cluster: Cluster, name: str) -> tuple[str, ...]:
     """Of a machine one owns. Each head takes Slurm's state away: the last one to stop could have written it again."""
     if name not in cluster.heads:
         return ("/srv/headway-state",)
@@ -71,11 +73,11 @@ def _data(cluster: Cluster, name: str) -> tuple[str, ...]:
     return ("/srv/headway-state", str(PurePosixPath(cluster.library).parent), *state)
 
 
-async def _rest(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> None:
+async def _stop_second_heads(cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]) -> None:
     """A second controller must not take over while the first one closes down."""
     for name in cluster.heads[1:]:
         if name in machines and machines[name].state is MachineState.RUNNING:
             with contextlib.suppress(HeadwayError):  # one that does not answer is deleted all the same
-                await remote_steps.perform(
+                await remote_steps.run_steps(
                     env.connections, machines[name], [remote_steps.run_step(_STOP, timeout_s=60, ok=(0, 1, 5))]
                 )

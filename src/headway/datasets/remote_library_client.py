@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import aclosing
 from typing import Any, NoReturn, TypeVar
 
-from headway.cluster.active_head import the_head
-from headway.cluster.context import Env
-from headway.cluster.observe import machines_of
+from headway.cluster.active_head import require_active_head
+from headway.cluster.context import ClusterContext
+from headway.cluster.observe import list_machines
 from headway.datasets.library import Progress, Stopped
 from headway.datasets.manifest import Item, Listing, Manifest, Source
 from headway.datasets.remote_library import MARK
@@ -33,7 +33,7 @@ T = TypeVar("T")
 class Afar:
     """A folder that machines one owns share. The head's root works there; what is brought goes there as it is read."""
 
-    def __init__(self, cluster: Cluster, env: Env) -> None:
+    def __init__(self, cluster: Cluster, env: ClusterContext) -> None:
         self._cluster, self._env = cluster, env
 
     async def bring(self, name: str, source: Source, progress: Progress, before: int) -> Manifest:
@@ -88,7 +88,7 @@ class Afar:
         self, words: list[str], progress: Progress, feed: asyncio.Queue[bytes] | None
     ) -> AsyncIterator[dict[str, Any]]:
         """What the program on the head answers; of a manifest its text too. Raises what it raises there."""
-        head = await the_head(self._cluster, self._env, await machines_of(self._env, self._cluster.name))
+        head = await require_active_head(self._cluster, self._env, await list_machines(self._env, self._cluster.name))
         what, name, *more = words
         argv = _argv(what, self._cluster.library, name, *more)
         async with aclosing(self._env.connections.converse(head, argv, _fed(feed))) as said:  # type: ignore[type-var]

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.cluster.active_head import the_head
-from headway.cluster.context import Env
+from headway.cluster.active_head import require_active_head
+from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident, IncidentState
 from headway.domain.machine import Machine, MachineState
@@ -32,7 +32,7 @@ def fault_text(error: HeadwayError) -> str:
 @dataclass
 class HealthContext:
     cluster: Cluster
-    env: Env
+    env: ClusterContext
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     mount_limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOUNTS_AT_ONCE))
@@ -50,7 +50,7 @@ class HealthContext:
 
     async def head(self) -> Machine:
         """The one to speak to. Raises Unreachable."""
-        return await the_head(self.cluster, self.env, await self.machines())
+        return await require_active_head(self.cluster, self.env, await self.machines())
 
     async def node_state(self, node: str) -> tuple[frozenset[str], str]:
         """(states, reason) as the controller has them this moment."""

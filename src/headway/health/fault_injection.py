@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Mapping
 
-from headway.cluster.context import Env
+from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.fault import OF_GPUS, OF_MACHINES, Daemon, FaultKind
 from headway.domain.machine import Machine, MachineState
@@ -22,7 +22,7 @@ _UNITS: Mapping[Daemon, str] = {
 }  # fmt: skip
 
 
-async def inject_fault(cluster: Cluster, env: Env, fault: FaultIn) -> str:
+async def inject_fault(cluster: Cluster, env: ClusterContext, fault: FaultIn) -> str:
     """What was done, in words. Raises Refused for machines that are not there to be broken, NotFound for those that
     aren't there at all."""
     if not cluster.provider.simulates_hardware and not fault.force:
@@ -54,7 +54,7 @@ def _gpus(count: int) -> str:
     return f"GPUs 0 to {count - 1}" if count else "no GPU"
 
 
-async def _inject_by_provider(env: Env, machine: Machine, fault: FaultIn) -> str:
+async def _inject_by_provider(env: ClusterContext, machine: Machine, fault: FaultIn) -> str:
     breaks, node = env.provider, machine.name
     if not isinstance(breaks, Breakable):
         raise Refused(
@@ -86,7 +86,7 @@ async def _inject_by_provider(env: Env, machine: Machine, fault: FaultIn) -> str
     return f"{node} is off the network"
 
 
-async def _inject_on_machine(cluster: Cluster, env: Env, machine: Machine, fault: FaultIn) -> str:
+async def _inject_on_machine(cluster: Cluster, env: ClusterContext, machine: Machine, fault: FaultIn) -> str:
     ask = {"do": fault.kind, "heal": fault.heal, "code": fault.code, "gpu": fault.gpu, "text": fault.text}
     if fault.daemon is not None:
         ask["unit"] = _UNITS.get(fault.daemon, fault.daemon)

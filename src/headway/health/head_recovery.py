@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from headway.cluster.active_head import answers, leads_already, second_alone
-from headway.cluster.context import Env
+from headway.cluster.active_head import answers_ssh, second_head_leads, second_head_took_over
+from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError
@@ -30,7 +30,7 @@ class HeadRecovery:
     off_since: float | None = None
 
     async def recover_first_head(
-        self, cluster: Cluster, env: Env, machines: Mapping[str, Machine]
+        self, cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]
     ) -> list[tuple[str, str]]:
         """One look; what was done as (machine, words)."""
         if cluster.controllers == 1:
@@ -39,14 +39,14 @@ class HeadRecovery:
         if first is None or (self.tries and self.clock() - self.tried_at < RETRY_S):
             return []
         running = first.state is MachineState.RUNNING
-        if running and await answers(env, first):
+        if running and await answers_ssh(env, first):
             self.tries = self.silent_checks = 0
             self.off_since = None
             return []
         self.silent_checks += running
         if running and self.silent_checks < SILENT_CHECKS:
             return []
-        second = await second_alone(cluster, env, machines)
+        second = await second_head_leads(cluster, env, machines)
         if second is None or self.tries >= MAX_STARTS:
             return []
         if not running and await self._is_taking_over(cluster, env, second):
@@ -66,8 +66,8 @@ class HeadRecovery:
             return [(first.name, f"started again, for the last time; {second.name} leads until then: headway apply")]
         return [(first.name, f"started again; {second.name} leads until it is back")]
 
-    async def _is_taking_over(self, cluster: Cluster, env: Env, second: Machine) -> bool:
+    async def _is_taking_over(self, cluster: Cluster, env: ClusterContext, second: Machine) -> bool:
         """Whether the second one has yet to lead: a first one that starts in the middle of that stops it, and nobody leads
         until both have found out."""
         self.off_since = self.clock() if self.off_since is None else self.off_since
-        return self.clock() - self.off_since < TAKEOVER_S and not await leads_already(cluster, env, second)
+        return self.clock() - self.off_since < TAKEOVER_S and not await second_head_took_over(cluster, env, second)

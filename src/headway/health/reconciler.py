@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from headway.cluster.active_head import head_now, leads_file
-from headway.cluster.context import Env
+from headway.cluster.active_head import active_head, leader_file
+from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.incident import INCIDENT_REASON
 from headway.domain.machine import Machine
@@ -36,7 +36,7 @@ class HealthReconciler:
     """One cluster's watch. `nudged` keeps a job from being nudged twice for the same restart."""
 
     cluster: Cluster
-    env: Env
+    env: ClusterContext
     incidents: IncidentEngine
     stall_watchdog: StallWatchdog
     started: set[tuple[int, int]] = field(default_factory=set)
@@ -47,7 +47,7 @@ class HealthReconciler:
     reservation_fault: str = ""  # why Slurm does not hold the spares, as last said
 
     def __post_init__(self) -> None:
-        self.short_runs = ShortRunRequeuer(leads_file(self.cluster) if self.cluster.controllers > 1 else "")
+        self.short_runs = ShortRunRequeuer(leader_file(self.cluster) if self.cluster.controllers > 1 else "")
 
     async def reconcile(self, nodes: Iterable[NodeState], jobs: Iterable[JobState]) -> list[tuple[str, str]]:
         """Looks once and acts. Returns what was done as (node or job, words), for people to read."""
@@ -57,7 +57,7 @@ class HealthReconciler:
             if self.cluster.health.act
             else []
         )
-        head = await head_now(self.cluster, self.env, machines)
+        head = await active_head(self.cluster, self.env, machines)
         if head is None:
             return said
         all_jobs = {job.id: job for job in jobs}

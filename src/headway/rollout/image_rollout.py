@@ -13,13 +13,20 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from headway.changes.image_changes import Seen, heads_to_roll, leads_meanwhile, left_out, rebuilds, to_roll
-from headway.cluster.apply import MAKE_AT_ONCE, apply
-from headway.cluster.context import Say
-from headway.cluster.observe import of_another, of_other_slurm
+from headway.changes.image_changes import (
+    RolloutState,
+    heads_to_roll,
+    leader_text,
+    nodes_left_out,
+    nodes_to_roll,
+    rollout_changes,
+)
+from headway.cluster.apply import MAKE_AT_ONCE, apply_cluster
+from headway.cluster.context import ReportProgress
+from headway.cluster.observe import heads_with_other_slurm, machines_with_other_slurm
 from headway.cluster.readiness import wait_for_nodes
-from headway.cluster.scaling.job_eviction import SendAway, listed
-from headway.cluster.scaling.provision_slot import bring
+from headway.cluster.scaling.job_eviction import JobEviction, format_jobs
+from headway.cluster.scaling.provision_slot import provision_machine
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machine import MachineState
@@ -35,79 +42,85 @@ from headway.images.local_images import ImageInfo
 from headway.slurm import node_commands, node_jobs
 from headway.store.db.rows import NodeImage
 
-LOOK_S = 2.0
-SHARE = 10  # of so many nodes one is out of service at a time
+POLL_S = 2.0
+NODES_PER_SLOT = 10  # of so many nodes one is out of service at a time
 
-Alone = Callable[[], AbstractAsyncContextManager[object]]
-Waits = Callable[[], Awaitable[bool]]
+CreationLock = Callable[[], AbstractAsyncContextManager[object]]
+OperationWaits = Callable[[], Awaitable[bool]]
 
 
-async def plan(context: HealthContext, *, back: bool, head: bool, by: bool) -> ChangeSet:
+async def plan_rollout(context: HealthContext, *, back: bool, head: bool, by: bool) -> ChangeSet:
     """What a roll would do now. Builds nothing: an image that has yet to be built is named, and nothing is of it."""
-    _check(context)
+    _check_creates_machines(context)
     cluster = context.cluster
     if back:
-        info = await _before(context)
+        info = await _previous_image(context)
         if head:
             _check_way_back(cluster, info)
         number, tag, version = info.id, info.tag, info.slurm_version
     else:
         found = await local_images.find_current_image(cluster.image)
         number, tag, version = found.id if found else "", recipe.current_tag(cluster.image), cluster.slurm_version
-    seen = await look(context)
-    apart = await _apart(cluster, seen, version)
-    return rebuilds(cluster, seen, number, tag, head=head, by=by, apart=apart)
+    seen = await read_rollout_state(context)
+    apart = await _has_mixed_slurm(cluster, seen, version)
+    return rollout_changes(cluster, seen, number, tag, head=head, deadline=by, mixed_slurm=apart)
 
 
-async def roll(
-    context: HealthContext, say: Say, alone: Alone, waits: Waits, *, back: bool, until: float | None
+async def roll_nodes(
+    context: HealthContext,
+    say: ReportProgress,
+    alone: CreationLock,
+    waits: OperationWaits,
+    *,
+    back: bool,
+    until: float | None,
 ) -> bool:
     """Until every node that is in service is of the present image, or (`back`) of the one before; False when it stepped aside
     for another operation (`waits`). `until`: unix seconds from which on jobs are sent away. `alone`: while it is held nobody
     else makes machines. Raises Refused when a node does not pass its tests: that one stays drained, the others as they were."""
-    _check(context)
+    _check_creates_machines(context)
     await _check_heads(context)
     store, name = context.env.store, context.cluster.name
     kept = await store.node_images.get(name)
     if back:
-        info = await _before(context)
+        info = await _previous_image(context)
         await store.node_images.set(name, NodeImage(info.tag, info.tag))
     else:
         info = await build.ensure_image(context.cluster.image, say, state_dir=context.env.state_dir)
-        before = await _most(context, info) or kept.before
+        before = await _most_common_image(context, info) or kept.before
         # Of another Slurm than the heads' none is made but by going back: see `_apart`.
         same = any(
             one.tag == before and one.slurm_version == info.slurm_version for one in await local_images.list_images()
         )
         await store.node_images.set(name, NodeImage(before if same else "", before))
-    work = Roll(context, say, info, alone, waits, until)
-    if not await work.nodes():
+    work = NodeRollout(context, say, info, alone, waits, until)
+    if not await work.roll_all():
         return False
     if not back:
         await store.node_images.set(name, NodeImage("", (await store.node_images.get(name)).before))
     return True
 
 
-async def roll_head(context: HealthContext, say: Say, *, back: bool) -> None:
+async def roll_heads(context: HealthContext, say: ReportProgress, *, back: bool) -> None:
     """The heads too, once their nodes are done: a machine is made anew, and an apply sets it up. Jobs on nodes go on. A second
     head goes first, and none goes while another is missing."""
     cluster, env = context.cluster, context.env
     if back:
-        _check_way_back(cluster, await _before(context))
-    info = await (_before(context) if back else build.ensure_image(cluster.image, say, state_dir=env.state_dir))
+        _check_way_back(cluster, await _previous_image(context))
+    info = await (_previous_image(context) if back else build.ensure_image(cluster.image, say, state_dir=env.state_dir))
     machines = await context.machines()
-    due = heads_to_roll(cluster, Seen(machines), info.id)
-    served = await _served(context) if due else frozenset()
+    due = heads_to_roll(cluster, RolloutState(machines), info.id)
+    served = await _nodes_in_service(context) if due else frozenset()
 
     async def set_up() -> None:
-        await apply(cluster, env, say)
+        await apply_cluster(cluster, env, say)
         await wait_for_nodes(cluster, env, await context.head(), served)
 
     if not due or not set(cluster.heads) <= machines.keys():
         await set_up()
     for name in due:
         machine = machines[name]
-        await say(name, f"its machine is made anew of {info.tag}; {leads_meanwhile(cluster, name)}")
+        await say(name, f"its machine is made anew of {info.tag}; {leader_text(cluster, name)}")
         if machine.state is MachineState.RUNNING:
             await env.provider.stop(machine)
         await env.provider.delete(machine)
@@ -115,18 +128,18 @@ async def roll_head(context: HealthContext, say: Say, *, back: bool) -> None:
         await set_up()
 
 
-async def _served(context: HealthContext) -> frozenset[str]:
+async def _nodes_in_service(context: HealthContext) -> frozenset[str]:
     """Nodes in service, none where the head does not answer: that one is made anew all the same."""
     with contextlib.suppress(HeadwayError):
-        seen = await look(context)
+        seen = await read_rollout_state(context)
         return frozenset(seen.machines) & frozenset(context.cluster.slot_names) - seen.out.keys() - seen.rolling
     return frozenset()
 
 
-async def halt(context: HealthContext, say: Say) -> None:
+async def halt_rollout(context: HealthContext, say: ReportProgress) -> None:
     """What a roll had drained and not begun to make anew is in service again. One that was killed may have left a machine of an
     image that nobody has tested: that one stays."""
-    seen, head = await look(context), await context.head()
+    seen, head = await read_rollout_state(context), await context.head()
     reasons = await node_commands.read_node_reasons(context.env.connections, head)
     nodes = {name: one for name, one in seen.machines.items() if name in context.cluster.group_of}
     serves = {one.image for name, one in nodes.items() if name not in seen.rolling and name not in seen.out}
@@ -139,7 +152,7 @@ async def halt(context: HealthContext, say: Say) -> None:
         machine = seen.machines.get(name)
         there = machine is not None and machine.state is MachineState.RUNNING
         if there and reasons[name][1] == ROLLS and (name in seen.busy or seen.machines[name].image in serves):
-            kept = await node_commands.resume_node_if(context.env.connections, head, name, _ours)
+            kept = await node_commands.resume_node_if(context.env.connections, head, name, _reason_is_rollout)
             words = f"stays out of service: {kept}" if kept else "is in service again, as it was"
             await say(name, words, done=True)
         else:
@@ -147,7 +160,7 @@ async def halt(context: HealthContext, say: Say) -> None:
             await say(name, words, level="warning", done=True)
 
 
-async def look(context: HealthContext) -> Seen:
+async def read_rollout_state(context: HealthContext) -> RolloutState:
     """Raises Unreachable where the controller does not answer: without it nobody knows which node is idle."""
     connections, head = context.env.connections, await context.head()
     machines = await context.machines()
@@ -159,75 +172,75 @@ async def look(context: HealthContext) -> Seen:
         for name, (word, reason) in states.items()
         if name not in rolling and not node_commands.is_in_service(word)
     }
-    return Seen(machines, busy, frozenset(rolling), out)
+    return RolloutState(machines, busy, frozenset(rolling), out)
 
 
 @dataclass
-class Roll:
+class NodeRollout:
     """See `roll`."""
 
     context: HealthContext
-    say: Say
+    say: ReportProgress
     image: ImageInfo
-    alone: Alone
-    waits: Waits
+    lock: CreationLock
+    other_operation_waits: OperationWaits
     until: float | None = None
-    apart: bool | None = None  # see `_apart`; None: not known yet
-    proved: bool = False  # one node has passed its tests on this image
-    silent: bool = False  # the controller did not answer when it was last asked
-    told: tuple[object, ...] = ()
-    away: SendAway | None = None
+    mixed_slurm: bool | None = None  # see `_apart`; None: not known yet
+    image_tested: bool = False  # one node has passed its tests on this image
+    controller_away: bool = False  # the controller did not answer when it was last asked
+    reported_waits: tuple[object, ...] = ()
+    eviction: JobEviction | None = None
 
-    async def nodes(self) -> bool:
+    async def roll_all(self) -> bool:
         """Whether all are done; False when another operation waits."""
         while True:
-            seen = await self._look()
-            if await self.waits():
+            seen = await self._read_state()
+            if await self.other_operation_waits():
                 await self.say("roll", "another operation waits and goes first", level="warning", done=True)
                 return False
             if seen is not None:
-                left = to_roll(self.context.cluster, seen, self.image.id)
+                left = nodes_to_roll(self.context.cluster, seen, self.image.id)
                 if not left:
-                    await self._tell_left_out(seen)
+                    await self._report_left_out(seen)
                     return True
                 if await self._step(seen, left):
                     continue
-            await self.context.sleep(LOOK_S)
+            await self.context.sleep(POLL_S)
 
-    async def _look(self) -> Seen | None:
+    async def _read_state(self) -> RolloutState | None:
         """None while the controller does not answer: a roll may take days, and a head may be started again meanwhile."""
         try:
-            seen = await look(self.context)
+            seen = await read_rollout_state(self.context)
         except HeadwayError as error:
-            await self._tell_silent(error)
+            await self._report_controller_away(error)
             return None
-        if self.apart is None:
-            self.apart = await _apart(self.context.cluster, seen, self.image.slurm_version)
+        if self.mixed_slurm is None:
+            self.mixed_slurm = await _has_mixed_slurm(self.context.cluster, seen, self.image.slurm_version)
         return seen
 
-    async def _tell_silent(self, error: HeadwayError) -> None:
-        if not self.silent:
+    async def _report_controller_away(self, error: HeadwayError) -> None:
+        if not self.controller_away:
             await self.say("roll", f"waits for the controller: {error.message.splitlines()[0]}", level="warning")
-        self.silent = True
+        self.controller_away = True
 
-    async def _step(self, seen: Seen, left: Sequence[str]) -> bool:
+    async def _step(self, seen: RolloutState, left: Sequence[str]) -> bool:
         """Whether something was done, so that all is to be looked at anew at once."""
-        width = self._width(len(self.context.cluster.slot_names))
+        width = self._nodes_at_once(len(self.context.cluster.slot_names))
         going = [name for name in left if name in seen.rolling]
         empty = [name for name in going if name not in seen.busy][:width]
         if empty:
-            self.silent = False
+            self.controller_away = False
             await self._rebuild(empty)
             return True
         try:
-            done = await self._empty(seen, left, going, width)
+            done = await self._drain_and_evict(seen, left, going, width)
         except HeadwayError as error:
-            await self._tell_silent(error)
+            await self._report_controller_away(error)
             return False
-        self.silent = False
+        self.controller_away = False
         return done
 
-    async def _empty(self, seen: Seen, left: Sequence[str], going: Sequence[str], width: int) -> bool:
+    async def _drain_and_evict(self, seen: RolloutState, left: Sequence[str], going: Sequence[str], width: int) -> bool:
         """Drains what is next and, when time is over, sends jobs away; whether anything was done."""
         late = self.until is not None and self.context.clock() >= self.until
         drained = self._to_drain(seen, left, going, width, late=late)
@@ -235,54 +248,56 @@ class Roll:
             await node_commands.drain_nodes(self.context.env.connections, await self.context.head(), drained, ROLLS)
             return True
         jobs = {name: seen.busy[name] for name in left if name in seen.busy}
-        away = await self._away()
+        away = await self._job_eviction()
         if late:
-            return not await away.now({name: jobs[name] for name in going[:width]})
+            return not await away.evict_jobs({name: jobs[name] for name in going[:width]})
         if self.until is not None:
-            await away.warn(jobs, self.until)
-        await self._tell_waits({name: jobs[name] for name in going})
+            await away.warn_jobs(jobs, self.until)
+        await self._report_waits({name: jobs[name] for name in going})
         return False
 
-    def _to_drain(self, seen: Seen, left: Sequence[str], going: Sequence[str], width: int, *, late: bool) -> list[str]:
+    def _to_drain(
+        self, seen: RolloutState, left: Sequence[str], going: Sequence[str], width: int, *, late: bool
+    ) -> list[str]:
         """Nodes without jobs at once; of the others only so many that the cluster goes on. When time is over, all: what is sent
         away then never lands on a node that has yet to be done. All, too, where no job may have nodes of both kinds."""
         others = [name for name in left if name not in seen.rolling]
         idle = [name for name in others if name not in seen.busy]
-        if self.apart or (late and self.proved):
+        if self.mixed_slurm or (late and self.image_tested):
             return others
         return idle[:width] or others[: max(0, width - len(going))]
 
-    def _width(self, count: int) -> int:
-        if not self.proved:
+    def _nodes_at_once(self, count: int) -> int:
+        if not self.image_tested:
             return 1
-        return MAKE_AT_ONCE if self.apart else max(1, min(MAKE_AT_ONCE, count // SHARE))
+        return MAKE_AT_ONCE if self.mixed_slurm else max(1, min(MAKE_AT_ONCE, count // NODES_PER_SLOT))
 
-    async def _away(self) -> SendAway:
+    async def _job_eviction(self) -> JobEviction:
         head = await self.context.head()
-        if self.away is None or self.away.head != head:
+        if self.eviction is None or self.eviction.head != head:
             context = self.context
             why = "its node is made anew"
-            self.away = SendAway(context.cluster, context.env, self.say, head, why, context.clock, context.sleep)
-        return self.away
+            self.eviction = JobEviction(context.cluster, context.env, self.say, head, why, context.clock, context.sleep)
+        return self.eviction
 
     async def _rebuild(self, names: Sequence[str]) -> None:
         """Those of these that are still the roll's, and idle, once nobody else makes machines: until then others may have
         returned one to service. Raises Refused naming those that failed."""
-        async with self.alone():
-            seen = await self._look()
+        async with self.lock():
+            seen = await self._read_state()
             if seen is None:
                 return
             names = [name for name in names if name in seen.rolling and name not in seen.busy]
-            faults = await asyncio.gather(*(self._one(name, seen) for name in names), return_exceptions=True)
+            faults = await asyncio.gather(*(self._roll_node(name, seen) for name in names), return_exceptions=True)
         for fault in faults:  # the others have been waited for: nobody works on a machine after the lock is gone
             if isinstance(fault, BaseException):
                 raise fault
         failed = {name: fault for name, fault in zip(names, faults, strict=True) if fault}
         if failed:
             alone = f"{compress(failed)} stays drained, no other node is touched"
-            if self.apart and not self._serves(seen):
-                await self._give_back(seen, failed.keys())
-            elif self.apart:
+            if self.mixed_slurm and not self._image_is_in_service(seen):
+                await self._return_drained(seen, failed.keys())
+            elif self.mixed_slurm:
                 alone = f"{compress(failed)} stays drained, and so do those with another Slurm that are left"
             raise Refused(
                 f"the roll stops: on {self.image.tag} "
@@ -290,14 +305,14 @@ class Roll:
                 hint=f"{alone}; headway roll {self.context.cluster.name} "
                 "tries again, with --back it goes back to the image before",
             )
-        if names and not self.proved:
-            self.proved = True
+        if names and not self.image_tested:
+            self.image_tested = True
             store, cluster = self.context.env.store, self.context.cluster.name
             kept = await store.node_images.get(cluster)
             if kept.pinned != self.image.tag:
                 await store.node_images.set(cluster, NodeImage("", kept.before))
 
-    def _serves(self, seen: Seen) -> bool:
+    def _image_is_in_service(self, seen: RolloutState) -> bool:
         """Whether a node of the image is in service."""
         out = seen.rolling | seen.out.keys()
         nodes = (
@@ -305,35 +320,37 @@ class Roll:
         )
         return any(one.image == self.image.id for one in nodes)
 
-    async def _give_back(self, seen: Seen, failed: Collection[str]) -> None:
+    async def _return_drained(self, seen: RolloutState, failed: Collection[str]) -> None:
         """What was drained only to be apart from the node that failed."""
         for name in sorted(seen.rolling - set(failed)):
             machine = seen.machines.get(name)
             if machine is not None and machine.image != self.image.id and machine.state is MachineState.RUNNING:
-                await node_commands.resume_node_if(self.context.env.connections, await self.context.head(), name, _ours)
+                await node_commands.resume_node_if(
+                    self.context.env.connections, await self.context.head(), name, _reason_is_rollout
+                )
 
-    async def _one(self, name: str, seen: Seen) -> str:
+    async def _roll_node(self, name: str, seen: RolloutState) -> str:
         """What went wrong, "" once the node serves."""
         context, began = self.context, self.context.clock()
-        if not self._wanted(name, seen):
+        if not self._machine_is_wanted(name, seen):
             run, head = context.env.connections, await context.head()
             await node_commands.set_removed_nodes_down(run, head, [name], "headway: no machine")
             return ""
         try:
-            fault = await self._made(name) or await wait_until_registered(context, name, BOOT_S)
+            fault = await self._recreate_machine(name) or await wait_until_registered(context, name, BOOT_S)
         except HeadwayError as error:
             fault = fault_text(error)
         if not fault:
             await self.say(name, "is being tested")
-            fault = (await run_node_tests(context, name, thorough=not self.proved)).fault
+            fault = (await run_node_tests(context, name, thorough=not self.image_tested)).fault
         connections, head = context.env.connections, await context.head()
         if fault:
             states, reason = await context.node_state(name)
-            if not states & OUT or _ours(reason):
+            if not states & OUT or _reason_is_rollout(reason):
                 await node_commands.drain_node(connections, head, name, f"{ROLLS}: {fault}")
             await self.say(name, fault, level="error", done=True)
             return fault
-        kept = await node_commands.resume_node_if(connections, head, name, _ours)
+        kept = await node_commands.resume_node_if(connections, head, name, _reason_is_rollout)
         if kept:
             words = f"is of {self.image.tag} and has passed its tests; it stays out of service: {kept}"
             await self.say(name, words, level="warning", done=True)
@@ -344,11 +361,11 @@ class Roll:
         await self.say(name, words, done=True, seconds=context.clock() - began)
         return ""
 
-    def _wanted(self, name: str, seen: Seen) -> bool:
+    def _machine_is_wanted(self, name: str, seen: RolloutState) -> bool:
         """A slot whose machine a killed roll had taken away may be one too many by now."""
         return name in seen.machines or name in choose(self.context.cluster, {*seen.machines, name})
 
-    async def _made(self, name: str) -> str:
+    async def _recreate_machine(self, name: str) -> str:
         """The machine is of the image; one that is already is let be."""
         context = self.context
         machine = (await context.machines()).get(name)
@@ -357,28 +374,28 @@ class Roll:
         if machine is not None:
             await context.env.provider.delete(machine)
             await context.env.connections.drop(name)
-        await bring(context.cluster, context.env, name, self.say, why="it rolls", image=self.image.tag)
+        await provision_machine(context.cluster, context.env, name, self.say, why="it rolls", image=self.image.tag)
         return ""
 
-    async def _tell_waits(self, jobs: dict[str, tuple[int, ...]]) -> None:
-        if self.told == (found := tuple(jobs.items())):
+    async def _report_waits(self, jobs: dict[str, tuple[int, ...]]) -> None:
+        if self.reported_waits == (found := tuple(jobs.items())):
             return
-        self.told = found
+        self.reported_waits = found
         left = "" if self.until is None else f", {max(0, round(self.until - self.context.clock()))} s at most"
         for name, numbers in jobs.items():
-            await self.say(name, f"drained; waits for {listed(numbers)}{left}")
+            await self.say(name, f"drained; waits for {format_jobs(numbers)}{left}")
 
-    async def _tell_left_out(self, seen: Seen) -> None:
-        for name, reason in left_out(self.context.cluster, seen, self.image.id).items():
+    async def _report_left_out(self, seen: RolloutState) -> None:
+        for name, reason in nodes_left_out(self.context.cluster, seen, self.image.id).items():
             await self.say(name, f"is out of service and stays as it is: {reason}", level="warning", done=True)
         await self.say("roll", f"every node in service is of {self.image.tag}", done=True)
 
 
-def _ours(reason: str) -> bool:
+def _reason_is_rollout(reason: str) -> bool:
     return reason.startswith(ROLLS)
 
 
-def _check(context: HealthContext) -> None:
+def _check_creates_machines(context: HealthContext) -> None:
     if not context.env.provider.traits.creates_machines:
         raise Refused(
             f"the machines of {context.cluster.name} are not made from an image: you own them",
@@ -386,16 +403,16 @@ def _check(context: HealthContext) -> None:
         )
 
 
-async def _apart(cluster: Cluster, seen: Seen, version: str) -> bool:
+async def _has_mixed_slurm(cluster: Cluster, seen: RolloutState, version: str) -> bool:
     """Whether nodes run another Slurm than `version`. Inside an allocation srun speaks as its own Slurm does, which a slurmd of
     an earlier one does not understand ("protocol_version not supported"; 26.05.5 and 24.11.5): no job may have both kinds."""
     nodes = [one for name, one in seen.machines.items() if name in cluster.group_of and name not in seen.out]
-    return bool(of_another(version, nodes, await local_images.list_images()))
+    return bool(machines_with_other_slurm(version, nodes, await local_images.list_images()))
 
 
 async def _check_heads(context: HealthContext) -> None:
     """A slurmd may be older than its slurmctld, never newer."""
-    for name, version in (await of_other_slurm(context.cluster, (await context.machines()).values())).items():
+    for name, version in (await heads_with_other_slurm(context.cluster, (await context.machines()).values())).items():
         raise Refused(
             f"{name} runs Slurm {version} still, and no node may be ahead of it",
             hint=f"headway apply takes the heads to {context.cluster.slurm_version} first",
@@ -412,7 +429,7 @@ def _check_way_back(cluster: Cluster, info: ImageInfo) -> None:
         )
 
 
-async def _before(context: HealthContext) -> ImageInfo:
+async def _previous_image(context: HealthContext) -> ImageInfo:
     tag = (await context.env.store.node_images.get(context.cluster.name)).before
     if not tag:
         raise Refused(
@@ -421,7 +438,7 @@ async def _before(context: HealthContext) -> ImageInfo:
     return await local_images.get_image(tag)
 
 
-async def _most(context: HealthContext, present: ImageInfo) -> str:
+async def _most_common_image(context: HealthContext, present: ImageInfo) -> str:
     """The tag of the other image that most machines are of; "" where there is none."""
     tags = {info.id: info.tag for info in await local_images.list_images()}
     others = Counter(one.image for one in (await context.machines()).values() if one.image != present.id)

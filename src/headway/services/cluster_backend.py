@@ -26,11 +26,11 @@ from headway.schemas.submissions import ExecIn, ExecOut, SubmitIn, SubmitOut
 
 if TYPE_CHECKING:  # the cluster room and its libraries are loaded with the first cluster
     from headway.backup.archive import Header
-    from headway.cluster.context import Say
+    from headway.cluster.context import ReportProgress
     from headway.datasets.library_location import Shelf
     from headway.jobs.remote.tunnel import Tunnel
     from headway.jobs.submission.submit import Stage
-    from headway.rollout.image_rollout import Waits
+    from headway.rollout.image_rollout import OperationWaits
 
 
 @dataclass(frozen=True)
@@ -78,32 +78,32 @@ class Work(Protocol):
     async def plan(self, cluster: Cluster) -> ChangeSet: ...
 
     async def apply(
-        self, cluster: Cluster, say: Say, deadline: Deadline | None = None, waiting: Waiting | None = None
+        self, cluster: Cluster, say: ReportProgress, deadline: Deadline | None = None, waiting: Waiting | None = None
     ) -> bool:
         """`deadline`: until when jobs may go on where nodes go; None: no node with jobs goes. Whether it stepped
         aside for another operation (`waiting`), with nodes that go drained."""
         ...
 
-    async def down(self, cluster: Cluster, say: Say, delete_data: bool) -> tuple[str, ...]: ...
+    async def down(self, cluster: Cluster, say: ReportProgress, delete_data: bool) -> tuple[str, ...]: ...
 
     async def back_up(
-        self, cluster: Cluster, about: Mapping[str, Any], say: Say, path: Path, header: Header, key: bytes
+        self, cluster: Cluster, about: Mapping[str, Any], say: ReportProgress, path: Path, header: Header, key: bytes
     ) -> None:
         """Makes `path`, whole or not at all. `about`: the cluster's own row."""
         ...
 
-    async def restore(self, cluster: Cluster, say: Say, path: Path, key: bytes, ref: str) -> None:
+    async def restore(self, cluster: Cluster, say: ReportProgress, path: Path, key: bytes, ref: str) -> None:
         """The cluster's machines, with the backup's queue and accounting. `ref`: the same again when this goes on."""
         ...
 
     async def rotate(
-        self, cluster: Cluster, say: Say, what: str, ref: str, begins: Callable[[], Awaitable[None]]
+        self, cluster: Cluster, say: ReportProgress, what: str, ref: str, begins: Callable[[], Awaitable[None]]
     ) -> None:
         """Another key in the place of the cluster's `munge`, `jwt` or `ssh`. `ref` as above; `begins` is called before the
         first change."""
         ...
 
-    async def replace(self, cluster: Cluster, say: Say, node: str, since: float | None) -> None:
+    async def replace(self, cluster: Cluster, say: ReportProgress, node: str, since: float | None) -> None:
         """A machine for one node, and nothing else. One that was made after `since` (unix seconds), or that has jobs, stays."""
         ...
 
@@ -112,14 +112,16 @@ class Work(Protocol):
         from an image, or there is none to go back to."""
         ...
 
-    async def roll(self, cluster: Cluster, say: Say, waits: Waits, *, back: bool, until: float | None) -> bool:
+    async def roll(
+        self, cluster: Cluster, say: ReportProgress, waits: OperationWaits, *, back: bool, until: float | None
+    ) -> bool:
         """Nodes of another image, one first; False when it stepped aside because `waits` said so. Raises Refused when a node
         does not pass its tests."""
         ...
 
-    async def roll_head(self, cluster: Cluster, say: Say, *, back: bool) -> None: ...
+    async def roll_head(self, cluster: Cluster, say: ReportProgress, *, back: bool) -> None: ...
 
-    async def image_there(self, cluster: Cluster, say: Say) -> None:
+    async def image_there(self, cluster: Cluster, say: ReportProgress) -> None:
         """Makes the cluster's node image where there is none yet."""
         ...
 
@@ -128,7 +130,7 @@ class Work(Protocol):
         told."""
         ...
 
-    async def halt_roll(self, cluster: Cluster, say: Say) -> None:
+    async def halt_roll(self, cluster: Cluster, say: ReportProgress) -> None:
         """Nodes that a roll has drained and not made anew serve again."""
         ...
 

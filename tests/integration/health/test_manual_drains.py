@@ -117,7 +117,7 @@ async def test_an_apply_returns_what_is_down_for_nobody_s_reason(monkeypatch: py
     async def states(*_: Any) -> dict[str, Any]:  # before anybody had said anything
         return {name: builders.node(name, "DOWN", reason="Not responding") for name in lab.slot_names}
 
-    monkeypatch.setattr(readiness, "node_states", states)
+    monkeypatch.setattr(readiness, "read_node_states", states)
     env: Any = SimpleNamespace(connections=SimpleNamespace(remote=remote))
     found = await readiness.return_nodes(lab, env, builders.machine("lab-head"), frozenset(lab.slot_names))
     assert found == tuple(back)

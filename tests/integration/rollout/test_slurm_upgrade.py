@@ -10,7 +10,7 @@ import pytest
 
 from headway.domain.machine import Machine
 from headway.errors import Refused
-from headway.rollout.image_rollout import halt, look, plan, roll_head
+from headway.rollout.image_rollout import halt_rollout, plan_rollout, read_rollout_state, roll_heads
 from headway.store.db.rows import NodeImage
 from headway.store.store import Store
 from headway.transport.process import Ran
@@ -40,7 +40,7 @@ async def test_a_node_with_jobs_under_maintenance_is_not_left_out(fleet: Fleet, 
         return replace(ran, stdout=ran.stdout.replace("lab-1-2|idle", "lab-1-2|mixed$").replace("|idle", "|maint"))
 
     fleet.remote = remote  # type: ignore[method-assign]
-    assert (await look(world.context(fleet, store))).out == {"lab-1-3": "bob: disk swap"}
+    assert (await read_rollout_state(world.context(fleet, store))).out == {"lab-1-3": "bob: disk swap"}
 
 
 async def test_no_job_has_nodes_of_two_slurms(newer: Fleet, store: Store) -> None:
@@ -51,7 +51,7 @@ async def test_no_job_has_nodes_of_two_slurms(newer: Fleet, store: Store) -> Non
             newer.jobs = {}
 
     newer.each_turn = turn
-    found = await plan(world.context(newer, store), back=False, head=False, by=False)
+    found = await plan_rollout(world.context(newer, store), back=False, head=False, by=False)
     assert "none has nodes of both" in found.notes[0]
     assert await go(newer, store)
     first = newer.did.index("make lab-1-1 new")
@@ -70,16 +70,16 @@ async def test_what_was_drained_to_be_apart_serves_again_when_the_first_one_fail
 async def test_a_roll_that_is_stopped_gives_back_all_that_were_drained_to_be_apart(newer: Fleet, store: Store) -> None:
     await store.node_images.set("lab", NodeImage(OLD, OLD))
     newer.reasons = dict.fromkeys(NODES, "headway: rolls")
-    await halt(world.context(newer, store), newer.say)
+    await halt_rollout(world.context(newer, store), newer.say)
     assert newer.reasons == {}
 
 
 async def test_no_node_is_ahead_of_its_head_and_no_head_goes_back(newer: Fleet, store: Store) -> None:
     await store.node_images.set("lab", NodeImage("", OLD))
     with pytest.raises(Refused, match="can't read what"):
-        await plan(world.context(newer, store), back=True, head=True, by=False)
+        await plan_rollout(world.context(newer, store), back=True, head=True, by=False)
     with pytest.raises(Refused, match="can't read what"):
-        await roll_head(world.context(newer, store), newer.say, back=True)
+        await roll_heads(world.context(newer, store), newer.say, back=True)
     newer.machines[LAB.head] = replace(newer.machines[LAB.head], image="id-old")
     with pytest.raises(Refused, match=r"runs Slurm 24.11 still"):
         await go(newer, store)
@@ -101,7 +101,7 @@ async def test_once_one_has_passed_nodes_that_are_left_stay_apart_when_another_f
 async def test_a_stopped_roll_returns_no_node_that_has_yet_to_be_tested(newer: Fleet, store: Store) -> None:
     newer.machines["lab-1-1"] = replace(newer.machines["lab-1-1"], image="id-new")
     newer.reasons = {"lab-1-1": "headway: rolls"}
-    await halt(world.context(newer, store), newer.say)
+    await halt_rollout(world.context(newer, store), newer.say)
     assert set(newer.reasons) == {"lab-1-1"}, "that the head is of its image says nothing of the node"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headway.autoscale import executor
-from headway.cluster.context import Env
+from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Group
 from headway.domain.incident import Incident, IncidentState, XidClass
 from headway.domain.machine import Machine
@@ -41,12 +41,12 @@ class World:
         self.now = 1000.0
         self.trouble: Exception | None = None
         self.monkeypatch = monkeypatch
-        monkeypatch.setattr(executor, "bring", self.bring)
-        monkeypatch.setattr(executor, "tell_prometheus", self.tell)
+        monkeypatch.setattr(executor, "provision_machine", self.bring)
+        monkeypatch.setattr(executor, "update_scrape_targets", self.tell)
         provider: Any = SimpleNamespace(list=self.list, delete=self.delete)
-        env: Any = Env(provider, store, self, Path())  # type: ignore[arg-type]
+        env: Any = ClusterContext(provider, store, self, Path())  # type: ignore[arg-type]
         self.store = store
-        self.waker = executor.Waker(LAB, env, clock=lambda: self.now)
+        self.waker = executor.Autoscaler(LAB, env, clock=lambda: self.now)
 
     async def bring(self, _: Any, __: Any, name: str, ___: Any) -> None:
         self.did.append(f"make {name}")
@@ -83,10 +83,10 @@ class World:
 
     async def look(self) -> list[str]:
         self.now += 10
-        said = await self.waker.step()
+        said = await self.waker.scale()
         while self.waker.tasks:
             await asyncio.wait(list(self.waker.tasks.values()))
-        return [words for _, words in (*said, *await self.waker.step())]
+        return [words for _, words in (*said, *await self.waker.scale())]
 
 
 @pytest.fixture
@@ -236,20 +236,20 @@ async def test_prometheus_is_told_of_a_machine_that_somebody_else_gave_back(worl
 
 async def test_prometheus_is_told_of_a_machine_that_came_up_while_something_else_began(world: World) -> None:
     """A roll makes a node anew, the server is started again: the next waker knows nothing of what the one before was at."""
-    await world.waker.step()
+    await world.waker.scale()
     world.now += 10
-    await world.waker.step()
-    await world.waker.rest()
+    await world.waker.scale()
+    await world.waker.pause()
     assert "lab-1-1" in world.machines
     world.told.clear()
-    world.waker = executor.Waker(world.waker.cluster, world.waker.env, clock=lambda: world.now)
+    world.waker = executor.Autoscaler(world.waker.cluster, world.waker.env, clock=lambda: world.now)
     await world.look()
     await world.look()
     assert len(world.told) == 1
 
 
 async def test_an_apply_waits_for_what_is_under_way_and_nothing_new_begins(world: World) -> None:
-    await world.waker.rest()
+    await world.waker.pause()
     assert await world.look() == []
     assert world.did == []
 
@@ -277,7 +277,7 @@ async def test_one_that_came_up_though_somebody_failed_over_it_is_let_be(world: 
         world.states[name] = word
         raise Refused("the answer was lost")
 
-    world.monkeypatch.setattr(executor, "bring", bring)
+    world.monkeypatch.setattr(executor, "provision_machine", bring)
     await world.look()
     assert "lab-1-1" in world.machines
     assert not [words for words in world.did if "lab-1-1" in words]
@@ -288,7 +288,7 @@ async def test_nodes_that_somebody_else_is_at_work_on_are_left_to_them(world: Wo
     world.waker.cluster = replace(LAB, groups=(replace(LAB.groups[0], slots=LAB.slot_names[:2]), other))
     world.states |= {"lab-1-2": "idle~", "lab-1-3": "allocated#"}
     world.machines["lab-1-2"] = builders.machine("lab-1-2")
-    world.waker.barred = frozenset(["lab-1-2"])
+    world.waker.busy_nodes = frozenset(["lab-1-2"])
     await world.look()
     assert world.did == ["make lab-1-3"]
 
@@ -313,7 +313,7 @@ async def test_a_group_over_the_limit_has_an_incident_and_waits_longer_each_time
     assert world.did[-1] == "make lab-1-1"
     await world.look()
     assert (await incident(world)).state is IncidentState.RETURNED
-    assert world.waker.over == {}
+    assert world.waker.over_budget == {}
 
 
 async def test_a_machine_that_comes_up_does_not_make_forget_what_was_too_dear(world: World) -> None:
@@ -326,9 +326,9 @@ async def test_a_machine_that_comes_up_does_not_make_forget_what_was_too_dear(wo
     world.busy = {"lab-1-1": 4, "lab-1-2": 5, "lab-1-3": 5}
     await world.look()
     assert [words for words in world.did if words.startswith("make")] == ["make lab-1-1"]
-    assert world.waker.over == {"gpu": 1}
+    assert world.waker.over_budget == {"gpu": 1}
     await world.look()
-    assert world.waker.over == {"gpu": 2}
+    assert world.waker.over_budget == {"gpu": 2}
     assert [words for words in world.did if words.startswith("make")] == ["make lab-1-1"]
 
 
@@ -349,8 +349,8 @@ async def test_that_the_server_s_database_is_away_is_no_machine_s_fault(world: W
             raise StoreAway("the server's database does not answer")
         world.states[name] = "allocated"
 
-    world.monkeypatch.setattr(executor, "bring", bring)
-    world.monkeypatch.setattr(executor, "AWAY_S", 0.0)
+    world.monkeypatch.setattr(executor, "provision_machine", bring)
+    world.monkeypatch.setattr(executor, "STORE_RETRY_S", 0.0)
     said = await world.look()
     assert said[1:3] == ["waits: the server's database does not answer"] * 2
     assert said[3].startswith("is ready after")
@@ -381,7 +381,7 @@ async def test_a_machine_that_can_t_be_deleted_has_an_incident_and_holds_up_noth
     await world.look()
     over = await incident(world)
     assert (over.state, over.steps[-1].text) == (IncidentState.RETURNED, "it is gone")
-    assert world.waker.kept == {}
+    assert world.waker.undeletable == {}
 
 
 async def test_one_that_was_not_made_and_can_t_be_deleted_closes_its_group_all_the_same(world: World) -> None:

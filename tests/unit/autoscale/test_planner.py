@@ -6,7 +6,19 @@ from collections.abc import Collection
 from dataclasses import replace
 from decimal import Decimal
 
-from headway.autoscale.planner import STUCK, Close, Deed, GiveBack, Make, Open, Reset, close, decide, reason, wait_s
+from headway.autoscale.planner import (
+    NOT_REGISTERED,
+    CloseSlots,
+    CreateMachine,
+    DeleteMachine,
+    OpenSlots,
+    ResetNode,
+    ScalingAction,
+    close_reason,
+    close_slots,
+    plan_scaling,
+    retry_delay_s,
+)
 from headway.domain.cluster import Cluster, Group
 from headway.domain.machine import Machine
 from tests.support import builders
@@ -26,8 +38,8 @@ def cluster(limit: str | None = None) -> Cluster:
 
 
 def deeds(
-    *states: str, there: tuple[int, ...] = (), making: tuple[int, ...] = (), started: float = NOW, **more: str
-) -> list[Deed]:
+    *states: str, there: tuple[int, ...] = (), being_created: tuple[int, ...] = (), started: float = NOW, **more: str
+) -> list[ScalingAction]:
     """`states` of the nodes in order, as "word" or "word|reason"; `there`: the places of those with a machine."""
     found = cluster(more.get("limit"))
     names = found.slot_names
@@ -35,17 +47,20 @@ def deeds(
     machines: dict[str, Machine] = {
         names[place]: replace(builders.machine(names[place]), started_at=started) for place in there
     }
-    return list(decide(found, told, machines, {names[place] for place in making}, NOW))
+    return list(plan_scaling(found, told, machines, {names[place] for place in being_created}, NOW))
 
 
 def test_a_machine_is_made_for_each_node_that_slurm_wakes_and_only_once() -> None:
-    assert deeds("idle~", "allocated#", "mixed#") == [Make("lab-1-2"), Make("lab-1-3")]
-    assert deeds("idle~", "allocated#", "mixed#", making=(1,), there=(2,)) == []
+    assert deeds("idle~", "allocated#", "mixed#") == [CreateMachine("lab-1-2"), CreateMachine("lab-1-3")]
+    assert deeds("idle~", "allocated#", "mixed#", being_created=(1,), there=(2,)) == []
 
 
 def test_machines_that_slurm_has_no_use_for_are_given_back() -> None:
     found = deeds("idle~", "idle%", "idle", "idle~", there=(0, 1, 2, 3))
-    assert [one.node for one in found if isinstance(one, GiveBack)] == ["lab-1-1", "lab-1-2"]  # people scale the last
+    assert [one.node for one in found if isinstance(one, DeleteMachine)] == [
+        "lab-1-1",
+        "lab-1-2",
+    ]  # people scale the last
     assert len(found) == 2
 
 
@@ -56,15 +71,15 @@ def test_a_machine_that_somebody_took_out_of_service_stays_for_them() -> None:
 
 def test_a_machine_that_nobody_finished_is_given_back_and_made_anew() -> None:
     (deed,) = deeds("allocated#", there=(0,), started=NOW - 1000)
-    assert isinstance(deed, GiveBack)
-    assert deeds("allocated#") == [Make("lab-1-1")]
+    assert isinstance(deed, DeleteMachine)
+    assert deeds("allocated#") == [CreateMachine("lab-1-1")]
 
 
 def test_no_machine_is_made_over_the_limit_and_slurm_is_told_not_to_ask() -> None:
     found = deeds("allocated#", "allocated#", "idle~", "idle", there=(3,), limit="70")
-    assert found[0] == Make("lab-1-1")
+    assert found[0] == CreateMachine("lab-1-1")
     shut = found[1]
-    assert isinstance(shut, Close)
+    assert isinstance(shut, CloseSlots)
     assert (shut.nodes, shut.until) == (("lab-1-2", "lab-1-3"), NOW + 60)
     assert "70 USD" in shut.why
 
@@ -75,7 +90,9 @@ def test_of_a_job_that_can_t_have_all_its_nodes_none_is_made() -> None:
     states = dict.fromkeys(found.slot_names[:3], asks)
 
     def made(jobs: dict[str, tuple[int, ...]]) -> list[str]:
-        return [one.node for one in decide(found, states, {}, (), NOW, jobs=jobs) if isinstance(one, Make)]
+        return [
+            one.node for one in plan_scaling(found, states, {}, (), NOW, jobs=jobs) if isinstance(one, CreateMachine)
+        ]
 
     one, two, three = found.slot_names[:3]
     assert made({}) == [one, two]  # 100 USD pay for two beside the one that people have
@@ -92,53 +109,59 @@ def test_the_first_nodes_of_a_group_are_paid_for_before_those_that_jobs_ask_for(
     groups = (replace(found.groups[0], nodes=1), found.groups[1])
     found, there = replace(found, groups=groups), {third: builders.machine(third)}
     states = {first: ("idle~", "none"), second: ("allocated#", "none"), third: ("allocated", "none")}
-    assert not [one for one in decide(found, states, there, (), NOW) if isinstance(one, Make)]
-    assert Make(second) in list(decide(replace(found, most_usd_per_hour=Decimal(130)), states, there, (), NOW))
+    assert not [one for one in plan_scaling(found, states, there, (), NOW) if isinstance(one, CreateMachine)]
+    assert CreateMachine(second) in list(
+        plan_scaling(replace(found, most_usd_per_hour=Decimal(130)), states, there, (), NOW)
+    )
 
 
 def test_a_group_over_the_limit_is_closed_for_as_long_as_it_is_told() -> None:
     found = replace(cluster("70"), groups=cluster("70").groups)
     states = dict.fromkeys(found.slot_names[:3], ("allocated#", "none"))
-    *_, shut = decide(found, states, {}, (), NOW, closed_s={"gpu": 240.0})
-    assert isinstance(shut, Close)
+    *_, shut = plan_scaling(found, states, {}, (), NOW, closed_s={"gpu": 240.0})
+    assert isinstance(shut, CloseSlots)
     assert shut.until == NOW + 240
 
 
 def test_what_the_file_asks_for_is_paid_for_before_what_jobs_ask_for() -> None:
     """A machine of a group that people scale is away or about to be made: nobody else gets its money."""
-    assert not [one for one in deeds("allocated#", "idle~", "idle~", "down", limit="60") if isinstance(one, Make)]
-    assert deeds("allocated#", "idle~", "idle~", "down", limit="63")[0] == Make("lab-1-1")
+    assert not [
+        one for one in deeds("allocated#", "idle~", "idle~", "down", limit="60") if isinstance(one, CreateMachine)
+    ]
+    assert deeds("allocated#", "idle~", "idle~", "down", limit="63")[0] == CreateMachine("lab-1-1")
     found = cluster("63")
     least = replace(found.groups[0], nodes=1)  # the one that it always has counts once
-    (deed,) = decide(replace(found, groups=(least, found.groups[1])), {"lab-1-1": ("allocated#", "none")}, {}, (), NOW)
-    assert deed == Make("lab-1-1")
+    (deed,) = plan_scaling(
+        replace(found, groups=(least, found.groups[1])), {"lab-1-1": ("allocated#", "none")}, {}, (), NOW
+    )
+    assert deed == CreateMachine("lab-1-1")
 
 
 def test_a_closed_slot_waits_for_its_time_and_nobody_pays_for_it_meanwhile() -> None:
     until = f"headway: closed until {NOW + 5:.0f}: no room"
     assert deeds(f"down~|{until}") == []
     (deed,) = deeds(f"down%|{until}", there=(0,))
-    assert isinstance(deed, GiveBack)
-    assert deeds(f"down~|headway: closed until {NOW - 5:.0f}: no room") == [Open(("lab-1-1",))]
+    assert isinstance(deed, DeleteMachine)
+    assert deeds(f"down~|headway: closed until {NOW - 5:.0f}: no room") == [OpenSlots(("lab-1-1",))]
 
 
 def test_a_reason_says_until_when_and_why() -> None:
-    shut = close(
+    shut = close_slots(
         cluster().groups[0], {"lab-1-1": ("idle~", "none"), "lab-1-2": ("idle", "none")}, ["lab-1-3"], NOW, "no room"
     )
     assert shut.nodes == ("lab-1-1", "lab-1-3")
-    assert reason(shut) == "headway: closed until 1000000: no room"
+    assert close_reason(shut) == "headway: closed until 1000000: no room"
 
 
 def test_what_slurm_gave_up_is_asked_for_again() -> None:
-    assert deeds("down~|ResumeTimeout reached") == [Reset("lab-1-1")]  # slurmctld has it switched off, then down
+    assert deeds("down~|ResumeTimeout reached") == [ResetNode("lab-1-1")]  # slurmctld has it switched off, then down
     (deed,) = deeds("down~|ResumeTimeout reached", there=(0,))  # its machine goes first
-    assert isinstance(deed, GiveBack)
+    assert isinstance(deed, DeleteMachine)
     assert deeds("down~|carol: broken") == []
     assert deeds("down*|Not responding") == []
 
 
-def spot(*states: str, there: tuple[int, ...], started: float = NOW, **more: Collection[str]) -> list[Deed]:
+def spot(*states: str, there: tuple[int, ...], started: float = NOW, **more: Collection[str]) -> list[ScalingAction]:
     """A spot group of two nodes in four slots."""
     whole = builders.cluster(4, 0)
     group = replace(whole.groups[0], nodes=2, most=4, spot=True, price_usd_per_node_hour=Decimal(10))
@@ -149,7 +172,7 @@ def spot(*states: str, there: tuple[int, ...], started: float = NOW, **more: Col
         for name, text in zip(names, states, strict=True)
     }
     machines = {names[place]: replace(builders.machine(names[place]), started_at=started) for place in there}
-    return list(decide(found, told, machines, more.pop("making", ()), NOW, **more))
+    return list(plan_scaling(found, told, machines, more.pop("being_created", ()), NOW, **more))
 
 
 NONE = "down|headway: no machine"
@@ -158,37 +181,39 @@ NONE = "down|headway: no machine"
 def test_a_spot_group_has_another_machine_as_soon_as_one_is_about_to_be_taken() -> None:
     assert spot("idle", "idle", NONE, NONE, there=(0, 1)) == []
     leaving = {"lab-1-1"}
-    assert spot("drained", "idle", NONE, NONE, there=(0, 1), leaving=leaving) == [Make("lab-1-3")]
-    assert spot("drained", "idle", NONE, NONE, there=(0, 1), leaving=leaving, making={"lab-1-3"}) == []
-    assert spot(NONE, "idle", NONE, NONE, there=(1,)) == [Make("lab-1-1")]
+    assert spot("drained", "idle", NONE, NONE, there=(0, 1), leaving=leaving) == [CreateMachine("lab-1-3")]
+    assert spot("drained", "idle", NONE, NONE, there=(0, 1), leaving=leaving, being_created={"lab-1-3"}) == []
+    assert spot(NONE, "idle", NONE, NONE, there=(1,)) == [CreateMachine("lab-1-1")]
 
 
 def test_a_machine_of_a_spot_group_that_slurm_never_heard_of_is_given_back() -> None:
     """Whoever made it was killed, or could not delete it: nobody pays for it for ever."""
     (deed,) = spot(NONE, "idle", NONE, NONE, there=(0, 1), started=NOW - 1000)
-    assert deed == GiveBack("lab-1-1", STUCK)
+    assert deed == DeleteMachine("lab-1-1", NOT_REGISTERED)
     assert spot(NONE, "idle", NONE, NONE, there=(0, 1), started=NOW - 100) == []  # it may be about to come up
-    assert spot(NONE, "idle", NONE, NONE, there=(0, 1), started=NOW - 1000, making={"lab-1-1"}) == []
+    assert spot(NONE, "idle", NONE, NONE, there=(0, 1), started=NOW - 1000, being_created={"lab-1-1"}) == []
     leaving = spot(NONE, "idle", NONE, NONE, there=(0, 1), started=NOW - 1000, leaving={"lab-1-1"})
-    assert leaving == [Make("lab-1-3")]
+    assert leaving == [CreateMachine("lab-1-3")]
 
 
 def test_a_spot_group_is_not_filled_before_its_time_nor_over_the_limit_nor_where_somebody_has_a_say() -> None:
-    assert spot(NONE, "idle", NONE, NONE, there=(1,), waiting={"main"}) == []
+    assert spot(NONE, "idle", NONE, NONE, there=(1,), backing_off={"main"}) == []
     # The one that goes is paid for until it has gone.
-    assert spot("drained", "drained", NONE, NONE, there=(0, 1), leaving={"lab-1-1", "lab-1-2"}) == [Make("lab-1-3")]
+    assert spot("drained", "drained", NONE, NONE, there=(0, 1), leaving={"lab-1-1", "lab-1-2"}) == [
+        CreateMachine("lab-1-3")
+    ]
     assert spot("down|carol: broken", "idle", "down*|Not responding", "drained|headway: leaves", there=(1,)) == []
 
 
 def test_a_group_that_has_just_failed_is_not_tried_again_though_slurm_asks() -> None:
     found = cluster()
     states = {"lab-1-1": ("allocated#", "none")}
-    assert list(decide(found, states, {}, (), NOW, waiting={"gpu"})) == []
+    assert list(plan_scaling(found, states, {}, (), NOW, backing_off={"gpu"})) == []
 
 
 def test_tries_that_fail_wait_longer_each_time_and_not_for_ever() -> None:
-    assert [wait_s(count) for count in (1, 2, 3, 4)] == [60, 120, 240, 480]
-    assert wait_s(20) == 1800
+    assert [retry_delay_s(count) for count in (1, 2, 3, 4)] == [60, 120, 240, 480]
+    assert retry_delay_s(20) == 1800
 
 
 def test_while_an_apply_waits_what_is_made_is_paid_for_by_the_file_that_comes_too() -> None:
@@ -207,9 +232,9 @@ def test_while_an_apply_waits_what_is_made_is_paid_for_by_the_file_that_comes_to
     def made(after: Cluster | None, before: Cluster | None = None) -> list[str]:
         states = dict.fromkeys(names[:4], ("idle", "none")) | dict.fromkeys(names[8:], ("allocated#", "none"))
         there = {name: builders.machine(name) for name in names[:4]}
-        found = list(decide(before or file(4, 0), states, there, (), NOW, leaving=names[2:4], after=after))
-        shut.extend(one.why for one in found if isinstance(one, Close))
-        return [one.node for one in found if isinstance(one, Make)]
+        found = list(plan_scaling(before or file(4, 0), states, there, (), NOW, leaving=names[2:4], next_file=after))
+        shut.extend(one.why for one in found if isinstance(one, CloseSlots))
+        return [one.node for one in found if isinstance(one, CreateMachine)]
 
     shut: list[str] = []
     assert made(None) == made(file(4, 0)) == [*names[8:]]
@@ -227,5 +252,8 @@ def test_a_spot_group_that_is_scaled_down_is_not_filled_while_others_are_waited_
     before, other = replace(whole, groups=(group,)), replace(whole, groups=())
     states = dict.fromkeys(whole.slot_names, ("down", "headway: no machine")) | {"lab-1-1": ("idle", "none")}
     there = {"lab-1-1": builders.machine("lab-1-1")}
-    found = [list(decide(before, states, there, (), NOW, after=after)) for after in (None, fewer, more, none, other)]
-    assert found == [[Make("lab-1-2")], [], [Make("lab-1-2")], [], []]
+    found = [
+        list(plan_scaling(before, states, there, (), NOW, next_file=after))
+        for after in (None, fewer, more, none, other)
+    ]
+    assert found == [[CreateMachine("lab-1-2")], [], [CreateMachine("lab-1-2")], [], []]

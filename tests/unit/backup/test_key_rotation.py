@@ -13,12 +13,12 @@ import pytest
 
 from headway.backup import key_rotation as module
 from headway.backup.key_rotation import rotate
-from headway.changes.cluster_changes import Goal
-from headway.changes.machine_changes import Wanted
-from headway.changes.slurm_accounts import desired
+from headway.changes.cluster_changes import DesiredState
+from headway.changes.machine_changes import DesiredMachine
+from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster import munge_key, remote_steps, secrets
-from headway.cluster.apply import Run
-from headway.cluster.context import Env
+from headway.cluster.apply import ApplyRun
+from headway.cluster.context import ClusterContext
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster, KeySource
 from headway.domain.machine import Machine, MachineState
@@ -53,7 +53,7 @@ class Fleet:
         self.log.append(f"{machine.name} {len(authorized_keys.splitlines())}")
 
     def use_key(self, key: str) -> None:
-        self.key = secrets.public_of(key)
+        self.key = secrets.public_key(key)
 
     async def drop(self, name: str) -> None:
         self.log.append(f"drop {name}")
@@ -76,8 +76,8 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     await made.close()
 
 
-def env(fleet: Fleet, store: Store) -> Env:
-    return cast(Env, Env(cast(Any, fleet), store, cast(Any, fleet), Path("/nowhere")))
+def env(fleet: Fleet, store: Store) -> ClusterContext:
+    return cast(ClusterContext, ClusterContext(cast(Any, fleet), store, cast(Any, fleet), Path("/nowhere")))
 
 
 async def begins() -> None: ...
@@ -91,7 +91,7 @@ async def test_the_new_key_is_let_in_before_the_old_one_goes(store: Store) -> No
     new = (await store.secrets.of_cluster("lab"))["bootstrap_key"]
     assert new != old
     assert fleet.log == ["lab-head 2", "lab-1-1 2", "drop lab-head", "drop lab-1-1", "lab-head 1", "lab-1-1 1"]
-    assert all(keys == secrets.public_of(new) for keys in fleet.admitted.values())
+    assert all(keys == secrets.public_key(new) for keys in fleet.admitted.values())
     assert set(await store.secrets.of_cluster("lab")) == {"bootstrap_key", "rotating/r1"}, (
         "which goes with the operation"
     )
@@ -106,8 +106,8 @@ async def test_a_machine_that_does_not_take_the_new_key_keeps_the_old_one(store:
     with pytest.raises(type(error)):
         await rotate(LAB, env(fleet, store), say, "ssh", "r1", begins)
     assert (await store.secrets.of_cluster("lab"))["bootstrap_key"] == old
-    assert all(keys == secrets.public_of(old) for keys in fleet.admitted.values()), "the new one is let in nowhere"
-    assert fleet.key == secrets.public_of(old)
+    assert all(keys == secrets.public_key(old) for keys in fleet.admitted.values()), "the new one is let in nowhere"
+    assert fleet.key == secrets.public_key(old)
 
 
 async def test_a_machine_that_is_off_gets_the_new_key_too(store: Store) -> None:
@@ -116,7 +116,7 @@ async def test_a_machine_that_is_off_gets_the_new_key_too(store: Store) -> None:
     await store.secrets.put_if_absent("lab", "bootstrap_key", secrets.new_key())
     await rotate(LAB, env(fleet, store), say, "ssh", "r1", begins)
     new = (await store.secrets.of_cluster("lab"))["bootstrap_key"]
-    assert fleet.admitted == dict.fromkeys(("lab-head", "lab-1-1"), secrets.public_of(new))
+    assert fleet.admitted == dict.fromkeys(("lab-head", "lab-1-1"), secrets.public_key(new))
 
 
 async def test_a_rotation_that_was_killed_goes_on_with_the_same_key(
@@ -124,15 +124,15 @@ async def test_a_rotation_that_was_killed_goes_on_with_the_same_key(
 ) -> None:
     given: list[str] = []
 
-    async def apply(cluster: Cluster, env: Env, _: Any, *, new: dict[str, str]) -> None:
+    async def apply(cluster: Cluster, env: ClusterContext, _: Any, *, new: dict[str, str]) -> None:
         given.append(new["munge_key"])
         if len(given) == 1:
             raise Unreachable("killed")
         await env.store.secrets.set(cluster.name, "munge_key", new["munge_key"])
 
     waits = Waits()
-    monkeypatch.setattr(module, "apply", apply)
-    monkeypatch.setattr(module, "plan", waits.plan)
+    monkeypatch.setattr(module, "apply_cluster", apply)
+    monkeypatch.setattr(module, "plan_changes", waits.plan)
     begun = 0
 
     async def begins() -> None:
@@ -165,7 +165,7 @@ class Waits:
 
     changes: tuple[Change, ...] = ()
 
-    async def plan(self, cluster: Cluster, _: Env) -> ChangeSet:
+    async def plan(self, cluster: Cluster, _: ClusterContext) -> ChangeSet:
         return ChangeSet(cluster.name, self.changes)
 
 
@@ -233,21 +233,23 @@ class Killed(BaseException):
 
 async def turned(
     store: Store, monkeypatch: pytest.MonkeyPatch, machines: Machines, new: bytes = b"new", heads: int = 1
-) -> tuple[Run, str]:
+) -> tuple[ApplyRun, str]:
     """One key change of an apply; what it raised."""
-    monkeypatch.setattr(remote_steps, "perform", machines.perform)
+    monkeypatch.setattr(remote_steps, "run_steps", machines.perform)
     text = base64.b64encode(new).decode()
     names = tuple(machines.key)
-    wanted = Wanted.make(
-        {MUNGE_KEY: File("", 0o400, "munge", "munge", secret="munge_key")}, secrets.digests({"munge_key": text}), ()
+    wanted = DesiredMachine.build(
+        {MUNGE_KEY: File("", 0o400, "munge", "munge", secret="munge_key")},
+        secrets.secret_digests({"munge_key": text}),
+        (),
     )
     cluster = builders.cluster(len(names) - heads, controllers=heads)
-    goal = Goal(cluster, {cluster.role_of(name): wanted for name in names}, desired(cluster))
+    goal = DesiredState(cluster, {cluster.role_of(name): wanted for name in names}, desired_accounts(cluster))
     there = {name: builders.machine(name) for name in names}
     observed = Observed(there, {name: machines.seen(name) for name in names})
     place: Any = None
     kept = await store.secrets.put_if_absent("lab", "munge_key", OLD) == text
-    run = Run(
+    run = ApplyRun(
         goal, env(Fleet(), store), say, place, {"munge_key": text}, observed, ChangeSet("lab", ()),
         new={} if kept else {"munge_key": text},
     )  # fmt: skip
@@ -436,24 +438,24 @@ async def test_a_munge_key_from_a_file_or_a_command(
     file = tmp_path / "munge.key"
     file.write_bytes(bytes(range(128)))
     cluster = replace(LAB, munge_key=KeySource(str(file)))
-    outside = await secrets.given(cluster)
-    assert secrets.content(outside, "munge_key") == bytes(range(128))
-    have = await secrets.ensure(store, cluster, ("lab-head",), outside)
+    outside = await secrets.read_given_secrets(cluster)
+    assert secrets.secret_content(outside, "munge_key") == bytes(range(128))
+    have = await secrets.ensure_secrets(store, cluster, ("lab-head",), outside)
     assert have["munge_key"] == outside["munge_key"]
     assert await store.secrets.of_cluster("lab") == have
-    later = await secrets.ensure(store, cluster, ("lab-head",), {"munge_key": "b2xk"})
+    later = await secrets.ensure_secrets(store, cluster, ("lab-head",), {"munge_key": "b2xk"})
     assert later == have, "machines that work have this one, until they have taken the other"
     file.write_bytes(b"short")
     with pytest.raises(Refused, match="gives 5 bytes"):
-        await secrets.given(cluster)
+        await secrets.read_given_secrets(cluster)
 
     monkeypatch.setattr(secrets, "COMMANDS", tmp_path)
     program = tmp_path / "vault-munge"
     program.write_text('#!/bin/sh\nhead -c 64 /dev/zero | tr "\\0" "$1"; echo\n')
     program.chmod(0o755)
-    told = await secrets.given(replace(LAB, munge_key=KeySource(command=("vault-munge", "k"))))
-    assert secrets.content(told, "munge_key") == b"k" * 64
+    told = await secrets.read_given_secrets(replace(LAB, munge_key=KeySource(command=("vault-munge", "k"))))
+    assert secrets.secret_content(told, "munge_key") == b"k" * 64
     for name in ("other", "/bin/cat", "../x", ".hidden"):
         with pytest.raises(Refused, match="there is no"):
-            await secrets.given(replace(LAB, munge_key=KeySource(command=(name, "k"))))
-    assert await secrets.given(LAB) == {}
+            await secrets.read_given_secrets(replace(LAB, munge_key=KeySource(command=(name, "k"))))
+    assert await secrets.read_given_secrets(LAB) == {}

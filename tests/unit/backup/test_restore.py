@@ -11,7 +11,7 @@ import pytest
 
 from headway.backup import restore as module
 from headway.backup.restore import STAMP, restore
-from headway.cluster.context import Env
+from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Refused, Unreachable
@@ -73,9 +73,9 @@ class Heads:
 
     async def restore(self, monkeypatch: pytest.MonkeyPatch, cluster: Cluster = TWO) -> list[str]:
         both: Any = self
-        monkeypatch.setattr(module, "apply", self.apply)
+        monkeypatch.setattr(module, "apply_cluster", self.apply)
         with pytest.raises(Refused, match="slurmdbd did not rest"):
-            await restore(cluster, Env(both, both, both, Path()), self.say, Path("/nowhere"), b"", "ref")
+            await restore(cluster, ClusterContext(both, both, both, Path()), self.say, Path("/nowhere"), b"", "ref")
         return self.did
 
 
@@ -161,7 +161,7 @@ async def test_daemons_that_do_not_rest_end_the_restore(monkeypatch: pytest.Monk
     """Nothing is put back beside a controller that writes."""
     heads: Any = Heads()
     setattr(heads, how, {FIRST})
-    monkeypatch.setattr(module, "apply", heads.apply)
+    monkeypatch.setattr(module, "apply_cluster", heads.apply)
     with pytest.raises(Refused, match=f"{FIRST}: Slurm's daemons could not be stopped"):
-        await restore(ONE, Env(heads, heads, heads, Path()), heads.say, Path("/nowhere"), b"", "ref")
+        await restore(ONE, ClusterContext(heads, heads, heads, Path()), heads.say, Path("/nowhere"), b"", "ref")
     assert "apply" not in heads.did

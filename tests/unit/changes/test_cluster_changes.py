@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from headway.changes.cluster_changes import SLURM_CONF, Goal, changeset
-from headway.changes.machine_changes import Wanted
-from headway.changes.slurm_accounts import desired
+from headway.changes.cluster_changes import SLURM_CONF, DesiredState, changeset
+from headway.changes.machine_changes import DesiredMachine
+from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster import observe as watched
-from headway.cluster.desired_state import make_goal
-from headway.cluster.observe import _aborted, _of_earlier_image, of_other_slurm
+from headway.cluster.desired_state import build_desired_state
+from headway.cluster.observe import _aborted, _of_earlier_image, heads_with_other_slurm
 from headway.domain.changeset import Change, Disturbs
 from headway.domain.cluster import Cluster
 from headway.domain.machine import MachineState
@@ -32,7 +32,7 @@ MADE = tuple(replace(builders.machine(name), image="old") for name in (LAB.head,
 
 
 def test_a_newer_node_image_is_no_change_and_is_told_with_what_to_do() -> None:
-    goal = Goal(LAB, {}, desired(LAB))
+    goal = DesiredState(LAB, {}, desired_accounts(LAB))
     machines = {machine.name: machine for machine in MADE}
     found = changeset(goal, Observed(machines, of_earlier_image=tuple(machines)))
     (note,) = found.notes
@@ -65,7 +65,7 @@ async def test_machines_are_of_an_earlier_image_until_one_of_the_present_inputs_
 
 
 def test_a_head_with_another_slurm_is_made_anew_and_nothing_of_it_is_compared() -> None:
-    goal = Goal(LAB, {}, desired(LAB))
+    goal = DesiredState(LAB, {}, desired_accounts(LAB))
     machines = {machine.name: machine for machine in MADE}
     found = changeset(goal, Observed(machines, other_slurm={LAB.head: "24.05"}))
     (change,) = [one for one in found.changes if one.where == LAB.head]
@@ -79,20 +79,20 @@ async def test_heads_have_another_slurm_when_their_image_says_so(monkeypatch: py
         return (SimpleNamespace(id="old", slurm_version="24.05"), SimpleNamespace(id="new", slurm_version="24.11"))
 
     monkeypatch.setattr(local_images, "list_images", list_images)
-    assert await of_other_slurm(LAB, MADE) == {LAB.head: "24.05"}, "a node's may be older"
-    assert await of_other_slurm(LAB, [replace(one, image="new") for one in MADE]) == {}
-    assert await of_other_slurm(LAB, [replace(one, image="gone") for one in MADE]) == {}
-    assert await of_other_slurm(LAB, [replace(one, image="") for one in MADE]) == {}  # of somebody's own
+    assert await heads_with_other_slurm(LAB, MADE) == {LAB.head: "24.05"}, "a node's may be older"
+    assert await heads_with_other_slurm(LAB, [replace(one, image="new") for one in MADE]) == {}
+    assert await heads_with_other_slurm(LAB, [replace(one, image="gone") for one in MADE]) == {}
+    assert await heads_with_other_slurm(LAB, [replace(one, image="") for one in MADE]) == {}  # of somebody's own
 
 
 def test_jobs_that_slurm_ends_are_named_by_partition_and_by_node() -> None:
     conf = "NodeName=lab-1-[1-2] CPUs=96\nPartitionName=train Nodes=ALL\n"
-    wanted = Wanted.make({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
+    wanted = DesiredMachine.build({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
     seen = SeenMachine({SLURM_CONF: SeenFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
     machines = {LAB.head: builders.machine(LAB.head)}
     old = "NodeName=lab-1-[1-2] CPUs=64\nPartitionName=train Nodes=ALL\nPartitionName=debug Nodes=ALL\n"
     observed = Observed(machines, {LAB.head: seen}, texts={SLURM_CONF: old}, aborted={"debug": (4, 5), "lab-1-1": (6,)})
-    goal = Goal(LAB, {"head": wanted, "node": Wanted.make({}, {}, ())}, desired(LAB))
+    goal = DesiredState(LAB, {"head": wanted, "node": DesiredMachine.build({}, {}, ())}, desired_accounts(LAB))
     (told,) = [one for one in changeset(goal, observed).asks if one.disturbs is Disturbs.JOBS]
     assert (told.kind, told.what) == ("unit.reload", CONTROLLER.name)
     assert told.why == (
@@ -115,8 +115,8 @@ DAMAGES = (
 async def test_a_slurm_conf_that_nobody_can_read_is_replaced_and_the_plan_says_so(damage: str) -> None:
     """An apply that raised would never get to the one thing that mends it."""
     conf = "NodeName=lab-1-[1-2] CPUs=96\nPartitionName=train Nodes=ALL\n"
-    wanted = Wanted.make({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
-    goal = Goal(LAB, {"head": wanted, "node": Wanted.make({}, {}, ())}, desired(LAB))
+    wanted = DesiredMachine.build({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
+    goal = DesiredState(LAB, {"head": wanted, "node": DesiredMachine.build({}, {}, ())}, desired_accounts(LAB))
     env: Any = SimpleNamespace(connections=None)
     texts = {SLURM_CONF: conf + damage}
     assert await _aborted(goal, env, builders.machine(LAB.head), texts) == ({}, "")
@@ -130,8 +130,8 @@ async def test_a_slurm_conf_that_nobody_can_read_is_replaced_and_the_plan_says_s
 
 async def test_jobs_that_nobody_can_name_are_not_none(monkeypatch: pytest.MonkeyPatch) -> None:
     conf = "NodeName=lab-1-[1-2] CPUs=96\nPartitionName=train Nodes=ALL\n"
-    wanted = Wanted.make({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
-    goal = Goal(LAB, {"head": wanted, "node": Wanted.make({}, {}, ())}, desired(LAB))
+    wanted = DesiredMachine.build({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
+    goal = DesiredState(LAB, {"head": wanted, "node": DesiredMachine.build({}, {}, ())}, desired_accounts(LAB))
     head, env = builders.machine(LAB.head), cast(Any, SimpleNamespace(connections=None))
 
     async def unheard(*_: Any) -> Any:
@@ -156,12 +156,12 @@ TWO = replace(LAB, controllers=2)
 DEBUG = replace(LAB.partitions[0], name="debug", default=False)
 
 
-def _goal_of(cluster: Cluster) -> Goal:
+def _goal_of(cluster: Cluster) -> DesiredState:
     site = builders.site(cluster)
-    return make_goal(cluster, replace(site, addresses={**site.addresses, cluster.heads[1]: "10.9.0.8"}), {})
+    return build_desired_state(cluster, replace(site, addresses={**site.addresses, cluster.heads[1]: "10.9.0.8"}), {})
 
 
-def _as(wanted: Wanted) -> SeenMachine:
+def _as(wanted: DesiredMachine) -> SeenMachine:
     return SeenMachine(
         {p: SeenFile(wanted.digests[p], f.mode, f.owner, f.group, 1.0) for p, f in wanted.files.items()},
         {unit.name: SeenUnit(True, True, 2.0, 7, wanted.loaded[unit.name]) for unit in wanted.units},
@@ -194,13 +194,13 @@ async def _with_two_heads(monkeypatch: pytest.MonkeyPatch, before: Cluster, firs
     async def ran(*_: Any, **__: Any) -> Any:
         return SimpleNamespace(code=0, stdout="")
 
-    monkeypatch.setattr(watched, "look_at", look_at)
+    monkeypatch.setattr(watched, "observe_machine", look_at)
     monkeypatch.setattr(watched, "read_accounts", none)
     monkeypatch.setattr(node_jobs, "jobs_by_partition", queued)
     provider = SimpleNamespace(list=listed, attached=attached)
     env: Any = SimpleNamespace(provider=provider, connections=SimpleNamespace(remote=ran))
     goal = _goal_of(TWO)
-    found = changeset(goal, await watched.observe(goal, env))
+    found = changeset(goal, await watched.observe_cluster(goal, env))
     return [one for one in found.changes if one.what == CONTROLLER.name]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headway.changes.machine_changes import Wanted, machine_changes
+from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.domain.changeset import Disturbs
 from headway.domain.managed_file import File
 from headway.domain.observed import NOT_SEEN, SeenFile, SeenMachine, SeenUnit
@@ -16,7 +16,7 @@ UNITS = (
     Unit("munge.service", restart_on=(KEY,)),
     Unit("slurmctld.service", reload_on=(CONF,), reload=("scontrol", "reconfigure"), stage="controller"),
 )
-WANTED = Wanted.make(
+WANTED = DesiredMachine.build(
     {CONF: File("ClusterName=lab\n"), KEY: File("", 0o400, "munge", "munge", secret="munge_key")},
     {"munge_key": "d1"},
     UNITS,
@@ -29,7 +29,7 @@ def as_wanted(written: float = 100.0, started: float = 200.0) -> SeenMachine:
     return SeenMachine(files, units, tuple(WANTED.files))
 
 
-def kinds(seen: SeenMachine, wanted: Wanted = WANTED) -> list[tuple[str, str]]:
+def kinds(seen: SeenMachine, wanted: DesiredMachine = WANTED) -> list[tuple[str, str]]:
     return [(c.kind, c.what) for c in machine_changes("lab-head", wanted, seen)]
 
 
@@ -104,7 +104,7 @@ def test_a_controller_that_is_started_anew_for_a_changed_file_tells_the_nodes() 
     assert list(machine_changes("lab-head", hard, seen))[-1].data["reload"] is True
     own = replace(UNITS[1], restart_on=("/etc/drop-in",))
     files = {**WANTED.files, "/etc/drop-in": File("x")}
-    both = Wanted.make(files, {"munge_key": "d1"}, (UNITS[0], own))
+    both = DesiredMachine.build(files, {"munge_key": "d1"}, (UNITS[0], own))
     last = list(machine_changes("lab-head", both, seen))[-1]
     assert (last.kind, last.data["reload"]) == ("unit.restart", True)
     last = list(machine_changes("lab-head", both, as_wanted()))[-1]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.changes.owned_machines import Judgement, Known, judge
+from headway.changes.owned_machines import EarlierFindings, SurveyResult, evaluate_surveys
 from headway.changes.uid_conflicts import agreed_uids
 from headway.domain.cluster import Host, Storage, Volume
 from headway.domain.survey import Difference, Found, FoundGpu, FoundMount, FoundNic, Holder, Survey
@@ -25,23 +25,23 @@ GOOD = Survey(
     "", "", MACHINE, "debian13", "Debian GNU/Linux 13 (trixie)", "6.12", "rack", 0.1, free_mib=90_000,
     packages={"nvidia-container-toolkit": "1.17"}, mounts=ONE, nfs_server=True, nfs_client=True, firewall=True,
 )  # fmt: skip
-NEW = Known("me", {"alice": 20000}, {}, ())
+NEW = EarlierFindings("me", {"alice": 20000}, {}, ())
 
 
-def look(known: Known = NEW, of: str = "", **changes: Any) -> Judgement:
+def look(known: EarlierFindings = NEW, of: str = "", **changes: Any) -> SurveyResult:
     """All machines are good; the one named `of` (or every one) is changed."""
     surveys = {
         name: replace(GOOD, machine=name, address=f"10.9.0.{n}", **(changes if of in ("", name) else {}))
         for n, name in enumerate(NAMES, 10)
     }
-    return judge(LAB, surveys, known)
+    return evaluate_surveys(LAB, surveys, known)
 
 
-def stops(told: Judgement) -> str:
+def stops(told: SurveyResult) -> str:
     return "\n".join(f"{gap.what}; {gap.fix}" for gap in told.gaps if gap.fatal)
 
 
-def warns(told: Judgement) -> str:
+def warns(told: SurveyResult) -> str:
     return "\n".join(f"{gap.what}; {gap.fix}" for gap in told.gaps if not gap.fatal)
 
 
@@ -65,7 +65,7 @@ def test_what_is_there_counts_and_differences_are_told() -> None:
 def test_the_container_toolkit_is_missed_by_enroot_alone() -> None:
     surveys = {name: replace(GOOD, machine=name, address="10.9.0.1", packages={}) for name in NAMES}
     for containers, said in (("builtin", False), ("", False), ("enroot", True)):
-        told = judge(replace(LAB, containers=containers), surveys, NEW)
+        told = evaluate_surveys(replace(LAB, containers=containers), surveys, NEW)
         assert ("has no NVIDIA container toolkit" in warns(told)) is said
 
 
@@ -162,7 +162,7 @@ def test_a_home_that_is_there_and_belongs_to_another_uid_is_said_before_it_is_to
         in stops(told)
     )
     assert "/scratch" not in stops(told)
-    late = look(replace(NEW, given=frozenset({"alice"})), of=LAB.head, homes=homes)
+    late = look(replace(NEW, assigned_uids=frozenset({"alice"})), of=LAB.head, homes=homes)
     assert stops(late) == ""
     assert "chown -R 20000:20000 /home/alice" in warns(late)
     assert look(of="lab-1-1", homes=homes).gaps == (), "the head has the one that counts"
@@ -215,7 +215,7 @@ def state_stops(storage: Storage = TWO.storage, **states: FoundMount | None) -> 
         name: replace(GOOD, machine=name, address=f"10.9.0.{n}", hostname=f"rack{n}", state=found.get(name))
         for n, name in enumerate(two.machine_names, 10)
     }
-    return stops(judge(two, surveys, NEW))
+    return stops(evaluate_surveys(two, surveys, NEW))
 
 
 def test_a_state_folder_that_another_machine_serves_outlives_either_head() -> None:
@@ -239,7 +239,7 @@ def test_a_heads_own_export_of_the_state_folder_is_refused(server: str) -> None:
         )
         for n, name in enumerate(two.machine_names, 10)
     }  # fmt: skip
-    said = stops(judge(two, surveys, NEW))
+    said = stops(evaluate_surveys(two, surveys, NEW))
     assert "lab-head2 (10.9.0.11) has /shared/headway from lab-head, one of the heads: it would be gone with it" in said
 
 
@@ -296,7 +296,7 @@ def test_two_heads_need_a_home_that_neither_exports() -> None:
         name: replace(GOOD, machine=name, address=f"10.9.0.{n}", state=SHARED, mounts={})
         for n, name in enumerate(TWO.machine_names, 10)
     }
-    said = stops(judge(TWO, surveys, NEW))
+    said = stops(evaluate_surveys(TWO, surveys, NEW))
     assert "lab-head would export /home and /scratch, which the machines do not share: with controllers: 2" in said
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.changes.slurm_accounts import changes, desired, period_end, period_start, refills_due
+from headway.changes.slurm_accounts import account_changes, desired_accounts, period_end, period_start, usage_resets_due
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster, GpuHourCap, Team, User
 from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
@@ -131,7 +131,7 @@ class Sacctmgr:
 
 def carry_out(target: Cluster, slurm: Sacctmgr) -> list[str]:
     done = []
-    for change in changes(desired(target), slurm.seen()):
+    for change in account_changes(desired_accounts(target), slurm.seen()):
         slurm.run(account_change_argv(change.data))
         done.append(f"{change.kind} {change.what}")
     return done
@@ -146,11 +146,11 @@ def test_what_a_real_cluster_says_about_the_same_file_needs_no_change(version: s
     texts = [(RECORDED / version / f"accounts_{n}.txt").read_text() for n in ("associations", "users", "qos", "busy")]
     observed = parse(*texts)
     assert ("alice", "vision") in observed.busy
-    assert changes(desired(lab(VISION, SPEECH)), observed) == []
+    assert account_changes(desired_accounts(lab(VISION, SPEECH)), observed) == []
 
 
 def test_caps_become_limits_of_the_teams_qos() -> None:
-    (speech, vision) = desired(lab(VISION, SPEECH)).qos
+    (speech, vision) = desired_accounts(lab(VISION, SPEECH)).qos
     assert vision == Qos("vision", {"GrpJobs": "50", "GrpTRESMins": "gres/gpu=43200"}, ("NoDecay",))
     assert speech == Qos("speech", {"GrpTRES": "gres/gpu=12"}, ("NoDecay",))
 
@@ -169,7 +169,7 @@ def test_any_file_follows_any_other_with_valid_commands_and_then_nothing_is_left
     for target in (a, b):
         carry_out(target, slurm)
         assert carry_out(target, slurm) == []
-        assert replace(slurm.seen(), busy=frozenset()) == replace(desired(target), departed_jobs="cancel")
+        assert replace(slurm.seen(), busy=frozenset()) == replace(desired_accounts(target), departed_jobs="cancel")
 
 
 @given(
@@ -183,7 +183,7 @@ def test_jobs_that_run_delay_a_removal_and_never_break_it(
     slurm.busy = busy.intersection(slurm.members)
     b = replace(b, departed_jobs="cancel" if cancel else "finish")
     carry_out(b, slurm)
-    wanted = {(m.user, m.account) for m in desired(b).associations}
+    wanted = {(m.user, m.account) for m in desired_accounts(b).associations}
     for member in set(slurm.members) - wanted:
         assert slurm.members[member], "somebody who left a team may not submit in it"
     if not cancel:
@@ -199,19 +199,19 @@ def test_a_leaver_with_jobs_is_locked_and_the_jobs_end_as_the_file_says() -> Non
     carry_out(lab(VISION, SPEECH), slurm)
     slurm.busy = frozenset({("bob", "vision")})
     left = replace(VISION, users=("alice",))
-    found = changes(desired(lab(left, SPEECH)), slurm.seen())
+    found = account_changes(desired_accounts(lab(left, SPEECH)), slurm.seen())
     assert [(c.kind, c.disturbs) for c in found] == [
         ("account.lock", Disturbs.NOTHING),
         ("account.cancel", Disturbs.JOBS),
     ]
     assert account_change_argv(found[1].data) == ["scancel", "--user=bob", "--account=vision"]
-    finish = changes(desired(lab(left, SPEECH, departed_jobs="finish")), slurm.seen())
+    finish = account_changes(desired_accounts(lab(left, SPEECH, departed_jobs="finish")), slurm.seen())
     assert [c.kind for c in finish] == ["account.lock"]
     slurm.run(account_change_argv(found[0].data))
-    assert changes(desired(lab(left, SPEECH)), slurm.seen()) == found[1:], (
+    assert account_changes(desired_accounts(lab(left, SPEECH)), slurm.seen()) == found[1:], (
         "an apply that died between the two is finished"
     )
-    assert changes(desired(lab(left, SPEECH, departed_jobs="finish")), slurm.seen()) == []
+    assert account_changes(desired_accounts(lab(left, SPEECH, departed_jobs="finish")), slurm.seen()) == []
 
 
 def test_slurms_own_account_and_qos_are_left_alone() -> None:
@@ -255,7 +255,7 @@ def test_period_start(per: str, start: tuple[int, int, int]) -> None:
 def test_usage_is_refilled_once_a_period_and_only_where_there_is_a_cap() -> None:
     now = datetime(2026, 6, 1, 0, 0, 5, tzinfo=UTC)
     last = {"vision": datetime(2026, 5, 20, tzinfo=UTC), "speech": datetime(2026, 5, 20, tzinfo=UTC)}
-    (due,) = refills_due([VISION, SPEECH], last, now)
+    (due,) = usage_resets_due([VISION, SPEECH], last, now)
     assert account_change_argv(due.data) == [
         "sacctmgr",
         "-i",
@@ -266,5 +266,5 @@ def test_usage_is_refilled_once_a_period_and_only_where_there_is_a_cap() -> None
         "set",
         "RawUsage=0",
     ]
-    assert refills_due([VISION], {"vision": now}, now) == []
-    assert refills_due([VISION], {}, now) == [], "a team that is new begins with an empty account"
+    assert usage_resets_due([VISION], {"vision": now}, now) == []
+    assert usage_resets_due([VISION], {}, now) == [], "a team that is new begins with an empty account"

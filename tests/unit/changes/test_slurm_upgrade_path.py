@@ -8,7 +8,7 @@ import pytest
 
 from headway.catalog.providers import SSH
 from headway.catalog.releases import STATE_READ_BACK
-from headway.changes.slurm_upgrade_path import backup_first, hop_fault
+from headway.changes.slurm_upgrade_path import backup_before_upgrade, upgrade_fault
 from headway.domain.cluster import BackupRule, Cluster
 from tests.support import builders
 
@@ -17,7 +17,7 @@ BACKUP = BackupRule("/backup", 86400, 7, "/etc/headway/key")
 
 def fault(old: str, new: str, cluster: Cluster | None = None) -> str:
     cluster = cluster or replace(builders.cluster(2), backup=BACKUP)
-    found = hop_fault(old, replace(cluster, slurm_version=new), there=True)
+    found = upgrade_fault(old, replace(cluster, slurm_version=new), exists=True)
     return found.message if found else ""
 
 
@@ -59,20 +59,20 @@ def test_a_hop_wants_a_backup_and_machines_that_headway_makes() -> None:
 def test_the_plan_says_that_a_backup_comes_first() -> None:
     before = replace(builders.cluster(2), backup=BACKUP)
     after = replace(before, slurm_version="26.05")
-    (change,) = backup_first("24.11", before, after)
+    (change,) = backup_before_upgrade("24.11", before, after)
     assert (change.kind, change.what) == ("backup.make", "/backup")
-    assert backup_first("24.11", before, before) == backup_first("", None, before) == ()
-    assert backup_first("24.11", after, after) == (), "kept before: it was made then"
-    assert backup_first("", before, after) == (), "nothing was ever written"
+    assert backup_before_upgrade("24.11", before, before) == backup_before_upgrade("", None, before) == ()
+    assert backup_before_upgrade("24.11", after, after) == (), "kept before: it was made then"
+    assert backup_before_upgrade("", before, after) == (), "nothing was ever written"
 
 
 def test_a_cluster_that_is_not_there_may_have_any() -> None:
-    assert hop_fault("", builders.cluster(2), there=False) is None
+    assert upgrade_fault("", builders.cluster(2), exists=False) is None
 
 
 def test_of_a_cluster_that_is_down_there_is_no_backup() -> None:
     newer = replace(builders.cluster(2), backup=BACKUP, slurm_version="26.05")
-    found = hop_fault("24.11", newer, there=False)
+    found = upgrade_fault("24.11", newer, exists=False)
     assert found is not None
     assert "of a cluster that is down there is no backup" in found.message
-    assert hop_fault("24.11", builders.cluster(2), there=False) is None
+    assert upgrade_fault("24.11", builders.cluster(2), exists=False) is None

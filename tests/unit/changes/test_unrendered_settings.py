@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headway.catalog.plans import load_catalogue
-from headway.changes.slurm_accounts import desired
-from headway.changes.unrendered_settings import kept_all_the_same, settings_changed
+from headway.changes.slurm_accounts import desired_accounts
+from headway.changes.unrendered_settings import file_change, setting_changes
 from headway.clusterfile.load import check
 from headway.domain.cluster import Cluster, Dataset
 from headway.render.files import render_files
@@ -45,7 +45,7 @@ def resolved(file: dict[str, Any], *path: Any, value: Any = None) -> Cluster:
 
 
 def told(before: Cluster, after: Cluster) -> dict[str, str]:
-    return {change.what: change.why for change in settings_changed(before, after)}
+    return {change.what: change.why for change in setting_changes(before, after)}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_setting_of_the_server_s_is_a_change(path: tuple[str, ...], value: Any
 
 def test_another_way_into_a_machine_is_one_too() -> None:
     after = resolved(OWN, "hosts", 1, value={"address": "10.0.0.2", "user": "ops", "key": "/root/.ssh/new"})
-    (change,) = settings_changed(resolved(OWN), after)
+    (change,) = setting_changes(resolved(OWN), after)
     assert change.why == "root at port 22, the cluster's key becomes ops at port 22, key /root/.ssh/new"
     grown = resolved(OWN, "hosts", value=[*OWN["hosts"], {"address": "10.0.0.3"}])
     assert told(resolved(OWN), grown) == {"hosts.10.0.0.3": "none becomes root at port 22, the cluster's key"}
@@ -87,16 +87,16 @@ def test_another_way_into_a_machine_is_one_too() -> None:
 
 def test_what_is_another_machine_is_told_as_that_alone() -> None:
     after = resolved(OWN, "hosts", 1, value={"address": "10.0.0.9"})
-    assert settings_changed(resolved(OWN), after) == ()
+    assert setting_changes(resolved(OWN), after) == ()
 
 
 def test_no_other_file_is_without_a_change() -> None:
     """Whatever may be told of by nothing else."""
     before = resolved(FILE)
-    assert kept_all_the_same(before, before) == kept_all_the_same(None, before) == ()
+    assert file_change(before, before) == file_change(None, before) == ()
     versions = Dataset("tiny", "/var/lib/tiny", "/datasets/tiny", versioned=True)
-    assert kept_all_the_same(before, replace(before, storage=replace(before.storage, datasets=(versions,)))) == ()
-    assert [change.what for change in kept_all_the_same(before, resolved(FILE, "cost", "pue", value=2))] == ["file"]
+    assert file_change(before, replace(before, storage=replace(before.storage, datasets=(versions,)))) == ()
+    assert [change.what for change in file_change(before, resolved(FILE, "cost", "pue", value=2))] == ["file"]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_each_shows_on_machines_in_accounts_or_as_a_setting(path: tuple[str, ...
     before, after = resolved(FILE), resolved(FILE, *path, value=value)
     assert before != after
     there = [
-        (render_files(one, builders.site(one)), desired(one), units_by_role(one, builders.site(one)))
+        (render_files(one, builders.site(one)), desired_accounts(one), units_by_role(one, builders.site(one)))
         for one in (before, after)
     ]
-    assert there[0] != there[1] or settings_changed(before, after)
+    assert there[0] != there[1] or setting_changes(before, after)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headway.catalog.providers import LOCAL
-from headway.cluster.active_head import head_now, head_or_none, second_alone, the_head
-from headway.cluster.context import Env
+from headway.cluster.active_head import active_head, active_or_stopped_head, require_active_head, second_head_leads
+from headway.cluster.context import ClusterContext
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Unreachable
 from headway.health.head_recovery import MAX_STARTS, RETRY_S, TAKEOVER_S, HeadRecovery
@@ -40,9 +40,9 @@ class Place:
         self.fails = False
 
     @property
-    def env(self) -> Env:
+    def env(self) -> ClusterContext:
         both: Any = self
-        return Env(both, both, both, Path())
+        return ClusterContext(both, both, both, Path())
 
     def stop(self, name: str) -> None:
         self.machines[name] = replace(self.machines[name], state=MachineState.STOPPED)
@@ -80,11 +80,11 @@ def of(cluster_heads: Sequence[str], place: Place) -> dict[str, Machine]:
 async def test_a_cluster_with_one_head_is_asked_nothing() -> None:
     place = Place()
     place.silent = {FIRST}
-    found = await head_now(ONE, place.env, of(ONE.heads, place))
+    found = await active_head(ONE, place.env, of(ONE.heads, place))
     assert found is not None
     assert found.name == FIRST
     place.stop(FIRST)
-    assert await head_now(ONE, place.env, of(ONE.heads, place)) is None
+    assert await active_head(ONE, place.env, of(ONE.heads, place)) is None
 
 
 @pytest.mark.parametrize(
@@ -101,26 +101,26 @@ async def test_a_cluster_with_one_head_is_asked_nothing() -> None:
 async def test_the_first_head_whose_daemons_answer(silent: Sequence[str], without: Sequence[str], who: str) -> None:
     place = Place()
     place.silent, place.without = set(silent), set(without)
-    assert (await the_head(TWO, place.env, of(TWO.heads, place))).name == who
+    assert (await require_active_head(TWO, place.env, of(TWO.heads, place))).name == who
 
 
 async def test_no_head_that_runs_is_an_error_with_a_way_on() -> None:
     place = Place()
     place.stop(FIRST)
-    assert (await the_head(TWO, place.env, of(TWO.heads, place))).name == SECOND
+    assert (await require_active_head(TWO, place.env, of(TWO.heads, place))).name == SECOND
     place.stop(SECOND)
     with pytest.raises(Unreachable, match="does not run"):
-        await the_head(TWO, place.env, of(TWO.heads, place))
+        await require_active_head(TWO, place.env, of(TWO.heads, place))
 
 
 async def test_only_a_second_head_that_hears_nothing_of_the_first_is_alone() -> None:
     place = Place()
-    assert await second_alone(TWO, place.env, place.machines) is None
+    assert await second_head_leads(TWO, place.env, place.machines) is None
     place.primary = "DOWN"
-    assert (await second_alone(TWO, place.env, place.machines)) == place.machines[SECOND]
-    assert await second_alone(ONE, place.env, of(ONE.heads, place)) is None
+    assert (await second_head_leads(TWO, place.env, place.machines)) == place.machines[SECOND]
+    assert await second_head_leads(ONE, place.env, of(ONE.heads, place)) is None
     place.stop(SECOND)
-    assert await second_alone(TWO, place.env, place.machines) is None
+    assert await second_head_leads(TWO, place.env, place.machines) is None
 
 
 async def test_a_head_that_stopped_is_started_and_not_again_at_once() -> None:
@@ -200,7 +200,7 @@ async def test_a_head_that_is_off_is_still_one_whose_controller_comes_back() -> 
     """Who takes machines away asks it what runs there, or does not take them."""
     place = Place()
     del place.machines[FIRST]
-    assert await head_or_none(TWO, place.env, place.machines) == place.machines[SECOND]
+    assert await active_or_stopped_head(TWO, place.env, place.machines) == place.machines[SECOND]
     place.stop(SECOND)
-    assert await head_or_none(TWO, place.env, place.machines) == place.machines[SECOND]
-    assert await head_or_none(TWO, place.env, {}) is None
+    assert await active_or_stopped_head(TWO, place.env, place.machines) == place.machines[SECOND]
+    assert await active_or_stopped_head(TWO, place.env, {}) is None

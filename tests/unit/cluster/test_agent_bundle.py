@@ -7,14 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from headway.cluster.agent_bundle import program, shipped
+from headway.cluster.agent_bundle import agent_zip, bundled_files
 from headway.render.system.agent_config import PROGRAM
 from tests.support.paths import NODE
 
 
 def test_it_runs_as_one_file_by_python_alone(tmp_path: Path) -> None:
     place = tmp_path / "agent.pyz"
-    place.write_bytes(shipped()[PROGRAM].content)
+    place.write_bytes(bundled_files()[PROGRAM].content)
     argv = [sys.executable, "-I", "-S", str(place), "nonsense"]
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stderr) == (1, "agent: no such role: nonsense\n")
@@ -22,6 +22,6 @@ def test_it_runs_as_one_file_by_python_alone(tmp_path: Path) -> None:
 
 def test_the_same_texts_make_the_same_file_wherever_they_lie(tmp_path: Path) -> None:
     shutil.copytree(NODE / "agent", tmp_path / "agent")
-    assert program(tmp_path) == program(NODE)
+    assert agent_zip(tmp_path) == agent_zip(NODE)
     (tmp_path / "agent" / "journal.py").write_text("")
-    assert program(tmp_path) != program(NODE)
+    assert agent_zip(tmp_path) != agent_zip(NODE)

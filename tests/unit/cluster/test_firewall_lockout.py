@@ -13,7 +13,7 @@ from agent.ha import lease
 from agent.metrics import exporter
 from agent.roles import head
 from headway.cluster import machine_claims
-from headway.cluster.context import Env
+from headway.cluster.context import ClusterContext
 from headway.errors import Refused, Unreachable
 from headway.render.system import firewall
 from headway.transport.process import Ran
@@ -29,7 +29,7 @@ class World:
     def __init__(self, shut: int) -> None:
         self.shut = shut
         self.did: list[str] = []
-        self.env = Env(None, None, self, Path())  # type: ignore[arg-type]
+        self.env = ClusterContext(None, None, self, Path())  # type: ignore[arg-type]
 
     async def knock(self, _: Any) -> None:
         self.shut -= 1
@@ -43,14 +43,14 @@ class World:
 
 async def test_rules_that_let_the_server_in_stay() -> None:
     world = World(shut=1)  # one that was lost is no sign yet
-    await machine_claims.still_let_in(world.env, NODE)
+    await machine_claims.check_ssh_after_firewall(world.env, NODE)
     assert world.did == []
 
 
 async def test_rules_that_lock_it_out_are_taken_out_of_force() -> None:
     world = World(shut=1000)
     with pytest.raises(Refused, match="lets nobody in once") as caught:
-        await machine_claims.still_let_in(world.env, NODE)
+        await machine_claims.check_ssh_after_firewall(world.env, NODE)
     assert world.did == ["systemctl disable --now headway-firewall.service"]
     assert "firewall.ssh_from" in caught.value.hint
 
@@ -60,5 +60,5 @@ def test_every_port_of_the_agents_is_the_cluster_s_own() -> None:
 
 
 def test_it_is_tried_when_rules_were_loaded() -> None:
-    assert machine_claims.loads_rules([{"op": "daemon_reload"}, LOADED])
-    assert not machine_claims.loads_rules([{"op": "units", "names": ["munge.service"], "action": "start"}])
+    assert machine_claims.loads_firewall_rules([{"op": "daemon_reload"}, LOADED])
+    assert not machine_claims.loads_firewall_rules([{"op": "units", "names": ["munge.service"], "action": "start"}])

@@ -13,7 +13,7 @@ import pytest
 from headway.catalog.providers import LOCAL
 from headway.changes.image_changes import REBUILD
 from headway.cluster import head_upgrade
-from headway.cluster.context import Env
+from headway.cluster.context import ClusterContext
 from headway.domain.changeset import Change, ChangeSet
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, Refused, Unreachable
@@ -69,26 +69,26 @@ class World:
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
     monkeypatch.setattr(head_upgrade, "build", made)
-    monkeypatch.setattr(head_upgrade.remote_steps, "perform", made.perform)
+    monkeypatch.setattr(head_upgrade.remote_steps, "run_steps", made.perform)
 
     async def head(*_: Any) -> Any:
         return MACHINES[FIRST]
 
-    monkeypatch.setattr(head_upgrade, "head_or_none", head)
+    monkeypatch.setattr(head_upgrade, "active_or_stopped_head", head)
     return made
 
 
 @pytest.fixture
-async def env(tmp_path: Path, world: World) -> AsyncIterator[Env]:
+async def env(tmp_path: Path, world: World) -> AsyncIterator[ClusterContext]:
     store: Store = await builders.store(tmp_path, builders.Clock())
-    yield Env(cast(Any, world), store, cast(Any, world), Path("/nowhere"))
+    yield ClusterContext(cast(Any, world), store, cast(Any, world), Path("/nowhere"))
     await store.close()
 
 
 async def test_the_image_first_then_the_second_head_s_daemons_and_no_machine_goes_before_both_rest(
-    world: World, env: Env
+    world: World, env: ClusterContext
 ) -> None:
-    served = await head_upgrade.make_way(LAB, env, world.say, BOTH, MACHINES)
+    served = await head_upgrade.remove_old_heads(LAB, env, world.say, BOTH, MACHINES)
     assert served == {"lab-1-1"}, "a node that somebody drained is not waited for"
     daemons = ["slurmrestd", "slurmctld", "slurmdbd", "mariadb"]
     assert world.order == [
@@ -101,22 +101,22 @@ async def test_the_image_first_then_the_second_head_s_daemons_and_no_machine_goe
     ]
 
 
-async def test_without_the_image_nothing_is_touched(world: World, env: Env) -> None:
+async def test_without_the_image_nothing_is_touched(world: World, env: ClusterContext) -> None:
     world.no_image = True
     with pytest.raises(Refused, match="no mirror"):
-        await head_upgrade.make_way(LAB, env, world.say, BOTH, MACHINES)
+        await head_upgrade.remove_old_heads(LAB, env, world.say, BOTH, MACHINES)
     assert world.order == []
 
 
-async def test_a_head_that_does_not_answer_stops_with_its_machine(world: World, env: Env) -> None:
+async def test_a_head_that_does_not_answer_stops_with_its_machine(world: World, env: ClusterContext) -> None:
     world.silent = {SECOND}
-    await head_upgrade.make_way(LAB, env, world.say, BOTH, MACHINES)
+    await head_upgrade.remove_old_heads(LAB, env, world.say, BOTH, MACHINES)
     assert f"gone {SECOND}" in world.order
 
 
-async def test_other_changes_take_no_head_away(world: World, env: Env) -> None:
+async def test_other_changes_take_no_head_away(world: World, env: ClusterContext) -> None:
     nodes = ChangeSet(LAB.name, (Change("machine.create", "lab-1-2", "lab-1-2", ""),))
-    assert await head_upgrade.make_way(LAB, env, world.say, nodes, MACHINES) == frozenset()
+    assert await head_upgrade.remove_old_heads(LAB, env, world.say, nodes, MACHINES) == frozenset()
     assert world.order == []
 
 
@@ -147,24 +147,26 @@ def made(monkeypatch: pytest.MonkeyPatch, world: World) -> dict[str, str]:
     return of
 
 
-async def test_no_head_is_made_of_an_image_with_another_slurm(env: Env, made: dict[str, str]) -> None:
+async def test_no_head_is_made_of_an_image_with_another_slurm(env: ClusterContext, made: dict[str, str]) -> None:
     await env.store.node_images.set(LAB.name, NodeImage("before", "before"))
-    assert await head_upgrade.tag_for(LAB, env, FIRST, "") == ""
-    assert await head_upgrade.tag_for(LAB, env, "lab-1-1", "") == "before"
-    assert await head_upgrade.tag_for(LAB, env, FIRST, "after") == "after"
+    assert await head_upgrade.image_tag_of(LAB, env, FIRST, "") == ""
+    assert await head_upgrade.image_tag_of(LAB, env, "lab-1-1", "") == "before"
+    assert await head_upgrade.image_tag_of(LAB, env, FIRST, "after") == "after"
 
 
-async def test_no_node_is_ahead_of_a_head_that_has_yet_to_get_its_slurm(env: Env, made: dict[str, str]) -> None:
-    assert await head_upgrade.tag_for(LAB, env, "lab-1-1", "") == "", "the present image"
+async def test_no_node_is_ahead_of_a_head_that_has_yet_to_get_its_slurm(
+    env: ClusterContext, made: dict[str, str]
+) -> None:
+    assert await head_upgrade.image_tag_of(LAB, env, "lab-1-1", "") == "", "the present image"
     made |= dict.fromkeys(LAB.heads, "before")
-    assert await head_upgrade.tag_for(LAB, env, "lab-1-1", "") == "before"
+    assert await head_upgrade.image_tag_of(LAB, env, "lab-1-1", "") == "before"
     for name in LAB.heads:
         del made[name]  # while they are made
-    assert await head_upgrade.tag_for(LAB, env, "lab-1-1", "") == ""
+    assert await head_upgrade.image_tag_of(LAB, env, "lab-1-1", "") == ""
 
 
 async def test_nodes_follow_that_were_drained_for_it_and_none_that_are_out_for_something_else(
-    env: Env, made: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    env: ClusterContext, made: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: dict[str, tuple[str, str]] = {"lab-1-1": ("drained", "headway: rolls"), "lab-1-2": ("drained", "eve: disk")}
 
@@ -172,18 +174,20 @@ async def test_nodes_follow_that_were_drained_for_it_and_none_that_are_out_for_s
         return said
 
     monkeypatch.setattr(head_upgrade.node_commands, "read_node_reasons", reasons)
-    assert not await head_upgrade.wants_roll(LAB, env), "all have it"
+    assert not await head_upgrade.nodes_await_rollout(LAB, env), "all have it"
     made["lab-1-2"] = "before"
-    assert not await head_upgrade.wants_roll(LAB, env), "somebody else has it out"
+    assert not await head_upgrade.nodes_await_rollout(LAB, env), "somebody else has it out"
     made["lab-1-1"] = "before"
-    assert await head_upgrade.wants_roll(LAB, env)
+    assert await head_upgrade.nodes_await_rollout(LAB, env)
     await env.store.node_images.set(LAB.name, NodeImage("before", "before"))
-    assert await head_upgrade.wants_roll(LAB, env), "what was drained for it is not left so"
+    assert await head_upgrade.nodes_await_rollout(LAB, env), "what was drained for it is not left so"
     made |= dict.fromkeys(LAB.heads, "before")
-    assert not await head_upgrade.wants_roll(LAB, env), "the heads come first"
+    assert not await head_upgrade.nodes_await_rollout(LAB, env), "the heads come first"
 
 
-async def test_a_cluster_that_went_back_keeps_to_no_image_of_the_slurm_before(world: World, env: Env) -> None:
+async def test_a_cluster_that_went_back_keeps_to_no_image_of_the_slurm_before(
+    world: World, env: ClusterContext
+) -> None:
     await env.store.node_images.set(LAB.name, NodeImage("before", "before"))
-    await head_upgrade.make_way(LAB, env, world.say, BOTH, MACHINES)
+    await head_upgrade.remove_old_heads(LAB, env, world.say, BOTH, MACHINES)
     assert await env.store.node_images.get(LAB.name) == NodeImage("", "before")

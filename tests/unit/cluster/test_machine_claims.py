@@ -12,7 +12,7 @@ import pytest
 
 from headway.catalog.providers import SSH
 from headway.cluster import machine_claims, teardown
-from headway.cluster.context import Env
+from headway.cluster.context import ClusterContext
 from headway.domain.changeset import Change, ChangeSet
 from headway.domain.cluster import Storage, Volume
 from headway.domain.machine import Machine
@@ -31,7 +31,7 @@ class World:
         self.cluster = replace(builders.cluster(provider=SSH), controllers=2, storage=Storage(state=self.state))
         self.asked: list[str] = []
         both: Any = self
-        self.env = Env(both, both, both, folder)
+        self.env = ClusterContext(both, both, both, folder)
 
     async def remote(self, machine: Machine, argv: Sequence[str], **_: Any) -> Ran:
         self.asked.append(machine.name)
@@ -42,7 +42,7 @@ class World:
         return Ran(tuple(argv), done.returncode, done.stdout, done.stderr, 0.0)
 
     async def check(self) -> None:
-        await machine_claims.same_state(
+        await machine_claims.check_shared_state_folder(
             self.env, self.cluster, {name: builders.machine(name) for name in self.cluster.machine_names}
         )
 
@@ -89,6 +89,6 @@ def test_the_volume_under_the_state_is_not_taken_off(unit: str, stays: bool) -> 
 
 def test_what_down_deletes_with_the_data_is_the_clusters_own() -> None:
     two = replace(builders.cluster(provider=SSH), controllers=2, storage=Storage(state="/shared/headway"))
-    data = teardown._data
+    data = teardown._data_folders
     assert data(two, "lab-head2") == ("/srv/headway-state", "/scratch/.headway/lab", "/shared/headway/lab")
     assert data(two, "lab-1-1") == ("/srv/headway-state",)

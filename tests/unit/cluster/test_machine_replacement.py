@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from headway.changes.cluster_changes import Goal, changeset
-from headway.changes.slurm_accounts import desired
+from headway.changes.cluster_changes import DesiredState, changeset
+from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster import apply as applying
 from headway.cluster import machine_claims
-from headway.cluster.apply import Run
-from headway.cluster.context import Env
+from headway.cluster.apply import ApplyRun
+from headway.cluster.context import ClusterContext
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.machine import Machine
 from headway.domain.observed import Observed
@@ -40,13 +40,13 @@ class World:
         self.new = NEW
         self.held: Holder | None = None
         for name, work in {
-            "leave": self.leave,
-            "take": self.take,
-            "same_folders": self.nothing,
-            "keep": self.nothing,
+            "release_machine": self.leave,
+            "claim_machine": self.take,
+            "check_shared_folders": self.nothing,
+            "store_findings": self.nothing,
         }.items():
             monkeypatch.setattr(machine_claims, name, work)
-        monkeypatch.setattr(applying, "site_of", self.nothing)
+        monkeypatch.setattr(applying, "read_site", self.nothing)
 
     async def list(self, _: str) -> tuple[Machine, ...]:
         return tuple(OLD.values())
@@ -87,18 +87,18 @@ class World:
         return Ran(tuple(argv), 0, out, "", 0.0)
 
     async def run(self, *, deadline: float | None = None, rests: bool = False) -> None:
-        env: Any = Env(self, None, self, Path())  # type: ignore[arg-type]
-        goal = Goal(LAB, {}, desired(LAB))
+        env: Any = ClusterContext(self, None, self, Path())  # type: ignore[arg-type]
+        goal = DesiredState(LAB, {}, desired_accounts(LAB))
         machines = {name: one for name, one in OLD.items() if name != "lab-1-2"}
         changes = ChangeSet("lab", (Change("machine.create", "lab-1-2", "lab-1-2", "another machine"),))
         until = None if deadline is None else Deadline(deadline)
-        run = Run(goal, env, self.nothing, None, {}, Observed(machines), changes, until, rests=rests)  # type: ignore[arg-type]
+        run = ApplyRun(goal, env, self.nothing, None, {}, Observed(machines), changes, until, rests=rests)  # type: ignore[arg-type]
 
         async def request(name: str) -> Any:
             return name
 
         run._request = request  # type: ignore[method-assign]
-        seen: Any = machine_claims.Look(
+        seen: Any = machine_claims.InventorySurvey(
             self,  # type: ignore[arg-type]
             {"lab-1-2": self.new},
             {"lab-1-2": SimpleNamespace(held=self.held)},  # type: ignore[dict-item]
@@ -147,7 +147,7 @@ async def test_the_same_machine_under_another_address_goes_on(world: World) -> N
 
 def test_a_plan_says_that_a_machine_goes_and_what_runs_there() -> None:
     machines = {name: one for name, one in OLD.items() if name != "lab-1-2"}
-    goal = Goal(LAB, {}, desired(LAB))
+    goal = DesiredState(LAB, {}, desired_accounts(LAB))
 
     def disturbs(**jobs: tuple[int, ...]) -> Disturbs:
         found = Observed(

@@ -10,9 +10,9 @@ import pytest
 
 from headway.catalog.providers import LOCAL, SSH
 from headway.catalog.releases import slurm_release
-from headway.changes.machine_changes import Wanted, machine_changes
-from headway.cluster.desired_state import make_goal
-from headway.cluster.machine_steps import DAEMONS, by_stage, patience_s
+from headway.changes.machine_changes import DesiredMachine, machine_changes
+from headway.cluster.desired_state import build_desired_state
+from headway.cluster.machine_steps import DAEMONS, stage_timeout_s, steps_by_stage
 from headway.domain.cluster import Dataset, OwnSite, Storage
 from headway.domain.managed_file import File
 from headway.domain.observed import NOT_SEEN, SeenFile, SeenMachine, SeenUnit
@@ -24,7 +24,7 @@ from headway.render.system import systemd_files
 from tests.support import builders
 
 HOSTS = "/etc/hosts"
-WANTED = Wanted.make(
+WANTED = DesiredMachine.build(
     {HOSTS: File("10.0.0.1 lab-head\n", block=True)},
     {},
     (Unit("slurmd.service", stage="node"),),
@@ -50,7 +50,7 @@ def test_one_that_is_set_up_needs_nothing() -> None:
 
 def test_a_bare_one_is_kept_then_installed_then_made() -> None:
     assert kinds(NOT_SEEN)[:4] == ["file.keep", "package.install", "parts.make", "machine.name"]
-    stages = by_stage(machine_changes("lab-1-1", WANTED, NOT_SEEN), WANTED, {}, fresh=True)
+    stages = steps_by_stage(machine_changes("lab-1-1", WANTED, NOT_SEEN), WANTED, {}, fresh=True)
     assert [step["op"] for step in stages["software"]] == ["keep", "packages", "parts"]
     assert next(iter(stages)) == "software"
     packages = stages["software"][1]
@@ -65,16 +65,16 @@ def test_a_folder_that_a_mount_shows_is_made_before_the_mount_starts() -> None:
     storage = Storage(datasets=(Dataset("tiny", shown, "/datasets/tiny", versioned=True),))
     cluster = replace(builders.cluster(2, provider=SSH), storage=storage)
     site = replace(builders.site(cluster), own=OwnSite())
-    goal = make_goal(cluster, site, {})
+    goal = build_desired_state(cluster, site, {})
     assert (shown, "root", 0o755) in goal.roles["head"].dirs
     files = {
         f"{systemd_files.UNITS}/{name}": File(text)
         for name, text in systemd_files.mounts(cluster, site, head=True).items()
     }
-    wanted = Wanted.make(
+    wanted = DesiredMachine.build(
         files, {}, (Unit("datasets-tiny.mount"),), dirs=((other, "ann", 0o700), (shown, "root", 0o755))
     )
-    base = by_stage(machine_changes("lab-head", wanted, NOT_SEEN), wanted, {}, fresh=True)["base"]
+    base = steps_by_stage(machine_changes("lab-head", wanted, NOT_SEEN), wanted, {}, fresh=True)["base"]
     order = [step.get("path") or step["names"][0] for step in base if step["op"] in ("dir", "units")]
     assert order == [shown, "datasets-tiny.mount", other]
 
@@ -135,18 +135,18 @@ RUNS = SeenUnit(True, True, 2.0, 7, "")
 
 @pytest.mark.parametrize("seen", [NOT_SEEN, SeenMachine(units={CONTROLLER.name: RUNS}, managed=("/etc/motd",))])
 def test_a_controller_has_the_time_to_bring_a_large_queue_over(seen: SeenMachine) -> None:
-    wanted = Wanted.make({state_folder.PROGRAM: File("#!/bin/sh\n", 0o755)}, {}, (CONTROLLER,))
-    steps = by_stage(machine_changes("lab-head", wanted, seen), wanted, {}, fresh=False)["controller"]
+    wanted = DesiredMachine.build({state_folder.PROGRAM: File("#!/bin/sh\n", 0o755)}, {}, (CONTROLLER,))
+    steps = steps_by_stage(machine_changes("lab-head", wanted, seen), wanted, {}, fresh=False)["controller"]
     start = steps[0].get("take_up", steps[0])
     assert start["names"] == ["slurmctld.service"]
-    assert state_folder.START_S < start["timeout_s"] < patience_s("controller", steps)
+    assert state_folder.START_S < start["timeout_s"] < stage_timeout_s("controller", steps)
 
 
 def test_any_other_start_is_soon_over() -> None:
-    wanted = Wanted.make({}, {}, (CONTROLLER,))
-    steps = by_stage(machine_changes("lab-head", wanted, NOT_SEEN), wanted, {}, fresh=False)["controller"]
-    assert patience_s("controller", steps) == 300
-    assert patience_s("software", []) > 3600
+    wanted = DesiredMachine.build({}, {}, (CONTROLLER,))
+    steps = steps_by_stage(machine_changes("lab-head", wanted, NOT_SEEN), wanted, {}, fresh=False)["controller"]
+    assert stage_timeout_s("controller", steps) == 300
+    assert stage_timeout_s("software", []) > 3600
 
 
 @pytest.mark.parametrize(("provider", "given"), [(SSH, True), (LOCAL, False)])

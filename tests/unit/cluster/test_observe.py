@@ -10,14 +10,14 @@ import pytest
 from headway.catalog.providers import LOCAL
 from headway.changes.cluster_changes import changeset
 from headway.cluster import observe as observing
-from headway.cluster.context import Env
-from headway.cluster.desired_state import make_goal
+from headway.cluster.context import ClusterContext
+from headway.cluster.desired_state import build_desired_state
 from headway.domain.observed import SeenFile, SeenMachine, SeenUnit
 from headway.errors import CommandFailed, HeadwayError, Unreachable
 from tests.support import builders
 
 LAB = builders.cluster(2, spares=0)
-GOAL = make_goal(LAB, builders.site(LAB), {})
+GOAL = build_desired_state(LAB, builders.site(LAB), {})
 GONE = Unreachable("lab-1-1 does not answer")
 BUSY = CommandFailed(["python3"], None, "", where="lab-1-1")  # past its time: it hangs, or works hard
 BROKEN = CommandFailed(["python3"], 1, "no space left on device", where="lab-1-1")
@@ -61,13 +61,13 @@ async def seen(monkeypatch: pytest.MonkeyPatch, *errors: HeadwayError) -> dict[s
     async def no_accounts(*_: Any) -> None:
         return None
 
-    monkeypatch.setattr(observing, "AGAIN_S", 0.0)
-    monkeypatch.setattr(observing, "look_at", look_at)
+    monkeypatch.setattr(observing, "RETRY_S", 0.0)
+    monkeypatch.setattr(observing, "observe_machine", look_at)
     monkeypatch.setattr(observing, "read_accounts", no_accounts)
     monkeypatch.setattr(observing, "_of_earlier_image", nothing)
     monkeypatch.setattr(observing.local_images, "list_images", nothing)
-    env = cast(Env, SimpleNamespace(provider=Provider(), connections=None))
-    found = changeset(GOAL, await observing.observe(GOAL, env))
+    env = cast(ClusterContext, SimpleNamespace(provider=Provider(), connections=None))
+    found = changeset(GOAL, await observing.observe_cluster(GOAL, env))
     return {change.where: change.why for change in found.changes if change.kind == "machine.restart"}
 
 

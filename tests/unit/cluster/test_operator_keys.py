@@ -12,7 +12,7 @@ import pytest
 
 from headway.catalog.providers import SSH
 from headway.cluster import secrets
-from headway.cluster.desired_state import site_of
+from headway.cluster.desired_state import read_site
 from headway.domain.cluster import Cluster, Host, Site
 from headway.providers.inventory.provider import SshProvider
 from headway.render.system import sshd
@@ -55,7 +55,7 @@ def key_file(folder: Path, name: str) -> tuple[str, str]:
     path = folder / name
     path.write_text(private)
     path.chmod(0o600)
-    return str(path), " ".join(secrets.public_of(private).split()[:2])
+    return str(path), " ".join(secrets.public_key(private).split()[:2])
 
 
 async def site(folder: Path, hosts: Sequence[tuple[str, str]], store: FakeStore) -> tuple[Cluster, Site]:
@@ -68,7 +68,7 @@ async def site(folder: Path, hosts: Sequence[tuple[str, str]], store: FakeStore)
     cluster = replace(LAB, hosts=rows)
     provider = SshProvider(folder, rows)
     env = cast(Any, SimpleNamespace(provider=provider, store=store))
-    return cluster, await site_of(cluster, env, await provider.place(cluster))
+    return cluster, await read_site(cluster, env, await provider.place(cluster))
 
 
 def keys_of(cluster: Cluster, at: Site, user: str) -> list[str]:
@@ -88,7 +88,7 @@ async def test_a_user_without_a_key_comes_in_by_the_clusters_own(tmp_path: Path,
     own = secrets.new_key()
     cluster, at = await site(tmp_path, [("root", ""), ("ops", ""), ("ops", "")], FakeStore(own if made else ""))
     lines = [" ".join(line.split()[:2]) for line in keys_of(cluster, at, "ops")]
-    assert lines == ([" ".join(secrets.public_of(own).split()[:2])] if made else [])
+    assert lines == ([" ".join(secrets.public_key(own).split()[:2])] if made else [])
     assert sshd.operators(at) == ("ops",)
     assert keys_of(cluster, at, "root") == [], "its home is its own"
 

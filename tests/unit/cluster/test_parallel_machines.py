@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from headway.changes.cluster_changes import Goal, Observed
-from headway.changes.slurm_accounts import desired
-from headway.cluster.apply import Run
+from headway.changes.cluster_changes import DesiredState, Observed
+from headway.changes.slurm_accounts import desired_accounts
+from headway.cluster.apply import ApplyRun
 from headway.domain.changeset import Change, ChangeSet
 from headway.errors import Unreachable
 from headway.store import StoreAway
@@ -26,7 +26,7 @@ class Fleet:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **words: Any) -> None:
         self.words, self.did = {name.replace("_", "-"): word for name, word in words.items()}, list[str]()
-        monkeypatch.setattr(Run, "bring", lambda _, name, __: self._bring(name))
+        monkeypatch.setattr(ApplyRun, "bring", lambda _, name, __: self._bring(name))
 
     async def _bring(self, name: str) -> None:
         word = self.words.get(name, "")
@@ -39,13 +39,13 @@ class Fleet:
         finally:
             self.did.append(f"{name} lets go")
 
-    async def run(self) -> Run:
+    async def run(self) -> ApplyRun:
         async def say(*_: Any, **__: Any) -> None: ...
 
         changes = ChangeSet("lab", tuple(Change("units", name, "slurmd", "restart") for name in (HEAD, ONE, TWO)))
-        goal = Goal(LAB, {}, desired(LAB), LAB.slot_names)
+        goal = DesiredState(LAB, {}, desired_accounts(LAB), LAB.slot_names)
         env: Any = SimpleNamespace()
-        made = Run(goal, env, say, None, {}, Observed({}), changes)  # type: ignore[arg-type]
+        made = ApplyRun(goal, env, say, None, {}, Observed({}), changes)  # type: ignore[arg-type]
         await made.execute()
         return made
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from headway.changes.cluster_changes import Goal
-from headway.changes.slurm_accounts import desired
+from headway.changes.cluster_changes import DesiredState
+from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster import readiness
-from headway.cluster.context import Env
+from headway.cluster.context import ClusterContext
 from headway.domain.machine import Machine
 from headway.domain.slots import NO_MACHINE
 from headway.errors import Unreachable
@@ -40,13 +40,13 @@ class Controller:
         return Ran(tuple(argv), 0, out, "", 0.0)
 
 
-def env(controller: Controller) -> Env:
-    return Env(None, None, controller, Path())  # type: ignore[arg-type]
+def env(controller: Controller) -> ClusterContext:
+    return ClusterContext(None, None, controller, Path())  # type: ignore[arg-type]
 
 
 async def test_a_machine_that_slurm_has_heard_from_takes_work() -> None:
     controller = Controller("DOWN")
-    await readiness.serve(env(controller), HEAD, "lab-1-2")
+    await readiness.return_new_node(env(controller), HEAD, "lab-1-2")
     assert controller.did == ["NodeName=lab-1-2 State=RESUME"]
 
 
@@ -56,7 +56,7 @@ async def test_one_that_slurm_never_hears_from_is_an_error(monkeypatch: pytest.M
     monkeypatch.setattr(readiness, "POLL_S", 0.001)
     controller = Controller("DOWN+NOT_RESPONDING")
     with pytest.raises(Unreachable, match="lab-1-2: slurmd did not register") as caught:
-        await readiness.serve(env(controller), HEAD, "lab-1-2")
+        await readiness.return_new_node(env(controller), HEAD, "lab-1-2")
     assert "journalctl -u slurmd" in caught.value.hint
     assert controller.did == []
 
@@ -72,9 +72,9 @@ async def test_a_slurmrestd_that_has_just_been_started_is_waited_for(monkeypatch
     async def ping() -> bool:
         return answers.pop(0)
 
-    monkeypatch.setattr(readiness, "reader_of", reader)
+    monkeypatch.setattr(readiness, "open_slurm_reader", reader)
     monkeypatch.setattr(readiness, "POLL_S", 0.001)
-    await readiness.wait_for_rest(builders.cluster(), env(Controller("")), HEAD)
+    await readiness.wait_for_slurmrestd(builders.cluster(), env(Controller("")), HEAD)
     assert answers == []
 
 
@@ -93,9 +93,9 @@ async def test_a_node_that_stays_after_all_is_as_it_was_before(most: int) -> Non
         did.append(" ".join(argv[2:]))
         return Ran(tuple(argv), 0, "", "", 0.0)
 
-    goal = Goal(lab, {}, desired(lab), lab.slot_names)
-    env: Any = Env(None, None, SimpleNamespace(remote=remote), Path())  # type: ignore[arg-type]
-    assert await readiness.mark_slots(goal, env, builders.machine(lab.head), {"lab-1-4"}) == frozenset()
+    goal = DesiredState(lab, {}, desired_accounts(lab), lab.slot_names)
+    env: Any = ClusterContext(None, None, SimpleNamespace(remote=remote), Path())  # type: ignore[arg-type]
+    assert await readiness.mark_empty_slots(goal, env, builders.machine(lab.head), {"lab-1-4"}) == frozenset()
     assert did == ["NodeName=lab-1-2 State=RESUME", "NodeName=lab-1-3 State=DRAIN Reason=ann: a fan"]
 
 
@@ -129,6 +129,8 @@ async def test_a_machine_that_an_apply_made_and_did_not_return_to_service_is_ret
     monkeypatch.setattr(readiness, "wait_for_nodes", wait)
     monkeypatch.setattr(readiness, "return_nodes", give)
     monkeypatch.setattr(readiness, "hold_spares", spares)
-    env: Any = Env(SimpleNamespace(list=list_), None, SimpleNamespace(remote=remote), Path())  # type: ignore[arg-type]
-    await readiness.settle(Goal(lab, {}, desired(lab), lab.slot_names), env, say, frozenset(), failed=("lab-1-4",))
+    env: Any = ClusterContext(SimpleNamespace(list=list_), None, SimpleNamespace(remote=remote), Path())  # type: ignore[arg-type]
+    await readiness.finish_bring_up(
+        DesiredState(lab, {}, desired_accounts(lab), lab.slot_names), env, say, frozenset(), failed=("lab-1-4",)
+    )
     assert waited == returned == [frozenset({"lab-1-3"})]

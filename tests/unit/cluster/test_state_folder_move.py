@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.changes.cluster_changes import Goal
-from headway.changes.machine_changes import Wanted, machine_changes
-from headway.changes.slurm_accounts import desired
+from headway.changes.cluster_changes import DesiredState
+from headway.changes.machine_changes import DesiredMachine, machine_changes
+from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster import remote_steps
-from headway.cluster.apply import Run
-from headway.cluster.context import Env
+from headway.cluster.apply import ApplyRun
+from headway.cluster.context import ClusterContext
 from headway.domain.changeset import ChangeSet
 from headway.domain.machine import Machine
 from headway.domain.managed_file import File
@@ -32,7 +32,7 @@ OLD, NEW = "now=/old\n", "now=/new\n"
 STOP = f"{SECOND} systemctl stop slurmctld.service"
 START = f"{SECOND} systemctl start slurmctld.service"
 UNIT = Unit("slurmctld.service", restart_on=(state_folder.PROGRAM,), stage="controller")
-WANTED = Wanted.make({state_folder.PROGRAM: File(NEW, 0o755)}, {}, (UNIT,))
+WANTED = DesiredMachine.build({state_folder.PROGRAM: File(NEW, 0o755)}, {}, (UNIT,))
 """Of both heads."""
 
 
@@ -87,15 +87,15 @@ async def set_up(
 
     async def say(*_: Any, **__: Any) -> None: ...
 
-    monkeypatch.setattr(remote_steps, "perform", perform)
+    monkeypatch.setattr(remote_steps, "run_steps", perform)
     nothing: Any = None
-    goal = Goal(TWO, {TWO.role_of(name): WANTED for name in TWO.heads}, desired(TWO))
+    goal = DesiredState(TWO, {TWO.role_of(name): WANTED for name in TWO.heads}, desired_accounts(TWO))
     machines = {name: builders.machine(name) for name in TWO.heads}
     rows = [change for name, one in heads.items() for change in machine_changes(name, WANTED, one)]
     place: Any = None
-    run = Run(
+    run = ApplyRun(
         goal,
-        Env(nothing, nothing, cast(Any, ssh or Ssh()), Path()),
+        ClusterContext(nothing, nothing, cast(Any, ssh or Ssh()), Path()),
         say,
         place,
         {},

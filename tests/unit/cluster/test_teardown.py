@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headway.cluster.context import Env
-from headway.cluster.teardown import down
+from headway.cluster.context import ClusterContext
+from headway.cluster.teardown import take_down
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed
 from tests.support import builders
@@ -39,5 +39,5 @@ async def test_one_that_can_t_be_deleted_is_an_error_when_all_others_have_gone()
     provider: Any = SimpleNamespace(list=listed, delete=delete, release=release)
     nothing: Any = None
     with pytest.raises(CommandFailed, match="device busy"):
-        await down(LAB, Env(provider, nothing, nothing, Path()), say, delete_data=True)
+        await take_down(LAB, ClusterContext(provider, nothing, nothing, Path()), say, delete_data=True)
     assert list(there) == ["lab-1-1"]

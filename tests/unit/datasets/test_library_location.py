@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.cluster.context import Env
+from headway.cluster.context import ClusterContext
 from headway.datasets.library import Progress, Stopped
 from headway.datasets.manifest import Folder, Item, Listing, Manifest
 from headway.datasets.remote_library_client import Afar
@@ -79,7 +79,7 @@ def scratch(tmp_path: Path) -> Path:
 def shelf(head: Head, scratch: Path) -> Afar:
     cluster = replace(builders.cluster(provider=SSH), storage=Storage(scratch=str(scratch)))
     both: Any = head
-    return Afar(cluster, Env(both, both, both, Path()))
+    return Afar(cluster, ClusterContext(both, both, both, Path()))
 
 
 @pytest.fixture

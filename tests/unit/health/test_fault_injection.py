@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.cluster.context import Env
+from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError, Refused
@@ -74,7 +74,7 @@ class Host:
 
 
 async def made(host: Host, kind: str, node: str = NODE, of: Cluster = LAB, **more: Any) -> str:
-    env = Env(cast(Any, host), cast(Any, None), cast(Any, host), Path("/nowhere"))
+    env = ClusterContext(cast(Any, host), cast(Any, None), cast(Any, host), Path("/nowhere"))
     return await inject_fault(of, env, FaultIn.model_validate({"kind": kind, "node": node, **more}))
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
 
-from headway.cluster.context import Env
+from headway.cluster.context import ClusterContext
 from headway.domain.cluster import GpuHourCap, Team
 from headway.domain.machine import Machine
 from headway.health.gpu_hour_caps import reset_due_usage
@@ -38,7 +38,7 @@ class Head:
 
 async def test_a_cap_is_refilled_once_at_the_start_of_its_period(tmp_path: Path) -> None:
     store, head = await builders.store(tmp_path), Head()
-    env = Env(cast(Any, None), store, cast(Any, head), tmp_path)
+    env = ClusterContext(cast(Any, None), store, cast(Any, head), tmp_path)
 
     async def at(month: int, day: int) -> list[tuple[str, str]]:
         return await reset_due_usage(LAB, env, machine("lab-head"), datetime(2026, month, day, tzinfo=UTC))
@@ -57,7 +57,7 @@ async def test_a_cap_is_refilled_once_at_the_start_of_its_period(tmp_path: Path)
 
 async def test_a_clock_that_was_ahead_once_keeps_no_period_from_beginning(tmp_path: Path) -> None:
     store, head = await builders.store(tmp_path), Head()
-    env = Env(cast(Any, None), store, cast(Any, head), tmp_path)
+    env = ClusterContext(cast(Any, None), store, cast(Any, head), tmp_path)
     try:
         await store.cap_refills.record("lab", "vision", datetime(2031, 1, 1, tzinfo=UTC).timestamp())
         for day in (10, 20):

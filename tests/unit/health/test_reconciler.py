@@ -11,7 +11,7 @@ import pytest
 
 from headway.catalog.providers import LOCAL
 from headway.cluster import readiness
-from headway.cluster.context import Env
+from headway.cluster.context import ClusterContext
 from headway.domain.machine import Machine
 from headway.domain.slurm.state import NodeState
 from headway.errors import CommandFailed
@@ -57,7 +57,7 @@ def nodes() -> tuple[NodeState, ...]:
 async def test_a_refused_reservation_keeps_nothing_else_of_a_look(tmp_path: Path) -> None:
     slurm = Slurm()
     store = await builders.store(tmp_path)
-    env: Any = Env(slurm, store, slurm, Path("/nowhere"))  # type: ignore[arg-type]
+    env: Any = ClusterContext(slurm, store, slurm, Path("/nowhere"))  # type: ignore[arg-type]
     watch = HealthReconciler(
         LAB,
         env,
@@ -83,7 +83,7 @@ async def test_a_refused_reservation_fails_no_apply(monkeypatch: pytest.MonkeyPa
     async def say(step: str, text: str, *, level: str = "info", **_: Any) -> None:
         said.append((step, level, text.endswith(OVERLAPS)))
 
-    monkeypatch.setattr(readiness, "node_states", states)
-    env: Any = Env(slurm, None, slurm, Path())  # type: ignore[arg-type]
+    monkeypatch.setattr(readiness, "read_node_states", states)
+    env: Any = ClusterContext(slurm, None, slurm, Path())  # type: ignore[arg-type]
     await readiness.hold_spares(LAB, env, builders.machine(LAB.head), say)
     assert said == [("spares", "warning", True)]

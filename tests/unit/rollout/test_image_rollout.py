@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 
 from headway.catalog.providers import LOCAL, SSH
-from headway.changes.image_changes import Seen, earlier_note, rebuilds
+from headway.changes.image_changes import RolloutState, earlier_image_note, rollout_changes
 from headway.cluster import observe
-from headway.cluster.context import Env
+from headway.cluster.context import ClusterContext
 from headway.domain.changeset import Disturbs
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, Refused
@@ -22,7 +22,7 @@ from headway.health.context import HealthContext
 from headway.health.incidents.verification import NodeTestReport, NodeTestResult
 from headway.images.local_images import ImageInfo
 from headway.rollout import image_rollout as module
-from headway.rollout.image_rollout import halt, look, plan, roll, roll_head
+from headway.rollout.image_rollout import halt_rollout, plan_rollout, read_rollout_state, roll_heads, roll_nodes
 from headway.store import StoreAway
 from headway.store.db.rows import NodeImage
 from headway.store.store import Store
@@ -164,7 +164,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
     async def list_images() -> tuple[ImageInfo, ...]:
         return (info(NEW), info(OLD))
 
-    for name, what in (("bring", bring), ("run_node_tests", prove), ("wait_until_registered", registered)):
+    for name, what in (("provision_machine", bring), ("run_node_tests", prove), ("wait_until_registered", registered)):
         monkeypatch.setattr(module, name, what)
     monkeypatch.setattr(module, "build", SimpleNamespace(ensure_image=ensure))
     images = SimpleNamespace(find_current_image=find, get_image=tagged, list_images=list_images)
@@ -182,7 +182,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 def context(fleet: Fleet, store: Store) -> HealthContext:
-    env = Env(cast(Any, fleet), store, cast(Any, fleet), Path("/nowhere"))
+    env = ClusterContext(cast(Any, fleet), store, cast(Any, fleet), Path("/nowhere"))
     return HealthContext(LAB, env, lambda: fleet.now, fleet.sleep)
 
 
@@ -199,7 +199,7 @@ async def go(
     async def waiting() -> bool:
         return waits
 
-    return await roll(context(fleet, store), fleet.say, alone, waiting, back=back, until=until)
+    return await roll_nodes(context(fleet, store), fleet.say, alone, waiting, back=back, until=until)
 
 
 async def test_each_node_is_drained_made_anew_tested_and_returned_one_first(fleet: Fleet, store: Store) -> None:
@@ -380,60 +380,63 @@ async def test_a_controller_that_is_away_when_the_lock_is_had_is_waited_for(flee
 async def test_halting_returns_what_was_drained_and_no_more(fleet: Fleet, store: Store) -> None:
     fleet.machines["lab-1-3"] = replace(fleet.machines["lab-1-3"], image="id-new")
     fleet.reasons = {"lab-1-1": "headway: rolls", "lab-1-2": "ann: x", "lab-1-3": "headway: rolls"}
-    await halt(context(fleet, store), fleet.say)
+    await halt_rollout(context(fleet, store), fleet.say)
     assert fleet.did == ["resume lab-1-1"]
     assert next(line for line in fleet.order if "stays drained" in line).startswith("say lab-1-3")
     fleet.jobs = {"lab-1-3": {7}}  # of a roll back: it has not been touched
-    await halt(context(fleet, store), fleet.say)
+    await halt_rollout(context(fleet, store), fleet.say)
     assert fleet.did[-1] == "resume lab-1-3"
 
 
 async def test_a_plan_names_nodes_and_why_and_touches_nothing(fleet: Fleet, store: Store) -> None:
     fleet.jobs = {"lab-1-2": {7}}
     fleet.reasons = {"lab-1-4": "ann: x"}
-    found = await plan(context(fleet, store), back=False, head=True, by=False)
+    found = await plan_rollout(context(fleet, store), back=False, head=True, by=False)
     assert [(one.where, one.disturbs) for one in found.changes] == [
         ("lab-1-1", Disturbs.REBUILD), ("lab-1-3", Disturbs.REBUILD), ("lab-1-2", Disturbs.REBUILD),
         ("lab-head", Disturbs.REBUILD),
     ]  # fmt: skip
     assert "once job 7 has ended" in found.changes[2].why
     assert "lab-1-4" in found.notes[0]
-    by = await plan(context(fleet, store), back=False, head=False, by=True)
+    by = await plan_rollout(context(fleet, store), back=False, head=False, by=True)
     assert [one.disturbs for one in by.changes if one.where == "lab-1-2"] == [Disturbs.JOBS]
     assert "--head" in by.notes[-1]
     assert fleet.did == []
     with pytest.raises(Refused, match="no image to go back to"):
-        await plan(context(fleet, store), back=True, head=False, by=False)
+        await plan_rollout(context(fleet, store), back=True, head=False, by=False)
     fleet.traits = SSH
     with pytest.raises(Refused, match="you own them"):
-        await plan(context(fleet, store), back=False, head=False, by=False)
+        await plan_rollout(context(fleet, store), back=False, head=False, by=False)
 
 
 async def test_nothing_to_do_says_so(fleet: Fleet, store: Store) -> None:
     fleet.machines = {name: replace(one, image="id-new") for name, one in fleet.machines.items()}
-    seen = await look(context(fleet, store))
-    assert isinstance(seen, Seen)
-    found = rebuilds(LAB, seen, "id-new", NEW, head=True, by=False)
+    seen = await read_rollout_state(context(fleet, store))
+    assert isinstance(seen, RolloutState)
+    found = rollout_changes(LAB, seen, "id-new", NEW, head=True, deadline=False)
     assert (found.changes, found.notes) == ((), ())
     assert NEW in found.why_empty
 
 
 def test_both_heads_are_planned_the_second_one_first() -> None:
     machines = {name: replace(builders.machine(name), image="id-old") for name in TWO.heads}
-    found = rebuilds(TWO, Seen(machines), "id-new", NEW, head=True, by=False)
+    found = rollout_changes(TWO, RolloutState(machines), "id-new", NEW, head=True, deadline=False)
     assert [one.where for one in found.changes] == [SECOND, FIRST]
     assert "slurmctld is away meanwhile" not in found.changes[0].why
     assert f"{SECOND} leads meanwhile" in found.changes[1].why
-    note = rebuilds(TWO, Seen(machines), "id-new", NEW, head=False, by=False).notes[-1]
+    note = rollout_changes(TWO, RolloutState(machines), "id-new", NEW, head=False, deadline=False).notes[-1]
     assert note.startswith("lab-head,lab-head2 run another node image and stay as they are; --head")
     machines[FIRST] = replace(machines[FIRST], image="id-new")
-    assert [one.where for one in rebuilds(TWO, Seen(machines), "id-new", NEW, head=True, by=False).changes] == [SECOND]
+    assert [
+        one.where
+        for one in rollout_changes(TWO, RolloutState(machines), "id-new", NEW, head=True, deadline=False).changes
+    ] == [SECOND]
 
 
 def test_a_plan_names_the_flag_whichever_head_is_of_the_image_before() -> None:
     for head in TWO.heads:
-        assert earlier_note(TWO, (head, "lab-1-1")).endswith("headway roll lab --head")
-    assert earlier_note(TWO, ("lab-1-1",)).endswith("headway roll lab")
+        assert earlier_image_note(TWO, (head, "lab-1-1")).endswith("headway roll lab --head")
+    assert earlier_image_note(TWO, ("lab-1-1",)).endswith("headway roll lab")
 
 
 class Heads(Fleet):
@@ -462,9 +465,9 @@ class Heads(Fleet):
         self.order.append(f"wait for {len(names)}")
 
     async def roll(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "apply", self.apply)
+        monkeypatch.setattr(module, "apply_cluster", self.apply)
         monkeypatch.setattr(module, "wait_for_nodes", self.wait)
-        await roll_head(replace(context(self, store), cluster=TWO), self.say, back=False)
+        await roll_heads(replace(context(self, store), cluster=TWO), self.say, back=False)
 
 
 ANEW = {name: [f"stop {name}", f"delete {name}", "apply", "wait for 0"] for name in TWO.heads}

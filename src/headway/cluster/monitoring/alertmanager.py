@@ -14,10 +14,10 @@ from headway.errors import HeadwayError, Unreachable
 from headway.render.monitoring.prometheus import ALERTS_PORT, NEWS
 
 ANSWER_S = 10.0
-LASTS_S = 86_400  # so long Alertmanager knows that it told it, should it be handed over again
+ALERT_S = 86_400  # so long Alertmanager knows that it told it, should it be handed over again
 
 
-async def tell(connections: Forwards, head: Machine, news: Sequence[News], now: float) -> None:
+async def send_alerts(connections: Forwards, head: Machine, news: Sequence[News], now: float) -> None:
     """Handing the same over again tells it no second time. Raises Unreachable when Alertmanager, or the head, does not
     answer, HeadwayError when it refuses."""
     import httpx
@@ -41,7 +41,7 @@ def _alert(cluster: str, one: News, now: float) -> dict[str, object]:
         "labels": {"alertname": one.kind, "cluster": cluster, "severity": one.severity, NEWS: one.key},
         "annotations": {"title": one.title, "summary": one.text},
         "startsAt": _moment(one.at),
-        "endsAt": _moment(now + LASTS_S),
+        "endsAt": _moment(now + ALERT_S),
     }
 
 

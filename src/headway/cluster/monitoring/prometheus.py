@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import httpx
 
 ANSWER_S = 10.0
-AT_ONCE = 4
+QUERIES_AT_ONCE = 4
 
 
 class Forwards(Protocol):
@@ -25,14 +25,14 @@ class Forwards(Protocol):
     async def forward_port(self, machine: Machine, port: int) -> str: ...
 
 
-async def ask(
+async def query_range(
     connections: Forwards, head: Machine, queries: Sequence[Query], start: float, end: float, step_s: int
 ) -> tuple[Row, ...]:
     """The rows of every query. Raises Unreachable when Prometheus, or the head, does not answer."""
     import httpx
 
     path = await connections.forward_port(head, PROMETHEUS_PORT)
-    few = asyncio.Semaphore(AT_ONCE)
+    few = asyncio.Semaphore(QUERIES_AT_ONCE)
     transport = httpx.AsyncHTTPTransport(uds=path)
     async with httpx.AsyncClient(transport=transport, base_url="http://prometheus", timeout=ANSWER_S) as client:
 

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from headway.cluster.context import Env, Say
-from headway.cluster.monitoring.scrape_targets import tell_prometheus
-from headway.cluster.scaling.job_eviction import LOOK_S, SendAway, listed
+from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.monitoring.scrape_targets import update_scrape_targets
+from headway.cluster.scaling.job_eviction import POLL_S, JobEviction, format_jobs
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import LEAVES, NO_MACHINE, Deadline, out_before
@@ -23,7 +23,7 @@ from headway.slurm import node_commands, node_jobs
 LATE_JOB_S = 20.0  # a job that came between the look and the drain may be about to end
 
 
-async def stays(env: Env, head: Machine, name: str, reason: str) -> None:
+async def keep_node(env: ClusterContext, head: Machine, name: str, reason: str) -> None:
     """A node that was to leave (`reason`: Slurm's now) is as it was before: in service, or out for what was said of it then."""
     before = out_before(reason) if reason.startswith(LEAVES) else ""
     if before:
@@ -36,18 +36,18 @@ class SteppedAside(Exception):
     """Another operation goes first. What is under way stays drained, and whoever goes on finds it so."""
 
 
-class Beside(Protocol):
+class WaitingWork(Protocol):
     """Work that goes on while jobs on nodes that leave are waited for: deadlines may be days."""
 
-    async def look(self, names: Collection[str]) -> None:
+    async def step(self, names: Collection[str]) -> None:
         """One look; hands off what belongs to these nodes."""
         ...
 
-    async def others_wait(self) -> bool:
+    async def other_operation_waits(self) -> bool:
         """Whether another operation is to go first."""
         ...
 
-    async def rest(self) -> None:
+    async def finish_tasks(self) -> None:
         """Until nothing of it is under way."""
         ...
 
@@ -57,40 +57,40 @@ class Beside(Protocol):
 
 
 @dataclass
-class Leaving:
+class ScaleIn:
     """`deadline`: None: nobody said that jobs may be sent away."""
 
     cluster: Cluster
-    env: Env
-    say: Say
+    env: ClusterContext
+    say: ReportProgress
     head: Machine | None
     machines: Mapping[str, Machine]
     deadline: Deadline | None = None
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    before: Callable[[Machine], Awaitable[None]] | None = None  # what is done on a machine that is let go
-    beside: Beside | None = None
-    yields: bool = False  # to other operations, while jobs are waited for
+    before_release: Callable[[Machine], Awaitable[None]] | None = None  # what is done on a machine that is let go
+    waiting_work: WaitingWork | None = None
+    steps_aside: bool = False  # to other operations, while jobs are waited for
     waited: bool = False  # `beside` had its turns: there may be other machines now than before
-    stays: bool = False  # the slot, which another machine gets: the provider keeps its place
-    away: SendAway | None = None
+    keeps_slot: bool = False  # the slot, which another machine gets: the provider keeps its place
+    eviction: JobEviction | None = None
     gone: set[str] = field(default_factory=set)
 
-    async def leave(self, names: Sequence[str]) -> None:
+    async def remove_machines(self, names: Sequence[str]) -> None:
         """Until none of these has a machine. Raises Refused, with the nodes back in service, when jobs run there and
         nobody said that they may be sent away; SteppedAside."""
         head = self.head
         if head is None or head.state is not MachineState.RUNNING:
-            self._nobody_knows(names)
-            await self._give_back(names)
+            self._check_no_machine_runs(names)
+            await self._delete_machines(names)
             return
-        self.away = SendAway(self.cluster, self.env, self.say, head, "its node leaves", self.clock, self.sleep)
+        self.eviction = JobEviction(self.cluster, self.env, self.say, head, "its node leaves", self.clock, self.sleep)
         nodes = None if self.deadline is None else self.deadline.nodes
         meant = [name for name in names if nodes is None or name in nodes]
-        await self._empty(head, meant, self.deadline.at if self.deadline else None)
-        await self._empty(head, [name for name in names if name not in meant], None)
+        await self._empty_nodes(head, meant, self.deadline.at if self.deadline else None)
+        await self._empty_nodes(head, [name for name in names if name not in meant], None)
 
-    async def _empty(self, head: Machine, names: Sequence[str], until: float | None) -> None:
+    async def _empty_nodes(self, head: Machine, names: Sequence[str], until: float | None) -> None:
         known: tuple[str, ...] = ()  # to Slurm
         ends = self.clock() + LATE_JOB_S if until is None else until
         said: dict[str, tuple[int, ...]] = {}
@@ -98,32 +98,32 @@ class Leaving:
             known = await self._drain(head, left)
             busy = await node_jobs.jobs_by_node(self.env.connections, head)
             idle = [name for name in left if name not in busy]
-            await self._give_back(idle, known)
-            if idle and len(idle) < len(left) and until is not None and not self.stays:
-                await self._tell(head)
+            await self._delete_machines(idle, known)
+            if idle and len(idle) < len(left) and until is not None and not self.keeps_slot:
+                await self._update_prometheus(head)
             jobs = {name: busy[name] for name in left if name in busy}
             if jobs and jobs != said and until is not None:
                 said = jobs
-                await self._say_waits(jobs, ends)
+                await self._report_waits(jobs, ends)
             if jobs and self.clock() >= ends:
                 if until is None:
-                    await self._stay(head, jobs)
-                await self._send_away(head, jobs)
+                    await self._refuse_with_jobs(head, jobs)
+                await self._evict_jobs(head, jobs)
             elif jobs and until is not None:
-                assert self.away is not None
-                await self.away.warn(jobs, ends)
-            if jobs and self.beside is not None and until is not None:
+                assert self.eviction is not None
+                await self.eviction.warn_jobs(jobs, ends)
+            if jobs and self.waiting_work is not None and until is not None:
                 self.waited = True
-                await self.beside.look(tuple(jobs))
-                if self.yields and await self.beside.others_wait():
+                await self.waiting_work.step(tuple(jobs))
+                if self.steps_aside and await self.waiting_work.other_operation_waits():
                     raise SteppedAside
             if jobs:
-                await self.sleep(LOOK_S)
+                await self.sleep(POLL_S)
 
-    async def _tell(self, head: Machine) -> None:
+    async def _update_prometheus(self, head: Machine) -> None:
         """Others are waited for, days perhaps: until then those that went are nobody's to miss."""
         try:
-            await tell_prometheus(self.cluster, self.env)
+            await update_scrape_targets(self.cluster, self.env)
         except HeadwayError as error:
             await self.say(head.name, f"Prometheus can't be told: {error.message.splitlines()[0]}", level="warning")
 
@@ -142,7 +142,7 @@ class Leaving:
         await node_commands.drain_nodes(run, head, serving, LEAVES)
         return known
 
-    def _nobody_knows(self, names: Sequence[str]) -> None:
+    def _check_no_machine_runs(self, names: Sequence[str]) -> None:
         """Jobs outlive the controller: without it nobody can say that a machine which runs is idle."""
         if self.head is None:
             return  # Slurm's state went with it: there is nothing left that a job could come back to
@@ -153,39 +153,39 @@ class Leaving:
                 hint="bring the head back with as many nodes as there were (headway apply), then take nodes away",
             )
 
-    async def _say_waits(self, jobs: Mapping[str, tuple[int, ...]], ends: float) -> None:
+    async def _report_waits(self, jobs: Mapping[str, tuple[int, ...]], ends: float) -> None:
         left_s = max(0, round(ends - self.clock()))
         for name, numbers in jobs.items():
-            await self.say(name, f"drained; waits for {listed(numbers)}, {left_s} s at most")
+            await self.say(name, f"drained; waits for {format_jobs(numbers)}, {left_s} s at most")
 
-    async def _stay(self, head: Machine, jobs: Mapping[str, tuple[int, ...]]) -> None:
+    async def _refuse_with_jobs(self, head: Machine, jobs: Mapping[str, tuple[int, ...]]) -> None:
         states = await node_commands.read_node_reasons(self.env.connections, head)
         for name in jobs:
-            await stays(self.env, head, name, states.get(name, ("", LEAVES))[1])
-        what = "; ".join(f"{name} runs {listed(numbers)}" for name, numbers in jobs.items())
+            await keep_node(self.env, head, name, states.get(name, ("", LEAVES))[1])
+        what = "; ".join(f"{name} runs {format_jobs(numbers)}" for name, numbers in jobs.items())
         raise Refused(
             f"nodes with jobs would go: {what}",
             hint="say how long jobs may go on before they are requeued: --deadline 10:00",
         )
 
-    async def _send_away(self, head: Machine, jobs: Mapping[str, tuple[int, ...]]) -> None:
+    async def _evict_jobs(self, head: Machine, jobs: Mapping[str, tuple[int, ...]]) -> None:
         """The deadline is over. A node on which another job has started meanwhile stays for the next look."""
-        assert self.away is not None
-        left = await self.away.now(jobs)
+        assert self.eviction is not None
+        left = await self.eviction.evict_jobs(jobs)
         known = await self._drain(head, list(jobs))
         busy = await node_jobs.jobs_by_node(self.env.connections, head)
         rid = [name for name in jobs if name not in left and set(busy.get(name, ())) <= set(jobs[name])]
-        await self._give_back(rid, known)
+        await self._delete_machines(rid, known)
 
-    async def _give_back(self, names: Sequence[str], known: Sequence[str] = ()) -> None:
+    async def _delete_machines(self, names: Sequence[str], known: Sequence[str] = ()) -> None:
         """Nothing runs there: the machine goes, then Slurm hears that there is none. One that its provider can't delete stays
         drained, and is an error when the others have gone."""
         if not names:
             return
-        if self.before is not None:
-            await asyncio.gather(*(self.before(self.machines[name]) for name in names))
+        if self.before_release is not None:
+            await asyncio.gather(*(self.before_release(self.machines[name]) for name in names))
         failed: dict[str, BaseException] = {}
-        if not self.stays:
+        if not self.keeps_slot:
             ends = [self.env.provider.delete(self.machines[name]) for name in names]
             met = zip(names, await asyncio.gather(*ends, return_exceptions=True), strict=True)
             failed = {name: error for name, error in met if error is not None}

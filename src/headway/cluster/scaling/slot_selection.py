@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Mapping
 
-from headway.cluster.active_head import head_now
-from headway.cluster.context import Env
+from headway.cluster.active_head import active_head
+from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
 from headway.domain.slots import LEAVES, Worth, choose
@@ -15,26 +15,26 @@ from headway.providers.base import Provider, Reclaims
 from headway.slurm import node_commands, node_jobs
 
 
-async def members(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> tuple[str, ...]:
+async def select_slots(cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]) -> tuple[str, ...]:
     """Slurm is asked only where there are more machines than wanted: those with work stay. One that does not answer
     leaves it to their places. Machines that the provider takes back are not counted, and not sent away either: their jobs
     are being led elsewhere."""
     if all(group.idle_s is None and group.most == group.nodes for group in cluster.groups):
         return cluster.slot_names
-    going = await leaving(env.provider, cluster) if any(group.spot for group in cluster.groups) else {}
+    going = await reclaim_notices(env.provider, cluster) if any(group.spot for group in cluster.groups) else {}
     going = {name: at for name, at in going.items() if name in machines}
     stay = {name: machine for name, machine in machines.items() if name not in going}
     chosen = {*await _chosen(cluster, env, stay), *going}
     return tuple(name for name in cluster.slot_names if name in chosen)
 
 
-async def still_leaving(
-    cluster: Cluster, env: Env, machines: Mapping[str, Machine], chosen: Collection[str]
+async def leaving_with_jobs(
+    cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine], chosen: Collection[str]
 ) -> frozenset[str]:
     """Those of the others that leave already, by the word of an operation that waits for the jobs on them. None where the
     controller does not answer: whoever would give machines back then is refused by who asks it what runs there."""
     over = [name for name in cluster.slot_names if name in machines and name not in chosen]
-    head = await head_now(cluster, env, machines) if over and env.provider.traits.creates_machines else None
+    head = await active_head(cluster, env, machines) if over and env.provider.traits.creates_machines else None
     if head is None:
         return frozenset()
     with contextlib.suppress(HeadwayError):
@@ -44,18 +44,18 @@ async def still_leaving(
     return frozenset()
 
 
-async def leaving(provider: Provider, cluster: Cluster) -> dict[str, float]:
+async def reclaim_notices(provider: Provider, cluster: Cluster) -> dict[str, float]:
     """Slot -> when the provider takes its machine back, in unix seconds."""
     if not isinstance(provider, Reclaims):
         return {}
     return {one.machine: one.at for one in await provider.notices(cluster.name) if one.machine in cluster.group_of}
 
 
-async def _chosen(cluster: Cluster, env: Env, machines: Mapping[str, Machine]) -> tuple[str, ...]:
+async def _chosen(cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]) -> tuple[str, ...]:
     wanted = choose(cluster, machines)
     if machines.keys() - set(cluster.heads) <= set(wanted):
         return wanted
-    head = await head_now(cluster, env, machines)
+    head = await active_head(cluster, env, machines)
     if head is None:
         return wanted
     worth: dict[str, Worth] = {}

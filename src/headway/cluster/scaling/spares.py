@@ -12,7 +12,7 @@ from headway.domain.cluster import Cluster, Group
 from headway.domain.slurm.state import LEMONS, OURS, NodeState
 
 
-def wanted_reserve(cluster: Cluster, nodes: Mapping[str, NodeState], reserved: frozenset[str]) -> frozenset[str]:
+def spares_to_reserve(cluster: Cluster, nodes: Mapping[str, NodeState], reserved: frozenset[str]) -> frozenset[str]:
     """The nodes to hold. Those held already stay where possible, then idle ones from the last slot backwards;
     a node with work is never taken, nor one that somebody has reserved."""
     if not cluster.spares:
@@ -26,10 +26,10 @@ def _of_group(group: Group, nodes: Mapping[str, NodeState], reserved: frozenset[
     count = max(0, min(group.spares, len(usable) - group.nodes))
     order = sorted(usable, key=lambda name: (name not in reserved, -group.slots.index(name)))
     free = [name for name in order if name in reserved or not nodes[name].cpus_used]
-    return [name for name in free if not _somebodys(nodes[name])][:count]
+    return [name for name in free if not _reserved_by_person(nodes[name])][:count]
 
 
-def _somebodys(node: NodeState) -> bool:
+def _reserved_by_person(node: NodeState) -> bool:
     """Whether a person's reservation has begun there: its jobs could not start on a node that stands by as well. Under
     maintenance no job starts anyhow, and it ends again."""
     named = node.reservation and not node.reservation.startswith(OURS)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from headway.cluster.context import Env
-from headway.cluster.observe import machines_of
+from headway.cluster.context import ClusterContext
+from headway.cluster.observe import list_machines
 from headway.domain.cluster import Cluster
 from headway.errors import NotFound, Unreachable
 from headway.schemas.backups import VolumeSpeedOut
@@ -14,9 +14,9 @@ from headway.transport.remote_program import program
 _S_A_VOLUME = 300.0
 
 
-async def bench(cluster: Cluster, env: Env, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
+async def measure_volumes(cluster: Cluster, env: ClusterContext, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
     """Of home, scratch and every volume that can be written to. `node`: "" is the head. Raises NotFound, Unreachable."""
-    machine = (await machines_of(env, cluster.name)).get(node or cluster.head)
+    machine = (await list_machines(env, cluster.name)).get(node or cluster.head)
     if machine is None:
         raise NotFound(f"{cluster.name} has no machine {node or cluster.head}", hint=f"headway nodes {cluster.name}")
     storage = cluster.storage

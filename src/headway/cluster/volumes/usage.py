@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from headway.cluster.active_head import the_head
-from headway.cluster.context import Env
-from headway.cluster.observe import machines_of
+from headway.cluster.active_head import require_active_head
+from headway.cluster.context import ClusterContext
+from headway.cluster.observe import list_machines
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import Room
 from headway.errors import Unreachable
@@ -15,9 +15,9 @@ from headway.transport.remote_program import program
 ANSWER_S = 15.0
 
 
-async def rooms(cluster: Cluster, env: Env) -> tuple[Room, ...]:
+async def read_volume_usage(cluster: Cluster, env: ClusterContext) -> tuple[Room, ...]:
     """Of home, scratch and every volume from elsewhere. Raises Unreachable when the head does not answer."""
-    machine = await the_head(cluster, env, await machines_of(env, cluster.name))
+    machine = await require_active_head(cluster, env, await list_machines(env, cluster.name))
     argv = ["python3", "-I", "-S", "-c", program("volume_usage"), json.dumps({"paths": cluster.storage.paths})]
     ran = await env.connections.remote(machine, argv, timeout_s=ANSWER_S)
     try:

@@ -25,8 +25,8 @@ from typing import Any
 
 import structlog
 
-from headway.cluster.context import Env
-from headway.cluster.scaling.slot_selection import leaving
+from headway.cluster.context import ClusterContext
+from headway.cluster.scaling.slot_selection import reclaim_notices
 from headway.domain.cluster import Cluster
 from headway.domain.incident import DRAINS, ORPHAN, Incident, IncidentState, IncidentStep, Signal, XidClass
 from headway.domain.slots import LEAVES, NO_MACHINE, ROLLS
@@ -80,7 +80,7 @@ class IncidentEngine:
     """One cluster's, as long as the server runs. Its methods are called one at a time, but for `done`."""
 
     cluster: Cluster
-    env: Env
+    env: ClusterContext
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     silent_s: Mapping[str, float] = field(default_factory=dict)  # node -> seconds, as last heard
@@ -251,7 +251,7 @@ class IncidentEngine:
     async def handle_reclaim_notices(self) -> Messages:
         """Machines that the provider is about to take back."""
         said: Messages = []
-        for node, at in (await leaving(self.env.provider, self.cluster)).items():
+        for node, at in (await reclaim_notices(self.env.provider, self.cluster)).items():
             said += await self._handle_reclaim(node, at)
         return said
 

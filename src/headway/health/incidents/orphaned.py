@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from headway.cluster.scaling.slot_selection import leaving
+from headway.cluster.scaling.slot_selection import reclaim_notices
 from headway.domain.cluster import Group
 from headway.domain.incident import INCIDENT_REASON, Incident, IncidentState, XidClass, own
 from headway.domain.machine import Machine, MachineState
@@ -34,7 +34,7 @@ async def close_orphaned(
     if not due:
         return []
     machines = await context.machines()
-    going = await leaving(context.env.provider, context.cluster)
+    going = await reclaim_notices(context.env.provider, context.cluster)
     due = [one for one in due if _machine_changed(context, one, machines)]
     found = []
     for incident in await context.env.store.incidents.with_steps(due):
@@ -109,7 +109,7 @@ async def machine_is_surplus(context: HealthContext, node: str) -> bool:
     group = context.cluster.group_of[node]
     if group.idle_s is not None and node in group.slots[: group.wanted]:
         return False  # it always runs, whoever else does
-    return not group_is_short(group, machines, await leaving(context.env.provider, context.cluster))
+    return not group_is_short(group, machines, await reclaim_notices(context.env.provider, context.cluster))
 
 
 async def close_as_surplus(context: HealthContext, incident: Incident) -> Incident:

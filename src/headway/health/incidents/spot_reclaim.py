@@ -7,7 +7,7 @@ Which machine comes instead is `power`'s to say, as for every machine of such a 
 
 from __future__ import annotations
 
-from headway.cluster.scaling.slot_selection import leaving
+from headway.cluster.scaling.slot_selection import reclaim_notices
 from headway.domain.incident import INCIDENT_REASON, Incident, IncidentState, own
 from headway.domain.machine import MachineState
 from headway.domain.slurm.state import OUT
@@ -76,7 +76,7 @@ async def delete_machine(context: HealthContext, incident: Incident) -> Incident
 async def wait_for_replacement(context: HealthContext, incident: Incident) -> Incident:
     """Over when the group has its machines again; one that scales by itself may have to do with less."""
     group = context.cluster.group_of[incident.node]
-    going = await leaving(context.env.provider, context.cluster)
+    going = await reclaim_notices(context.env.provider, context.cluster)
     machines = await context.machines()
     there = [name for name in group.slots if name in machines and name not in going]
     if len(there) < group.wanted:

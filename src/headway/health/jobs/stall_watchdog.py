@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headway.cluster.context import Env
+from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
 from headway.domain.slurm.state import JobState
@@ -36,7 +36,7 @@ class StallWatchdog:
     """One cluster's. What was said of a run of a job is not said again."""
 
     cluster: Cluster
-    env: Env
+    env: ClusterContext
     clock: Callable[[], float] = time.time
     reported: set[tuple[int, int, StallKind]] = field(default_factory=set)
     requeued: dict[int, int] = field(default_factory=dict)  # hung job -> how often

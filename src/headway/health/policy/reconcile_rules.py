@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from headway.cluster.scaling.spares import wanted_reserve
+from headway.cluster.scaling.spares import spares_to_reserve
 from headway.domain.cluster import Cluster
 from headway.domain.incident import INCIDENT_REASON, OWN_REASON, SLURM_DRAINS, SLURM_REASONS
 from headway.domain.machine import Machine, MachineState
@@ -69,7 +69,7 @@ def plan_actions(
             if found is not None:
                 actions.append(found)
                 expected[name] = replace(nodes[name], states=("DOWN",))
-    wanted = wanted_reserve(cluster, expected, reserved)
+    wanted = spares_to_reserve(cluster, expected, reserved)
     if wanted != reserved:
         actions.append(ReserveSpares(wanted))
     actions += [StartRequeuedJob(job.id) for job in jobs if _waits_after_requeue(job)]

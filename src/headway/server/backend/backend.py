@@ -24,18 +24,18 @@ from headway.schemas.clusters import Document
 from headway.schemas.jobs import LogFoundOut, LogPartOut, ProgressOut
 from headway.schemas.submissions import ExecIn, ExecOut, SubmitIn, SubmitOut
 from headway.server.backend.node_actions import Acting
-from headway.server.operations.wait_watch import Beside
+from headway.server.operations.wait_watch import WatchWhileWaiting
 from headway.services.cluster_backend import Resolved, Waiting
 from headway.services.mappers import course_out
 
 if TYPE_CHECKING:
     from headway.backup.archive import Header
-    from headway.cluster.context import Say
+    from headway.cluster.context import ReportProgress
     from headway.datasets.library_location import Shelf
     from headway.jobs.remote.tunnel import Tunnel
     from headway.jobs.submission.submit import Stage
     from headway.jobs.view.progress import Progress
-    from headway.rollout.image_rollout import Waits
+    from headway.rollout.image_rollout import OperationWaits
 
 
 class RealWork(Acting):
@@ -56,39 +56,39 @@ class RealWork(Acting):
     # --- the cluster
 
     async def plan(self, cluster: Cluster) -> ChangeSet:
-        from headway.cluster.apply import plan
+        from headway.cluster.apply import plan_changes
 
         async with self._to_look(cluster) as env:
-            return await plan(cluster, env)
+            return await plan_changes(cluster, env)
 
     async def apply(
-        self, cluster: Cluster, say: Say, deadline: Deadline | None = None, waiting: Waiting | None = None
+        self, cluster: Cluster, say: ReportProgress, deadline: Deadline | None = None, waiting: Waiting | None = None
     ) -> bool:
-        from headway.cluster.apply import apply
+        from headway.cluster.apply import apply_cluster
         from headway.cluster.scaling.scale_in import SteppedAside
 
         async with self._alone(cluster) as held:
             try:
-                await apply(cluster, held.env, say, deadline, Beside(held, say, cluster, waiting))
+                await apply_cluster(cluster, held.env, say, deadline, WatchWhileWaiting(held, say, cluster, waiting))
             except SteppedAside:
                 return True
             held.cluster = cluster
         return False
 
-    async def down(self, cluster: Cluster, say: Say, delete_data: bool) -> tuple[str, ...]:
-        from headway.cluster.teardown import down
+    async def down(self, cluster: Cluster, say: ReportProgress, delete_data: bool) -> tuple[str, ...]:
+        from headway.cluster.teardown import take_down
 
         async with self._alone(cluster) as held:
-            return await down(cluster, held.env, say, delete_data)
+            return await take_down(cluster, held.env, say, delete_data)
 
     async def back_up(
-        self, cluster: Cluster, about: Mapping[str, Any], say: Say, path: Path, header: Header, key: bytes
+        self, cluster: Cluster, about: Mapping[str, Any], say: ReportProgress, path: Path, header: Header, key: bytes
     ) -> None:
         from headway.backup.backup import back_up
 
         await back_up(cluster, about, await self._env(cluster), say, path, header, key)
 
-    async def restore(self, cluster: Cluster, say: Say, path: Path, key: bytes, ref: str) -> None:
+    async def restore(self, cluster: Cluster, say: ReportProgress, path: Path, key: bytes, ref: str) -> None:
         from headway.backup.restore import restore
 
         async with self._alone(cluster) as held:
@@ -96,15 +96,15 @@ class RealWork(Acting):
             held.cluster = cluster
 
     async def rotate(
-        self, cluster: Cluster, say: Say, what: str, ref: str, begins: Callable[[], Awaitable[None]]
+        self, cluster: Cluster, say: ReportProgress, what: str, ref: str, begins: Callable[[], Awaitable[None]]
     ) -> None:
         from headway.backup.key_rotation import rotate
 
         async with self._alone(cluster) as held:
             await rotate(cluster, held.env, say, what, ref, begins)
 
-    async def replace(self, cluster: Cluster, say: Say, node: str, since: float | None) -> None:
-        from headway.cluster.scaling.provision_slot import bring
+    async def replace(self, cluster: Cluster, say: ReportProgress, node: str, since: float | None) -> None:
+        from headway.cluster.scaling.provision_slot import provision_machine
         from headway.health.incidents.orphaned import machine_is_surplus
 
         tools = await self._tools(cluster)
@@ -117,45 +117,47 @@ class RealWork(Acting):
             if node not in cluster.group_of or await machine_is_surplus(tools, node):
                 await say(node, "its machine is gone, and none is wanted in its place any more", done=True)
                 return
-            await bring(cluster, held.env, node, say, why="the one before is broken")
+            await provision_machine(cluster, held.env, node, say, why="the one before is broken")
 
     async def plan_roll(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> ChangeSet:
         from headway.rollout import image_rollout
 
-        return await image_rollout.plan(await self._tools(cluster), back=back, head=head, by=by)
+        return await image_rollout.plan_rollout(await self._tools(cluster), back=back, head=head, by=by)
 
-    async def roll(self, cluster: Cluster, say: Say, waits: Waits, *, back: bool, until: float | None) -> bool:
-        from headway.rollout.image_rollout import roll
+    async def roll(
+        self, cluster: Cluster, say: ReportProgress, waits: OperationWaits, *, back: bool, until: float | None
+    ) -> bool:
+        from headway.rollout.image_rollout import roll_nodes
 
         tools = await self._tools(cluster)
-        return await roll(tools, say, lambda: self._alone(cluster), waits, back=back, until=until)
+        return await roll_nodes(tools, say, lambda: self._alone(cluster), waits, back=back, until=until)
 
-    async def roll_head(self, cluster: Cluster, say: Say, *, back: bool) -> None:
-        from headway.rollout.image_rollout import roll_head
+    async def roll_head(self, cluster: Cluster, say: ReportProgress, *, back: bool) -> None:
+        from headway.rollout.image_rollout import roll_heads
 
         async with self._alone(cluster):
-            await roll_head(await self._tools(cluster), say, back=back)
+            await roll_heads(await self._tools(cluster), say, back=back)
 
-    async def image_there(self, cluster: Cluster, say: Say) -> None:
+    async def image_there(self, cluster: Cluster, say: ReportProgress) -> None:
         from headway.images import build
 
         await build.ensure_image(cluster.image, say, state_dir=(await self._env(cluster)).state_dir)
 
     async def wants_roll(self, cluster: Cluster) -> bool:
-        from headway.cluster.head_upgrade import wants_roll
+        from headway.cluster.head_upgrade import nodes_await_rollout
 
         tools = await self._tools(cluster)
-        return await wants_roll(cluster, tools.env)
+        return await nodes_await_rollout(cluster, tools.env)
 
-    async def halt_roll(self, cluster: Cluster, say: Say) -> None:
-        from headway.rollout.image_rollout import halt
+    async def halt_roll(self, cluster: Cluster, say: ReportProgress) -> None:
+        from headway.rollout.image_rollout import halt_rollout
 
-        await halt(await self._tools(cluster), say)
+        await halt_rollout(await self._tools(cluster), say)
 
     async def storage_bench(self, cluster: Cluster, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
-        from headway.cluster.volumes.speed import bench
+        from headway.cluster.volumes.speed import measure_volumes
 
-        return await bench(cluster, await self._env(cluster), node, mib)
+        return await measure_volumes(cluster, await self._env(cluster), node, mib)
 
     async def shelf(self, cluster: Cluster) -> Shelf:
         from headway.datasets.remote_library_client import Afar
@@ -163,14 +165,14 @@ class RealWork(Acting):
         return Afar(cluster, await self._env(cluster))
 
     async def rooms(self, cluster: Cluster) -> tuple[Room, ...]:
-        from headway.cluster.volumes.usage import rooms
+        from headway.cluster.volumes.usage import read_volume_usage
 
-        return await rooms(cluster, await self._env(cluster))
+        return await read_volume_usage(cluster, await self._env(cluster))
 
     async def checks(self, cluster: Cluster) -> tuple[Check, ...]:
-        from headway.cluster.readiness import checks
+        from headway.cluster.readiness import readiness_checks
 
-        return await checks(cluster, await self._env(cluster))
+        return await readiness_checks(cluster, await self._env(cluster))
 
     async def machines(self, cluster: Cluster) -> tuple[Machine, ...]:
         return await (await self._held(cluster)).machines(cluster.name)
@@ -349,11 +351,11 @@ class RealWork(Acting):
     async def metrics(
         self, cluster: Cluster, queries: Sequence[Query], start: float, end: float, step_s: int
     ) -> tuple[Row, ...]:
-        from headway.cluster.monitoring.prometheus import ask
+        from headway.cluster.monitoring.prometheus import query_range
 
         slurm = await self._slurm(cluster)
         held = await self._held(cluster)
-        return await ask(held.env.connections, slurm.head, queries, start, end, step_s)
+        return await query_range(held.env.connections, slurm.head, queries, start, end, step_s)
 
     # --- the ledger
 
@@ -382,11 +384,11 @@ class RealWork(Acting):
         await account_commands.hold_team_jobs(slurm.links, slurm.head, team, on=on)
 
     async def tell(self, cluster: Cluster, news: Sequence[News]) -> None:
-        from headway.cluster.monitoring.alertmanager import tell
+        from headway.cluster.monitoring.alertmanager import send_alerts
 
         slurm = await self._slurm(cluster)
         held = await self._held(cluster)
-        await tell(held.env.connections, slurm.head, news, time.time())
+        await send_alerts(held.env.connections, slurm.head, news, time.time())
 
 
 def _progress_out(known: Progress) -> ProgressOut:

@@ -19,8 +19,8 @@ from headway.services.cluster_backend import Reading
 from headway.store import Store
 
 if TYPE_CHECKING:
-    from headway.autoscale.executor import Waker
-    from headway.cluster.context import Env
+    from headway.autoscale.executor import Autoscaler
+    from headway.cluster.context import ClusterContext
     from headway.health.incidents.engine import IncidentEngine
     from headway.health.reconciler import HealthReconciler
     from headway.jobs.remote.helper_pool import Warm
@@ -51,7 +51,7 @@ class Slurm:
 class Open:
     """What is held open for one cluster."""
 
-    env: Env
+    env: ClusterContext
     key: object  # None once it is left behind
     slurm: Slurm | None = None
     looked_at: float = 0.0  # when the provider last said where the head is
@@ -59,7 +59,7 @@ class Open:
     watch: HealthReconciler | None = None
     jobs: tuple[JobState, ...] = ()  # as last read
     responder: IncidentEngine | None = None
-    waker: Waker | None = None
+    waker: Autoscaler | None = None
     making: asyncio.Lock = field(default_factory=asyncio.Lock)  # an apply, or machines that Slurm asks for
     acting: asyncio.Lock = field(default_factory=asyncio.Lock)  # one who acts on faults at a time, here
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -109,20 +109,20 @@ class Holding:
     async def read(self, cluster: Cluster) -> Reading:
         return await (await self._slurm(cluster)).poll.read()
 
-    async def _env(self, cluster: Cluster) -> Env:
+    async def _env(self, cluster: Cluster) -> ClusterContext:
         return (await self._held(cluster)).env
 
     @contextlib.asynccontextmanager
-    async def _to_look(self, cluster: Cluster) -> AsyncIterator[Env]:
+    async def _to_look(self, cluster: Cluster) -> AsyncIterator[ClusterContext]:
         """For one look by a file that may name other hosts than the cluster has: what is held open for those stays open,
         for who goes on with them would close the other in turn."""
         held = self._open.get(cluster.name)
         if held is None or held.key == _key(cluster):
             yield await self._env(cluster)
             return
-        from headway.cluster.context import open_env
+        from headway.cluster.context import open_context
 
-        env = await open_env(cluster, self._store, self._state_dir)
+        env = await open_context(cluster, self._store, self._state_dir)
         try:
             yield env
         finally:
@@ -138,9 +138,9 @@ class Holding:
                 await self.forget(cluster.name)
                 held = None
             if held is None:
-                from headway.cluster.context import open_env
+                from headway.cluster.context import open_context
 
-                env = await open_env(cluster, self._store, self._state_dir)
+                env = await open_context(cluster, self._store, self._state_dir)
                 held = self._open[cluster.name] = Open(env, key)
         if held.env.connections.keyless:  # another server may have made the cluster since
             held.env.connections.use_key((await self._store.secrets.of_cluster(cluster.name)).get("bootstrap_key", ""))
@@ -148,7 +148,7 @@ class Holding:
 
     async def _slurm(self, cluster: Cluster) -> Slurm:
         """What speaks to the head as it is now: one that was made again has another address or host key."""
-        from headway.cluster.secrets import content
+        from headway.cluster.secrets import secret_content
         from headway.jobs.remote.helper_pool import Warm
         from headway.jobs.view.progress import ProgressReader
         from headway.slurm.reader import SlurmReader
@@ -170,7 +170,7 @@ class Holding:
                 raise Unreachable(f"{cluster.name} is not set up yet", hint=f"headway status {cluster.name}")
             if known is not None:
                 await known.close()
-            connections, jwt_key = held.env.connections, content(secrets, "jwt_key")
+            connections, jwt_key = held.env.connections, secret_content(secrets, "jwt_key")
             links = Warm(connections)
             reader = SlurmReader(connections, head, jwt_key, cluster.slurm_version)
             poll = PollProcess(head, secrets.get("bootstrap_key", ""), jwt_key, cluster.slurm_version)
@@ -178,10 +178,10 @@ class Holding:
             return held.slurm
 
     @staticmethod
-    async def _head(cluster: Cluster, env: Env, machines: dict[str, Machine]) -> Machine | None:
-        from headway.cluster.active_head import head_now
+    async def _head(cluster: Cluster, env: ClusterContext, machines: dict[str, Machine]) -> Machine | None:
+        from headway.cluster.active_head import active_head
 
-        return machines.get(cluster.head) if cluster.controllers == 1 else await head_now(cluster, env, machines)
+        return machines.get(cluster.head) if cluster.controllers == 1 else await active_head(cluster, env, machines)
 
 
 def _key(cluster: Cluster) -> object:

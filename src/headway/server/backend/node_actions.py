@@ -72,15 +72,15 @@ class Acting(Holding):
 
     async def _wake(self, cluster: Cluster, held: Open, *, at_once: bool = False) -> list[tuple[str, str]]:
         """Makes and gives back machines as Slurm wishes, where groups scale by themselves."""
-        from headway.autoscale.executor import Waker
+        from headway.autoscale.executor import Autoscaler
 
         if held.making.locked():
             return []
         async with held.making:
             if held.waker is None:
-                held.waker = Waker(cluster, held.env)
+                held.waker = Autoscaler(cluster, held.env)
             held.waker.cluster = cluster
-            return await held.waker.step(at_once=at_once)
+            return await held.waker.scale(at_once=at_once)
 
     @contextlib.asynccontextmanager
     async def _alone(self, cluster: Cluster) -> AsyncIterator[Open]:
@@ -88,7 +88,7 @@ class Acting(Holding):
         held = await self._held(cluster)
         async with held.making:  # first: a look that is under way may begin another machine
             if held.waker is not None:
-                await held.waker.rest()
+                await held.waker.pause()
                 held.waker = None
             yield held
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway import __version__
-from headway.changes.slurm_upgrade_path import hop_fault, hops
+from headway.changes.slurm_upgrade_path import is_upgrade, upgrade_fault
 from headway.domain.cluster import Cluster
 from headway.domain.slots import Deadline
 from headway.errors import InvalidSpec, Refused
@@ -18,16 +18,16 @@ from headway.services.context import AppState
 from headway.store import ClusterRow, Operation
 
 if TYPE_CHECKING:
-    from headway.cluster.context import Say
+    from headway.cluster.context import ReportProgress
 
 
-async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cluster, say: Say) -> None:
+async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cluster, say: ReportProgress) -> None:
     """Nothing where Slurm stays what it is. The file that is to be says where to and with which key. Raises HeadwayError, and
     then nothing was touched; so also where this Slurm can't take over, as the cluster is by now, or its image can't be made."""
     written = state.slurm_written(after, before)
-    if fault := hop_fault(written, after, there=True):
+    if fault := upgrade_fault(written, after, exists=True):
         raise InvalidSpec([fault])
-    if not hops(written, before, after):
+    if not is_upgrade(written, before, after):
         return
     state.note_written(after, written)  # its file is another one at the next try
     await state.work.image_there(after, say)

@@ -12,25 +12,25 @@ from headway.server.backend.connections import Open
 from headway.services.cluster_backend import Waiting
 
 if TYPE_CHECKING:
-    from headway.autoscale.executor import Waker
-    from headway.cluster.context import Say
+    from headway.autoscale.executor import Autoscaler
+    from headway.cluster.context import ReportProgress
 
 
 @dataclass
-class Beside:
+class WatchWhileWaiting:
     """headway.cluster.scaling.scale_in.Beside. The cluster is, until the wait is over, as its file was before; what is
     made meanwhile is
     to have a place in the one that comes (`after`)."""
 
     held: Open
-    say: Say
+    say: ReportProgress
     after: Cluster
     waiting: Waiting | None = None
-    waker: Waker | None = None
+    waker: Autoscaler | None = None
     nodes: frozenset[str] = field(default_factory=frozenset)  # those whose jobs were waited for at the last look
 
-    async def look(self, names: Collection[str]) -> None:
-        from headway.autoscale.executor import Waker
+    async def step(self, names: Collection[str]) -> None:
+        from headway.autoscale.executor import Autoscaler
 
         self.nodes = frozenset(names)
         if self.waiting is not None:
@@ -38,19 +38,19 @@ class Beside:
         if self.held.cluster is None:
             return
         if self.waker is None:
-            self.waker = Waker(self.held.cluster, self.held.env, after=self.after)
-        self.waker.barred = self.nodes
-        for where, text in await self.waker.step():
+            self.waker = Autoscaler(self.held.cluster, self.held.env, next_file=self.after)
+        self.waker.busy_nodes = self.nodes
+        for where, text in await self.waker.scale():
             await self.say(where, text)
 
-    async def others_wait(self) -> bool:
+    async def other_operation_waits(self) -> bool:
         return self.waiting is not None and await self.waiting.others(self.nodes)
 
-    async def rest(self) -> None:
+    async def finish_tasks(self) -> None:
         if self.waiting is not None:
             await self.waiting.end()
         if self.waker is not None:
-            await self.waker.rest()
+            await self.waker.pause()
             self.waker = None
 
     async def close(self) -> None:

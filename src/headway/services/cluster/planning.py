@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headway.changes.slurm_upgrade_path import backup_first, hop_fault
-from headway.changes.unrendered_settings import kept_all_the_same, settings_changed
+from headway.changes.slurm_upgrade_path import backup_before_upgrade, upgrade_fault
+from headway.changes.unrendered_settings import file_change, setting_changes
 from headway.clusterfile.node_counts import scaled, scaled_text, targets_of
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
@@ -134,7 +134,7 @@ async def accept(state: AppState, who: Principal, document: Document) -> tuple[D
     before = await state.resolved(row) if row else None
     if not who.may(Right.ADMIN):
         _need_known_places(who, resolved.cluster, before)
-    hop = hop_fault(state.slurm_written(resolved.cluster, before), resolved.cluster, there=before is not None)
+    hop = upgrade_fault(state.slurm_written(resolved.cluster, before), resolved.cluster, exists=before is not None)
     faults = [*await place_faults(state, resolved), *([hop] if hop else [])]
     if before is not None and row is not None and row.state == "ready":
         faults += moved_datasets(before, resolved.cluster)
@@ -201,8 +201,8 @@ def _kept(state: AppState, document: Document, changes: ChangeSet) -> PlanKept:
 async def _changes(state: AppState, cluster: Cluster) -> ChangeSet:
     """What changes on machines, and what the server itself goes by from then on."""
     changes, before = await state.work.plan(cluster), await _before(state, cluster.name)
-    first = backup_first(state.slurm_written(cluster, before), before, cluster)
-    told = (*first, *changes.changes, *settings_changed(before, cluster)) or kept_all_the_same(before, cluster)
+    first = backup_before_upgrade(state.slurm_written(cluster, before), before, cluster)
+    told = (*first, *changes.changes, *setting_changes(before, cluster)) or file_change(before, cluster)
     return replace(changes, changes=told)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.autoscale.provisioning_failures import WHAT
+from headway.autoscale.provisioning_failures import NOT_CREATED
 from headway.domain.incident import Incident, IncidentState, Signal, XidClass
 from headway.domain.machine import MachineState
 from headway.health.detection.event_stream import Heartbeats, OfflineAction
@@ -132,7 +132,7 @@ def test_of_a_node_of_an_incident_the_watch_says_that_it_is_dead_while_jobs_are_
 
 
 async def unmade(lab: Ward) -> Incident:
-    found = await lab.store.incidents.open("lab", NODE, WHAT, XidClass.MAKE, 900.0, {"group": "gpu"})
+    found = await lab.store.incidents.open("lab", NODE, NOT_CREATED, XidClass.MAKE, 900.0, {"group": "gpu"})
     until = {"until": 2000.0}
     incident: Incident = await lab.store.incidents.add_step(
         found, IncidentState.REPAIRING, "no capacity", evidence=until

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from headway.autoscale import executor
-from headway.cluster.context import Env
+from headway.cluster.context import ClusterContext
 from headway.cluster.secrets import new_key
 from headway.errors import Unreachable
 from headway.server.backend.backend import RealWork
 from headway.server.backend.connections import Open
 from headway.server.backend.node_actions import Acting
-from headway.server.operations.wait_watch import Beside
+from headway.server.operations.wait_watch import WatchWhileWaiting
 from headway.transport.ssh import Connections
 from tests.support import builders
 from tests.support import server_fakes as fakes
@@ -30,11 +30,11 @@ class Server(Acting):
     """Holds one cluster, whose waker's look lasts until `looked` and then has begun a machine that lasts until `made`."""
 
     def __init__(self, monkeypatch: Any) -> None:
-        env: Any = Env(None, None, None, Path())  # type: ignore[arg-type]
+        env: Any = ClusterContext(None, None, None, Path())  # type: ignore[arg-type]
         self.opened = Open(env, None)
         self.begun, self.looked, self.made = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.opened.waker = executor.Waker(LAB, env)
-        monkeypatch.setattr(executor.Waker, "step", self.look)
+        self.opened.waker = executor.Autoscaler(LAB, env)
+        monkeypatch.setattr(executor.Autoscaler, "scale", self.look)
 
     async def _held(self, _: Any) -> Open:
         return self.opened
@@ -88,7 +88,7 @@ async def test_an_apply_that_is_given_up_before_it_began_leaves_the_waker_at_wor
     applying.cancel()
     await asyncio.wait([applying])
     assert server.opened.waker is not None
-    assert not server.opened.waker.resting
+    assert not server.opened.waker.paused
     assert not server.opened.making.locked()
     server.made.set()
 
@@ -101,16 +101,16 @@ async def test_while_an_apply_waits_machines_are_made_by_the_file_as_it_was(monk
     async def say(where: str, text: str, **_: Any) -> None:
         said.append((where, text))
 
-    async def look(waker: executor.Waker) -> list[tuple[str, str]]:
-        assert (waker.cluster, waker.after) == (LAB, later)
+    async def look(waker: executor.Autoscaler) -> list[tuple[str, str]]:
+        assert (waker.cluster, waker.next_file) == (LAB, later)
         waker.tasks["lab-1-1"] = asyncio.create_task(server.make())
-        return [("lab-1-1", f"made, but not {min(waker.barred)}")]
+        return [("lab-1-1", f"made, but not {min(waker.busy_nodes)}")]
 
-    monkeypatch.setattr(executor.Waker, "step", look)
-    beside = Beside(server.opened, say, later)
-    await beside.look(["lab-1-2"])
+    monkeypatch.setattr(executor.Autoscaler, "scale", look)
+    beside = WatchWhileWaiting(server.opened, say, later)
+    await beside.step(["lab-1-2"])
     assert said == [("lab-1-1", "made, but not lab-1-2")]
-    resting = asyncio.create_task(beside.rest())
+    resting = asyncio.create_task(beside.finish_tasks())
     await asyncio.sleep(0)
     assert not resting.done()
     server.made.set()
@@ -119,12 +119,12 @@ async def test_while_an_apply_waits_machines_are_made_by_the_file_as_it_was(monk
 
 async def test_a_key_that_another_server_gave_the_cluster_is_taken_up(server: fakes.Server, monkeypatch: Any) -> None:
     connections = Connections("")
-    opened = Env(None, server.store, connections, Path())  # type: ignore[arg-type]
+    opened = ClusterContext(None, server.store, connections, Path())  # type: ignore[arg-type]
 
-    async def open_env(*_: Any) -> Env:
+    async def open_env(*_: Any) -> ClusterContext:
         return opened
 
-    monkeypatch.setattr("headway.cluster.context.open_env", open_env)
+    monkeypatch.setattr("headway.cluster.context.open_context", open_env)
     holding = Acting(server.store, Path())
     await holding._env(LAB)
     assert connections.keyless
@@ -143,7 +143,7 @@ async def test_a_machine_is_made_for_one_node_unless_somebody_else_has_made_it(
     """None: an earlier try was broken off, which may have made it and no more."""
     brought = []
 
-    async def bring(_: Any, env: Env, name: str, say: Any, *, why: str) -> None:
+    async def bring(_: Any, env: ClusterContext, name: str, say: Any, *, why: str) -> None:
         brought.append((name, why))
 
     async def say(*_: Any, **__: Any) -> None: ...
@@ -154,7 +154,7 @@ async def test_a_machine_is_made_for_one_node_unless_somebody_else_has_made_it(
     assert lab.world.machine is not None
     lab.world.machine, lab.world.jobs = replace(lab.world.machine, started_at=started_at), jobs
     opened = Open(lab.responder.env, None)
-    monkeypatch.setattr("headway.cluster.scaling.provision_slot.bring", bring)
+    monkeypatch.setattr("headway.cluster.scaling.provision_slot.provision_machine", bring)
     work = RealWork(lab.store, Path())
     monkeypatch.setattr(work, "_held", held)
     await work.replace(lab.responder.cluster, say, NODE, since)
@@ -183,7 +183,7 @@ async def test_no_machine_is_made_for_a_node_that_nobody_wants_any_more(lab: War
     elif fate == "taken out":
         cluster = replace(cluster, groups=(replace(group, slots=tuple(one for one in group.slots if one != NODE)),))
     opened = Open(lab.responder.env, None)
-    monkeypatch.setattr("headway.cluster.scaling.provision_slot.bring", bring)
+    monkeypatch.setattr("headway.cluster.scaling.provision_slot.provision_machine", bring)
     work = RealWork(lab.store, Path())
     monkeypatch.setattr(work, "_held", held)
     await work.replace(cluster, say, NODE, None)

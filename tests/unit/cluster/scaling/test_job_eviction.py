@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from headway.cluster.context import Env
-from headway.cluster.scaling.job_eviction import ASKED_AT_ONCE, SendAway
+from headway.cluster.context import ClusterContext
+from headway.cluster.scaling.job_eviction import COMMANDS_AT_ONCE, JobEviction
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed
 from headway.transport.process import Ran
@@ -70,21 +70,21 @@ class Controller:
     async def say(self, step: str, text: str, **_: Any) -> None:
         self.said.append(f"{step}: {text}")
 
-    def away(self) -> SendAway:
-        env = Env(cast(Any, None), cast(Any, None), cast(Any, self), Path("/nowhere"))
-        return SendAway(LAB, env, self.say, HEAD, "its node leaves", lambda: self.now, self.sleep)
+    def away(self) -> JobEviction:
+        env = ClusterContext(cast(Any, None), cast(Any, None), cast(Any, self), Path("/nowhere"))
+        return JobEviction(LAB, env, self.say, HEAD, "its node leaves", lambda: self.now, self.sleep)
 
 
 async def test_what_has_ended_while_its_epilog_runs_is_waited_for_and_not_run_again() -> None:
     slurm = Controller(job7="COMPLETING", job8="RUNNING", job9="SUSPENDED")
-    await slurm.away().now({NODE: (7, 8, 9)})
+    await slurm.away().evict_jobs({NODE: (7, 8, 9)})
     assert slurm.did == ["requeue 8", "requeue 9"]
     assert slurm.now == slurm.ends_at
 
 
 async def test_what_was_requeued_since_the_look_is_let_be() -> None:
     slurm = Controller(job7="PENDING")
-    await slurm.away().now({NODE: (7,)})
+    await slurm.away().evict_jobs({NODE: (7,)})
     assert slurm.did == []
     assert slurm.now == 1000.0
 
@@ -95,7 +95,7 @@ async def test_what_was_requeued_since_the_look_is_let_be() -> None:
 async def test_what_forbids_a_requeue_ends(error: str) -> None:
     slurm = Controller(job7="RUNNING")
     slurm.answers = [f"{error} for job 7"]
-    assert await slurm.away().now({NODE: (7,)}) == frozenset()
+    assert await slurm.away().evict_jobs({NODE: (7,)}) == frozenset()
     assert slurm.did == ["requeue 7", "scancel 7"]
     assert "can't be requeued" in slurm.said[0]
 
@@ -112,16 +112,16 @@ async def test_one_that_could_not_be_told_goes_on_and_is_named(error: str) -> No
     slurm = Controller(job7="RUNNING", job8="COMPLETING")
     slurm.answers, away = [error, error], slurm.away()
     for _ in range(2):
-        assert await away.now({NODE: (7,), "lab-1-2": (8,)}) == {NODE}
+        assert await away.evict_jobs({NODE: (7,), "lab-1-2": (8,)}) == {NODE}
     assert slurm.did == ["requeue 7"] * 2
     assert len(slurm.said) == 1
-    assert await away.now({NODE: (7,)}) == frozenset()
+    assert await away.evict_jobs({NODE: (7,)}) == frozenset()
     assert slurm.words[7] == "PENDING"
 
 
 async def test_a_controller_that_does_not_say_how_a_job_is_has_not_said_that_it_runs() -> None:
     slurm = Controller(job7="RUNNING")
-    assert await slurm.away().now({NODE: (7, 99)}) == {NODE}
+    assert await slurm.away().evict_jobs({NODE: (7, 99)}) == {NODE}
     assert slurm.did == ["requeue 7"]
 
 
@@ -130,16 +130,16 @@ async def test_what_a_job_wants_is_asked_for_once_however_long_its_deadline_is_w
     slurm.scripts[7] = "#!/bin/sh\n#SBATCH --signal=USR1@600\n"
     away, jobs, ends = slurm.away(), tuple(range(1, 41)), slurm.now + 3600
     for _ in range(60):
-        await away.warn({NODE: jobs}, ends)
+        await away.warn_jobs({NODE: jobs}, ends)
         slurm.now += 1
     assert sorted(slurm.asked) == list(jobs)
-    assert 1 < slurm.most <= ASKED_AT_ONCE
-    await away.warn({NODE: (*jobs, 41)}, ends)
+    assert 1 < slurm.most <= COMMANDS_AT_ONCE
+    await away.warn_jobs({NODE: (*jobs, 41)}, ends)
     assert slurm.asked[40:] == [41]
     assert slurm.did == []
     slurm.now = ends - 600
     for _ in range(2):
-        await away.warn({NODE: jobs}, ends)
+        await away.warn_jobs({NODE: jobs}, ends)
     assert slurm.did == ["scontrol notify 7", "scancel --signal=USR1 7"]
 
 
@@ -147,11 +147,11 @@ async def test_where_not_all_was_answered_it_is_asked_again_in_a_while() -> None
     slurm = Controller(job7="RUNNING")
     slurm.lines, away = False, slurm.away()
     for _ in range(121):
-        await away.warn({NODE: (7,)}, 9000.0)
+        await away.warn_jobs({NODE: (7,)}, 9000.0)
         slurm.now += 1
     assert slurm.asked == [7] * 3
     slurm.lines = True
     for _ in range(300):
-        await away.warn({NODE: (7,)}, 9000.0)
+        await away.warn_jobs({NODE: (7,)}, 9000.0)
         slurm.now += 1
     assert slurm.asked == [7] * 4

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from headway.cluster import apply, remote_steps, secrets
-from headway.cluster.apply import Run
-from headway.cluster.context import Env
-from headway.cluster.desired_state import make_goal
-from headway.cluster.scaling import provision_slot
-from headway.cluster.scaling.provision_slot import bring
+from headway.cluster.apply import ApplyRun
+from headway.cluster.context import ClusterContext
+from headway.cluster.desired_state import build_desired_state
+from headway.cluster.scaling.provision_slot import provision_machine
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import NO_MACHINE
@@ -60,9 +59,9 @@ class World:
 
     async def bring(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async def goal(*_: Any) -> Any:
-            return make_goal(self.cluster, self.site, {})
+            return build_desired_state(self.cluster, self.site, {})
 
-        async def make(run: Run, name: str, _: set[str]) -> bool:
+        async def make(run: ApplyRun, name: str, _: set[str]) -> bool:
             self.made.append(name)
             run.machines[name] = builders.machine(name)
             return True
@@ -70,13 +69,13 @@ class World:
         async def none(*_: Any, **__: Any) -> Any:
             return {}
 
-        monkeypatch.setattr(provision_slot, "_goal", goal)
-        monkeypatch.setattr(secrets, "ensure", none)
-        monkeypatch.setattr(Run, "_make", make)
-        monkeypatch.setattr(remote_steps, "perform", none)
-        monkeypatch.setattr(apply, "by_stage", lambda *_, **__: {"node": []})
+        monkeypatch.setattr("headway.cluster.scaling.provision_slot._goal", goal)
+        monkeypatch.setattr(secrets, "ensure_secrets", none)
+        monkeypatch.setattr(ApplyRun, "_make", make)
+        monkeypatch.setattr(remote_steps, "run_steps", none)
+        monkeypatch.setattr(apply, "steps_by_stage", lambda *_, **__: {"node": []})
         both: Any = self
-        await bring(self.cluster, Env(both, both, both, Path()), NODE, none)
+        await provision_machine(self.cluster, ClusterContext(both, both, both, Path()), NODE, none)
 
 
 @pytest.mark.parametrize(("away", "silent"), [((FIRST,), ()), ((), (FIRST,))])

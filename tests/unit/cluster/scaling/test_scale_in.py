@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from headway.catalog.providers import LOCAL
-from headway.changes.cluster_changes import Goal, changeset
-from headway.changes.slurm_accounts import desired
-from headway.cluster.apply import Run
-from headway.cluster.context import Env
+from headway.changes.cluster_changes import DesiredState, changeset
+from headway.changes.slurm_accounts import desired_accounts
+from headway.cluster.apply import ApplyRun
+from headway.cluster.context import ClusterContext
 from headway.cluster.scaling import scale_in
-from headway.cluster.scaling.scale_in import Leaving, SteppedAside
+from headway.cluster.scaling.scale_in import ScaleIn, SteppedAside
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.machine import Machine, MachineState
 from headway.domain.observed import Observed
@@ -84,11 +84,11 @@ class World:
 
     async def say(self, *_: Any, **__: Any) -> None: ...
 
-    def leaving(self, deadline: float | None = None) -> Leaving:
-        env: Any = Env(SimpleNamespace(delete=self.delete, traits=LOCAL), None, self, Path())  # type: ignore[arg-type]
+    def leaving(self, deadline: float | None = None) -> ScaleIn:
+        env: Any = ClusterContext(SimpleNamespace(delete=self.delete, traits=LOCAL), None, self, Path())  # type: ignore[arg-type]
         head = MACHINES[LAB.head]
         until = None if deadline is None else Deadline(deadline)
-        return Leaving(LAB, env, self.say, head, MACHINES, until, clock=lambda: self.now, sleep=self.sleep)
+        return ScaleIn(LAB, env, self.say, head, MACHINES, until, clock=lambda: self.now, sleep=self.sleep)
 
 
 @pytest.fixture(autouse=True)
@@ -99,19 +99,19 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     async def tell(cluster: Any, _: Any) -> None:
         found.append(cluster.name)
 
-    monkeypatch.setattr(scale_in, "tell_prometheus", tell)
+    monkeypatch.setattr(scale_in, "update_scrape_targets", tell)
     return found
 
 
 async def test_who_went_is_missed_by_nobody_while_others_are_waited_for(told: list[str]) -> None:
     world = World(lab_1_2=(7,))
-    await world.leaving(world.now + 60).leave(["lab-1-2", "lab-1-3"])
+    await world.leaving(world.now + 60).remove_machines(["lab-1-2", "lab-1-3"])
     assert told == ["lab"], "once, when lab-1-3 has gone and lab-1-2 works on; the apply tells of the rest"
 
 
 async def test_an_idle_node_is_drained_given_back_and_then_said_to_have_no_machine() -> None:
     world = World()
-    await world.leaving().leave(["lab-1-3"])
+    await world.leaving().remove_machines(["lab-1-3"])
     assert world.did == [
         "scontrol update NodeName=lab-1-3 State=DRAIN Reason=headway: leaves",
         "delete lab-1-3",
@@ -124,7 +124,7 @@ async def test_an_idle_node_is_drained_given_back_and_then_said_to_have_no_machi
 async def test_a_node_with_a_job_stays_when_nobody_said_how_long_it_may_go_on() -> None:
     world = World(lab_1_2=(7,))
     with pytest.raises(Refused, match="lab-1-2 runs job 7") as caught:
-        await world.leaving().leave(["lab-1-2", "lab-1-3"])
+        await world.leaving().remove_machines(["lab-1-2", "lab-1-3"])
     assert "--deadline" in caught.value.hint
     assert "delete lab-1-3" in world.did
     assert "delete lab-1-2" not in world.did
@@ -142,7 +142,7 @@ async def test_what_somebody_said_of_a_node_stands_again_when_it_stays() -> None
 
     leaving.sleep = sleep
     with pytest.raises(Refused):
-        await leaving.leave(["lab-1-2", "lab-1-3"])
+        await leaving.remove_machines(["lab-1-2", "lab-1-3"])
     assert world.did == [
         "scontrol update NodeName=lab-1-2 State=DRAIN Reason=headway: leaves: ann: a bad fan",
         "scontrol update NodeName=lab-1-3 State=DRAIN Reason=headway: leaves",
@@ -152,7 +152,7 @@ async def test_what_somebody_said_of_a_node_stands_again_when_it_stays() -> None
     world.did.clear()
     world.reasons["lab-1-2"] = "headway: leaves: ann: a bad fan"
     with pytest.raises(Refused):  # the next one finds its own word there
-        await leaving.leave(["lab-1-2"])
+        await leaving.remove_machines(["lab-1-2"])
     assert world.did[0] == "scontrol update NodeName=lab-1-2 State=DRAIN Reason=ann: a bad fan"
 
 
@@ -173,7 +173,7 @@ async def test_a_node_that_somebody_returns_meanwhile_is_drained_again_and_its_n
             world.end(8)
 
     leaving.sleep = sleep
-    await leaving.leave(["lab-1-2"])
+    await leaving.remove_machines(["lab-1-2"])
     drains = "scontrol update NodeName=lab-1-2 State=DRAIN Reason=headway: leaves"
     assert did == [drains, drains]
     assert world.did[2] == f"{drains}: headway: incident 5: a GPU is gone"
@@ -191,7 +191,7 @@ async def test_no_machine_goes_with_a_job_that_started_while_others_were_sent_aw
         came = True
 
     world.end = end  # type: ignore[method-assign]
-    await world.leaving(deadline=world.now).leave(["lab-1-2"])
+    await world.leaving(deadline=world.now).remove_machines(["lab-1-2"])
     order = [words for words in world.did if words.startswith(("scontrol requeue", "delete"))]
     assert order == ["scontrol requeue 7", "scontrol requeue 8", "delete lab-1-2"]
 
@@ -206,14 +206,14 @@ async def test_a_job_that_ends_before_the_deadline_is_let_be() -> None:
             world.end(7)
 
     leaving.sleep = sleep
-    await leaving.leave(["lab-1-2"])
+    await leaving.remove_machines(["lab-1-2"])
     assert not [words for words in world.did if "requeue" in words]
     assert "delete lab-1-2" in world.did
 
 
 async def test_at_the_deadline_jobs_are_warned_then_requeued_before_the_machine_goes() -> None:
     world = World(lab_1_2=(7,))
-    await world.leaving(deadline=world.now + 90).leave(["lab-1-2"])
+    await world.leaving(deadline=world.now + 90).remove_machines(["lab-1-2"])
     order = [words.split()[1] for words in world.did if words.split()[1] in ("notify", "requeue", "lab-1-2")]
     assert order == ["notify", "requeue", "lab-1-2"]
     assert world.now < 1100
@@ -222,14 +222,14 @@ async def test_at_the_deadline_jobs_are_warned_then_requeued_before_the_machine_
 async def test_a_job_that_will_not_go_ends_with_its_machine() -> None:
     world = World(lab_1_2=(7,))
     world.stubborn = {7}
-    await world.leaving(deadline=world.now).leave(["lab-1-2"])
+    await world.leaving(deadline=world.now).remove_machines(["lab-1-2"])
     assert "delete lab-1-2" in world.did
 
 
 async def test_a_machine_stays_until_its_job_could_be_told_to_go() -> None:
     world = World(lab_1_2=(7,))
     world.silent = 3
-    await world.leaving(deadline=world.now).leave(["lab-1-2", "lab-1-3"])
+    await world.leaving(deadline=world.now).remove_machines(["lab-1-2", "lab-1-3"])
     order = [words for words in world.did if words.startswith(("scontrol requeue", "scancel", "delete"))]
     assert order == ["delete lab-1-3", *["scontrol requeue 7"] * 4, "delete lab-1-2"]
 
@@ -240,7 +240,7 @@ async def test_a_deadline_holds_for_the_nodes_it_was_given_for() -> None:
     leaving = world.leaving()
     leaving.deadline = Deadline(world.now, frozenset({"lab-1-3"}))
     with pytest.raises(Refused, match="lab-1-2 runs job 7"):
-        await leaving.leave(["lab-1-2", "lab-1-3"])
+        await leaving.remove_machines(["lab-1-2", "lab-1-3"])
     assert "delete lab-1-3" in world.did
     assert "delete lab-1-2" not in world.did
     assert world.did[-1] == "scontrol update NodeName=lab-1-2 State=RESUME"
@@ -254,36 +254,36 @@ async def test_while_jobs_are_waited_for_other_work_has_its_turns() -> None:
         turns.append(tuple(names))
 
     leaving = world.leaving(deadline=world.now + 5)
-    leaving.beside = SimpleNamespace(look=look)  # type: ignore[assignment]
-    await leaving.leave(["lab-1-2", "lab-1-3"])
+    leaving.waiting_work = SimpleNamespace(step=look)  # type: ignore[assignment]
+    await leaving.remove_machines(["lab-1-2", "lab-1-3"])
     assert set(turns) == {("lab-1-2",)}
     assert len(turns) >= 5
     assert leaving.waited
 
 
 async def test_after_such_a_wait_all_is_looked_at_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.cluster.scaling.scale_in.LOOK_S", 0.0)
+    monkeypatch.setattr("headway.cluster.scaling.scale_in.POLL_S", 0.0)
     did: list[str] = []
 
     class Other:
-        async def look(self, names: Collection[str]) -> None:
+        async def step(self, names: Collection[str]) -> None:
             did.append(f"look past {' '.join(names)}")
 
-        async def others_wait(self) -> bool:
+        async def other_operation_waits(self) -> bool:
             return others
 
-        async def rest(self) -> None:
+        async def finish_tasks(self) -> None:
             did.append("rest")
 
         async def close(self) -> None:
             did.append("close")
 
-    def run(world: World, deadline: float | None) -> Run:
-        goal = Goal(LAB, {}, desired(LAB), LAB.slot_names[:2])
+    def run(world: World, deadline: float | None) -> ApplyRun:
+        goal = DesiredState(LAB, {}, desired_accounts(LAB), LAB.slot_names[:2])
         changes = ChangeSet("lab", (Change("machine.delete", "lab-1-3", "lab-1-3", "goes"),))
         env = world.leaving().env
         until = None if deadline is None else Deadline(deadline)
-        return Run(goal, env, world.say, None, {}, Observed(MACHINES), changes, until, Other())  # type: ignore[arg-type]
+        return ApplyRun(goal, env, world.say, None, {}, Observed(MACHINES), changes, until, Other())  # type: ignore[arg-type]
 
     others = False
     assert await run(World(lab_1_3=(7,)), 1.0).clear()
@@ -306,7 +306,7 @@ async def test_after_such_a_wait_all_is_looked_at_anew(monkeypatch: pytest.Monke
 async def test_while_the_controller_rests_for_a_restore_no_machine_goes() -> None:
     """Nobody could say what runs there; asking the controller would fail, and the restore with it."""
     world = World(lab_1_3=(7,))
-    goal = Goal(LAB, {}, desired(LAB), LAB.slot_names[:2])
+    goal = DesiredState(LAB, {}, desired_accounts(LAB), LAB.slot_names[:2])
     changes = ChangeSet("lab", (Change("machine.delete", "lab-1-3", "lab-1-3", "goes"),))
     said: list[str] = []
 
@@ -314,7 +314,7 @@ async def test_while_the_controller_rests_for_a_restore_no_machine_goes() -> Non
         said.append(f"{step}: {text}")
 
     env = world.leaving().env
-    run = Run(goal, env, say, None, {}, Observed(MACHINES), changes, rests=True)  # type: ignore[arg-type]
+    run = ApplyRun(goal, env, say, None, {}, Observed(MACHINES), changes, rests=True)  # type: ignore[arg-type]
     assert not await run.clear()
     assert world.did == []
     (line,) = said
@@ -326,10 +326,10 @@ async def test_while_the_head_is_down_no_machine_that_runs_is_given_back() -> No
     leaving = world.leaving()
     leaving.head = replace(MACHINES[LAB.head], state=MachineState.STOPPED)
     with pytest.raises(Refused, match="lab-head is down: whether jobs run on lab-1-2 can't be known"):
-        await leaving.leave(["lab-1-2"])
+        await leaving.remove_machines(["lab-1-2"])
     assert world.did == []
     leaving.machines = {"lab-1-2": replace(MACHINES["lab-1-2"], state=MachineState.STOPPED)}
-    await leaving.leave(["lab-1-2"])  # where nothing runs nothing ends
+    await leaving.remove_machines(["lab-1-2"])  # where nothing runs nothing ends
     assert world.did == ["delete lab-1-2"]
 
 
@@ -346,7 +346,7 @@ async def test_where_one_can_t_be_deleted_the_others_have_gone_and_slurm_knows(m
     monkeypatch.setattr(world, "delete", fails_first)
     leaving = world.leaving()
     with pytest.raises(CommandFailed, match="device busy"):
-        await leaving.leave(["lab-1-2", "lab-1-3"])
+        await leaving.remove_machines(["lab-1-2", "lab-1-3"])
     assert world.did[1] == "delete lab-1-3"
     assert world.reasons == {"lab-1-2": "headway: leaves", "lab-1-3": "headway: no machine"}
     assert leaving.gone == {"lab-1-3"}
@@ -356,12 +356,12 @@ async def test_without_a_head_machines_are_given_back_at_once() -> None:
     world = World()
     leaving = world.leaving()
     leaving.head = None
-    await leaving.leave(["lab-1-2"])
+    await leaving.remove_machines(["lab-1-2"])
     assert world.did == ["delete lab-1-2"]
 
 
 def test_a_plan_says_which_jobs_are_in_the_way() -> None:
-    goal = Goal(LAB, {}, desired(LAB), LAB.slot_names[:1])
+    goal = DesiredState(LAB, {}, desired_accounts(LAB), LAB.slot_names[:1])
     found = changeset(goal, Observed(MACHINES, jobs={"lab-1-3": (7, 8)}))
     idle, busy = (one for one in found.changes if one.kind == "machine.delete")
     assert (idle.where, idle.disturbs) == ("lab-1-2", Disturbs.NODE_DRAIN)

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from headway.catalog.providers import LOCAL
-from headway.cluster.context import Env
-from headway.cluster.scaling.slot_selection import members, still_leaving
+from headway.cluster.context import ClusterContext
+from headway.cluster.scaling.slot_selection import leaving_with_jobs, select_slots
 from headway.providers.base import Notice
 from headway.transport.process import Ran
 from tests.support import builders
@@ -28,8 +28,8 @@ class Provider:
 
 async def chosen(*places: int) -> tuple[str, ...]:
     names = [SPOT.head, *(f"lab-1-{place}" for place in places)]
-    env: Any = Env(Provider(), None, None, Path())  # type: ignore[arg-type]
-    return await members(SPOT, env, {name: builders.machine(name) for name in names})
+    env: Any = ClusterContext(Provider(), None, None, Path())  # type: ignore[arg-type]
+    return await select_slots(SPOT, env, {name: builders.machine(name) for name in names})
 
 
 async def test_a_machine_that_is_taken_back_is_not_counted_and_not_sent_away() -> None:
@@ -47,19 +47,19 @@ class Slurm:
 
 
 async def test_nodes_that_another_operation_waits_for_are_let_be_until_their_jobs_have_ended() -> None:
-    env: Any = Env(SimpleNamespace(traits=LOCAL), None, Slurm(), Path())  # type: ignore[arg-type]
+    env: Any = ClusterContext(SimpleNamespace(traits=LOCAL), None, Slurm(), Path())  # type: ignore[arg-type]
     there = {name: builders.machine(name) for name in WHOLE.machine_names}
-    assert await still_leaving(WHOLE, env, there, ["lab-1-1"]) == {"lab-1-2"}
-    assert await still_leaving(WHOLE, env, there, WHOLE.slot_names) == frozenset(), "they stay after all"
+    assert await leaving_with_jobs(WHOLE, env, there, ["lab-1-1"]) == {"lab-1-2"}
+    assert await leaving_with_jobs(WHOLE, env, there, WHOLE.slot_names) == frozenset(), "they stay after all"
 
 
 async def test_the_second_head_says_what_runs_where_the_first_one_has_no_machine() -> None:
     two = replace(WHOLE, controllers=2, groups=(replace(WHOLE.groups[0], nodes=2, most=4),))
-    env: Any = Env(SimpleNamespace(traits=LOCAL), None, Slurm(), Path())  # type: ignore[arg-type]
+    env: Any = ClusterContext(SimpleNamespace(traits=LOCAL), None, Slurm(), Path())  # type: ignore[arg-type]
     there = {name: builders.machine(name) for name in two.machine_names if name != two.head}
     assert two.heads[1] in there
-    assert await still_leaving(two, env, there, ["lab-1-1"]) == {"lab-1-2"}
-    assert await members(two, env, there) == ("lab-1-2", "lab-1-3"), "those with jobs stay"
+    assert await leaving_with_jobs(two, env, there, ["lab-1-1"]) == {"lab-1-2"}
+    assert await select_slots(two, env, there) == ("lab-1-2", "lab-1-3"), "those with jobs stay"
 
 
 async def test_a_notice_of_a_machine_that_is_gone_takes_no_slot() -> None:

@@ -17,8 +17,8 @@ import pytest
 from agent import config
 from agent.checks import node_checks, runner
 from headway.catalog.providers import SSH
-from headway.changes.machine_changes import Wanted, machine_changes
-from headway.cluster.machine_steps import by_stage
+from headway.changes.machine_changes import DesiredMachine, machine_changes
+from headway.cluster.machine_steps import steps_by_stage
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import OwnSite, Storage, Volume
 from headway.domain.observed import NOT_SEEN
@@ -68,11 +68,11 @@ def test_a_volume_is_a_unit_that_keeps_nothing_from_starting() -> None:
 def test_a_volume_leaves_once_the_agent_knows() -> None:
     unit = "/etc/systemd/system/models.mount"
     agent = Unit("headway-agent.service", restart_on=("/etc/headway/agent.json",), stage="node")
-    wanted = Wanted.make({}, {}, (agent,))
+    wanted = DesiredMachine.build({}, {}, (agent,))
     rows = list(machine_changes("n1", wanted, replace(NOT_SEEN, managed=(unit,))))
     (gone,) = [row for row in rows if row.what == unit]
     assert gone.disturbs is Disturbs.JOBS
-    stages = by_stage(rows, wanted, {}, fresh=False)
+    stages = steps_by_stage(rows, wanted, {}, fresh=False)
     assert all(step["op"] not in ("unmount", "managed") for step in stages.get("base", ()))
     last = [step["op"] for step in stages["node"]]
     # The last, because a repair may mount it again for as long as systemd knows it.
@@ -84,8 +84,8 @@ def test_a_volume_whose_server_is_away_keeps_no_head_and_no_node_from_working() 
     cluster = replace(builders.cluster(2), storage=Storage(volumes=(MODELS,)))
     roles = units_by_role(cluster, builders.site(cluster))
     for role, last in (("head", "controller"), ("node", "node")):
-        wanted = Wanted.make({}, {}, roles[role])
-        stages = by_stage(machine_changes("x", wanted, NOT_SEEN), wanted, {}, fresh=True)
+        wanted = DesiredMachine.build({}, {}, roles[role])
+        stages = steps_by_stage(machine_changes("x", wanted, NOT_SEEN), wanted, {}, fresh=True)
         (mount,) = (step for step in stages["outside"] if step["op"] == "units")
         assert (mount["names"], mount["may_fail"]) == (["models.mount"], True)
         order = [stage for stage in stages if stage in ("outside", last)]
@@ -105,8 +105,8 @@ def test_a_volume_below_what_the_head_exports_waits_for_that(volume: Volume) -> 
     cluster = replace(builders.cluster(2, provider=SSH), storage=Storage(volumes=(MODELS_2, volume)))
     site = replace(builders.site(cluster), own=OwnSite(nfs=("/scratch",)))
     unit = f"{systemd_files.escape(volume.path)}.mount"
-    wanted = Wanted.make({}, {}, units_by_role(cluster, site)["node"])
-    stages = by_stage(machine_changes("x", wanted, NOT_SEEN), wanted, {}, fresh=True)
+    wanted = DesiredMachine.build({}, {}, units_by_role(cluster, site)["node"])
+    stages = steps_by_stage(machine_changes("x", wanted, NOT_SEEN), wanted, {}, fresh=True)
     assert [step["names"] for step in stages["outside"]] == [["models2.mount"]]
     mounts = [step for step in stages["node"] if any(name.endswith(".mount") for name in step.get("names", ()))]
     assert [step["names"][-1] for step in mounts] == ["scratch.mount", unit]

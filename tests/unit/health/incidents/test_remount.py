@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from headway.cluster.context import Env
+from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Storage, Volume
 from headway.domain.machine import Machine
 from headway.errors import Unreachable
@@ -55,7 +55,7 @@ class Nodes:
 
     @property
     def context(self) -> HealthContext:
-        env = Env(cast(Any, self), cast(Any, None), cast(Any, self), Path("/nowhere"))
+        env = ClusterContext(cast(Any, self), cast(Any, None), cast(Any, self), Path("/nowhere"))
         return HealthContext(LAB, env, lambda: self.now, self.sleep)
 
 

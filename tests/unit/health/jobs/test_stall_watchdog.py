@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from headway.cluster.context import Env
+from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Health, StallRule
 from headway.domain.slurm.state import JobState
 from headway.errors import CommandFailed
@@ -76,7 +76,7 @@ HALF_AN_HOUR, NEVER = StallRule(1800), StallRule(0)
 
 
 def tender(head: Head, hang: StallRule = HALF_AN_HOUR, idle: StallRule = NEVER) -> StallWatchdog:
-    env = Env(cast(Any, None), cast(Any, None), cast(Any, head), Path("/nowhere"))
+    env = ClusterContext(cast(Any, None), cast(Any, None), cast(Any, head), Path("/nowhere"))
     return StallWatchdog(cluster(health=Health(hang=hang, idle=idle)), env, clock=lambda: NOW)
 
 

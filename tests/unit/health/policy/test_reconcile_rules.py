@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headway.cluster.scaling.spares import wanted_reserve
+from headway.cluster.scaling.spares import spares_to_reserve
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slurm.state import JobState, NodeState
 from headway.health.policy.reconcile_rules import DeadNode, ReserveSpares, StartRequeuedJob, plan_actions
@@ -113,25 +113,25 @@ def test_the_node_that_returned_stands_by_next_and_a_busy_one_is_never_taken() -
     busy = world(lab_2_1=node("lab-2-1", "ALLOCATED", cpus_used=128))
     for name in ("lab-1-1", "lab-1-2", "lab-1-4"):
         busy[name] = node(name, "ALLOCATED", cpus_used=128)
-    assert wanted_reserve(LAB, busy, frozenset()) == {"lab-1-3"}
+    assert spares_to_reserve(LAB, busy, frozenset()) == {"lab-1-3"}
     busy["lab-1-3"] = node("lab-1-3", "MIXED", cpus_used=1)
-    assert wanted_reserve(LAB, busy, frozenset()) == frozenset()
+    assert spares_to_reserve(LAB, busy, frozenset()) == frozenset()
 
 
 def test_a_node_for_spare_work_only_neither_stands_by_nor_counts() -> None:
     lemon = world(lab_1_2=replace(node("lab-1-2"), reservation="headway_lemons"))
-    assert wanted_reserve(LAB, lemon, SPARE) == frozenset(), "the spare takes its place"
+    assert spares_to_reserve(LAB, lemon, SPARE) == frozenset(), "the spare takes its place"
 
 
 def test_a_node_that_somebody_has_reserved_does_not_stand_by() -> None:
     theirs = world(lab_2_1=replace(node("lab-2-1", "IDLE", "RESERVED"), reservation="course"))
-    assert wanted_reserve(LAB, theirs, SPARE) == {"lab-1-4"}, "their jobs could not start there"
+    assert spares_to_reserve(LAB, theirs, SPARE) == {"lab-1-4"}, "their jobs could not start there"
     tested = world(lab_2_1=replace(node("lab-2-1", "IDLE", "RESERVED"), reservation="headway_test_lab-2-1"))
-    assert wanted_reserve(LAB, tested, SPARE) == SPARE
+    assert spares_to_reserve(LAB, tested, SPARE) == SPARE
     nightly = {n: replace(node(n, "IDLE", "MAINTENANCE"), reservation="nightly") for n in LAB.slot_names}
-    assert wanted_reserve(LAB, nightly, SPARE) == SPARE
+    assert spares_to_reserve(LAB, nightly, SPARE) == SPARE
 
 
 def test_a_cluster_without_spares_reserves_nothing() -> None:
     bare = cluster(spares=0)
-    assert wanted_reserve(bare, {n: node(n) for n in bare.slot_names}, frozenset()) == frozenset()
+    assert spares_to_reserve(bare, {n: node(n) for n in bare.slot_names}, frozenset()) == frozenset()

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.changes.cluster_changes import SLURM_CONF, Goal, changeset
-from headway.changes.machine_changes import Wanted
-from headway.changes.slurm_accounts import desired
-from headway.cluster.context import Env
+from headway.changes.cluster_changes import SLURM_CONF, DesiredState, changeset
+from headway.changes.machine_changes import DesiredMachine
+from headway.changes.slurm_accounts import desired_accounts
+from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import _host_keys
-from headway.cluster.observe import observe
+from headway.cluster.observe import observe_cluster
 from headway.domain.changeset import ChangeSet, Disturbs
 from headway.domain.cluster import Host
 from headway.domain.machine import Machine
@@ -98,10 +98,10 @@ class Squeue:
 
 async def planned(folder: Path, *members: str) -> ChangeSet:
     """Where lab-1-2 is to be another machine, of a cluster in which these slots are to have one."""
-    env: Any = Env(provider(folder, moved("lab-1-2", address="127.0.0.77")), None, Squeue(), folder)  # type: ignore[arg-type]
-    wanted = Wanted.make({SLURM_CONF: File("")}, {}, ())
-    goal = Goal(LAB, {LAB.role_of(name): wanted for name in LAB.machine_names}, desired(LAB), members)
-    return changeset(goal, await observe(goal, env))
+    env: Any = ClusterContext(provider(folder, moved("lab-1-2", address="127.0.0.77")), None, Squeue(), folder)  # type: ignore[arg-type]
+    wanted = DesiredMachine.build({SLURM_CONF: File("")}, {}, ())
+    goal = DesiredState(LAB, {LAB.role_of(name): wanted for name in LAB.machine_names}, desired_accounts(LAB), members)
+    return changeset(goal, await observe_cluster(goal, env))
 
 
 async def test_a_plan_has_it_as_one_to_be_taken_and_asks_how_long_its_jobs_may_go_on(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ async def test_one_that_no_place_is_left_for_goes_though_the_inventory_gives_its
 async def test_nodes_do_not_vouch_by_the_key_of_one_that_is_to_go(tmp_path: Path) -> None:
     """Known already while the changes are told: else the others would not hear of the new one's."""
     cluster = replace(LAB, hosts=moved("lab-1-2", address="127.0.0.77"))
-    env: Any = Env(provider(tmp_path, cluster.hosts), None, None, tmp_path)  # type: ignore[arg-type]
+    env: Any = ClusterContext(provider(tmp_path, cluster.hosts), None, None, tmp_path)  # type: ignore[arg-type]
     assert set(await _host_keys(cluster, env)) == {LAB.head, "lab-1-1"}
 
 

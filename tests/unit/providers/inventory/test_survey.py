@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headway.changes.owned_machines import Judgement
-from headway.cluster.machine_claims import Look
+from headway.changes.owned_machines import SurveyResult
+from headway.cluster.machine_claims import InventorySurvey
 from headway.domain.cluster import Host, JumpHost, OwnSite
 from headway.domain.survey import Found, FoundGpu, FoundMount, FoundNic, Holder
 from headway.errors import Refused
@@ -197,8 +197,8 @@ def test_the_firewall_lets_in_those_whom_the_machines_see() -> None:
         for name, address in {"lab-head": "198.51.100.7", "lab-1-1": "198.51.100.8", "lab-1-2": ""}.items()
     }
     place: Any = Place("10.9.0.0/24", "10.87.3.1", {}, 0, 0, 0, 0, own=OwnSite({}, (22,), {}, ("10.87.3.1",), ()))
-    judged: Any = Judgement((), (), {}, ())
-    kept = Look(None, {}, seen, {}, frozenset(), judged).place(place)  # type: ignore[arg-type]
+    judged: Any = SurveyResult((), (), {}, ())
+    kept = InventorySurvey(None, {}, seen, {}, frozenset(), judged).place(place)  # type: ignore[arg-type]
     assert kept.own is not None
     assert kept.own.ways_in == ("10.87.3.1", "198.51.100.7", "198.51.100.8")
 

@@ -33,7 +33,7 @@ def holding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Holding:
     async def opens(cluster: Cluster, *_: Any) -> Any:
         return Opened(cluster)
 
-    monkeypatch.setattr("headway.cluster.context.open_env", opens)
+    monkeypatch.setattr("headway.cluster.context.open_context", opens)
     return Holding(None, tmp_path)  # type: ignore[arg-type]
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from headway.cluster.monitoring.alertmanager import tell
-from headway.cluster.monitoring.prometheus import ask
+from headway.cluster.monitoring.alertmanager import send_alerts
+from headway.cluster.monitoring.prometheus import query_range
 from headway.domain.billing import News
 from headway.domain.machine import Machine
 from headway.errors import Unreachable
@@ -127,25 +127,25 @@ async def forward(tmp_path: Path) -> AsyncIterator[Forward]:
 async def test_prometheus_is_asked_through_the_forwarded_port(forward: Forward) -> None:
     rows = [{"metric": {"node": "lab-1-1", "gpu": "3"}, "values": [[100, "2.5"], [110, "NaN"]]}]
     forward.says = json.dumps({"status": "success", "data": {"result": rows}}).encode()
-    found = await ask(forward, builders.machine("lab-head"), [Query("k", 'up{a="b"}')], 100, 110, 10)
+    found = await query_range(forward, builders.machine("lab-head"), [Query("k", 'up{a="b"}')], 100, 110, 10)
     assert (found[0].labels["gpu"], found[0].values[0]) == ("3", (100.0, 2.5))
     assert b"query=up%7Ba%3D%22b%22%7D" in forward.asked
     forward.says = b"<html>"
     with pytest.raises(Unreachable, match="and no figures"):
-        await ask(forward, builders.machine("lab-head"), [Query("k", "up")], 100, 110, 10)
+        await query_range(forward, builders.machine("lab-head"), [Query("k", "up")], 100, 110, 10)
     forward.path.unlink()
     with pytest.raises(Unreachable, match="Prometheus on lab-head does not answer"):
-        await ask(forward, builders.machine("lab-head"), [Query("k", "up")], 100, 110, 10)
+        await query_range(forward, builders.machine("lab-head"), [Query("k", "up")], 100, 110, 10)
 
 
 async def test_news_is_an_alert_of_a_day_with_its_key(forward: Forward) -> None:
     forward.port = 9093
     news = News("week/2026-W41", "WeeklySummary", "info", "lab: week 2026-W41", "all: 3.00 GPU-hours\n2", 1_000_000)
-    await tell(forward, builders.machine("lab-head"), [news], 1_000_060.0)
+    await send_alerts(forward, builders.machine("lab-head"), [news], 1_000_060.0)
     [alert] = json.loads(forward.asked)
     assert (alert["labels"]["news"], alert["labels"]["alertname"]) == ("week/2026-W41", "WeeklySummary")
     assert alert["annotations"] == {"title": "lab: week 2026-W41", "summary": "all: 3.00 GPU-hours\n2"}
     assert (alert["startsAt"], alert["endsAt"]) == ("1970-01-12T13:46:40+00:00", "1970-01-13T13:47:40+00:00")
     forward.path.unlink()
     with pytest.raises(Unreachable, match="Alertmanager on lab-head does not answer"):
-        await tell(forward, builders.machine("lab-head"), [news], 1_000_060.0)
+        await send_alerts(forward, builders.machine("lab-head"), [news], 1_000_060.0)
