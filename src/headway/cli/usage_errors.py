@@ -32,7 +32,8 @@ def _line(fault: Any, argv: Sequence[str]) -> str:
     why = fault["msg"].removeprefix("Value error, ").removeprefix("Input ").removeprefix("String ")
     if fault["type"] in _FORM:
         why = "is not of the form it takes"
-    name = str(fault["loc"][0]) if fault["loc"] else ""
+    path = [str(part) for part in fault["loc"] if isinstance(part, str)]
+    name = "_".join(path[:2] if path[:1] == ["container"] else path[:1])
     option = f"--{OPTION_OF_FIELD.get(name, name).replace('_', '-')}"
     typed = bool(name) and any(word.partition("=")[0] == option for word in argv)
     given = fault["input"]

@@ -198,7 +198,7 @@ def test_a_cluster_that_was_not_named_is_told_from_an_empty_name(name: str) -> N
         ("run lab --no-files --launcher foo -- x", "--launcher 'foo': should be 'torchrun'"),
         ("run lab -N 0 --gpus -1 -- x", "--gpus -1: should be greater than or equal to 0"),
         ("run lab --no-files --stage-in A -- x", "--stage-in 'A': is not of the form it takes"),
-        ("run lab --no-files --env NOT_SET_HERE -- x", "--env NOT_SET_HERE: it is not set here"),
+        ("run lab --no-files --env NOT_SET_HERE -- x", "--env NOT_SET_HERE: it is not set in this environment"),
         ("usage lab --nodes --team v", "--team does not go with --nodes"),
         ("usage lab --nodes --job 3", "--job does not go with --nodes"),
         ("usage lab --nodes --by user", "--by does not go with --nodes"),

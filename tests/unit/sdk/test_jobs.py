@@ -10,7 +10,6 @@ import httpx
 import pytest
 
 from headway import AsyncClient, Client
-from headway.cli.commands.jobs.run import run
 from headway.errors import Refused, Unreachable
 from headway.schemas.jobs import ArrayOut, JobsPage
 from headway.schemas.submissions import RunIn, SubmitOut
@@ -20,7 +19,6 @@ from headway.sdk.resources.jobs import Job, Jobs
 from headway.sdk.submission import build_request
 from tests.support.cli_fakes import FakeApi, job
 
-CONTAINER = ("image", "mounts", "container_workdir", "container_name", "mount_home")  # together one field
 # Slurm gives the array's own number to its last task.
 LAST = job(40, array_job_id=40, array_task="9", state="COMPLETED")
 
@@ -128,15 +126,6 @@ async def test_the_same_for_asyncio() -> None:
     again = await AsyncJob(handle(api)).rerun(env={"A": "1"})
     assert (type(again), again.id) == (AsyncJob, 41)
     assert inspect.signature(AsyncClient.run) == inspect.signature(Client.run)
-
-
-def test_a_run_has_the_same_fields_and_defaults_wherever_it_is_asked_for() -> None:
-    fields = RunIn.model_fields
-    for asks, own in ((run, {"ctx", "cluster", "folder", "no_files", "output", "estimate", *CONTAINER}),):
-        given = {name: one.default for name, one in inspect.signature(asks).parameters.items() if name not in own}
-        assert set(given) <= set(fields)
-        for name, default in given.items():
-            assert (default or None) == (fields[name].get_default(call_default_factory=True) or None), name
 
 
 def test_what_can_not_be_run_is_refused_with_every_fault() -> None:

@@ -6,11 +6,12 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from headway.errors import Fault, InvalidSpec
+from headway.schemas.submissions import JobFields
 from headway.validation.error_paths import MOST_FAULTS, pydantic_faults
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$"
@@ -35,36 +36,22 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Container(Strict):
-    image: str = Field(min_length=1, max_length=500)
-    mounts: list[str] = []
-    workdir: str = ""
-    mount_home: bool | None = None
+class StepFields(JobFields):
+    """What a step requests, with the fields of `headway run`; under `defaults` for every step that does not set them."""
+
+    time: Annotated[str, BeforeValidator(lambda v: str(v) if isinstance(v, int) else v)] = Field(
+        default="", max_length=32
+    )
 
 
-class Ask(Strict):
-    """What a step asks for; under `defaults` for every step that does not say. `gpus` and `tasks` are for each node."""
-
-    launcher: Literal["torchrun", "srun", "mpi", "python"] | None = None
-    nodes: int = Field(default=1, ge=1)
-    gpus: int = Field(default=0, ge=0)
-    tasks: int = Field(default=0, ge=0)
-    time: Annotated[str, BeforeValidator(lambda v: str(v) if isinstance(v, int) else v)] = ""
-    partition: str = ""
-    team: str = ""
-    container: Container | None = None
-    env: dict[str, str] = {}
-    sbatch: list[str] = []
-
-
-class Step(Ask):
+class Step(StepFields):
     run: Annotated[list[str], BeforeValidator(_words)] = Field(min_length=1)
     needs: list[str] = Field(default=[], max_length=MOST_STEPS)
 
 
 class Pipeline(Strict):
     name: str = Field(pattern=_NAME)
-    defaults: Ask = Ask()
+    defaults: StepFields = StepFields()
     steps: dict[Annotated[str, Field(pattern=_NAME)], Step] = Field(min_length=1, max_length=MOST_STEPS)
 
     def order(self) -> list[str]:
@@ -142,7 +129,7 @@ def _with_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
     def one(step: Any) -> Any:
         if not isinstance(step, dict):
             return step
-        known = {key: value for key, value in defaults.items() if key in Ask.model_fields}
+        known = {key: value for key, value in defaults.items() if key in StepFields.model_fields}
         own_env = step.get("env")
         both = {**env, **own_env} if isinstance(own_env, dict) else own_env if "env" in step else env
         return {**known, **step, "env": both}

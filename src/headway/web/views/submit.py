@@ -7,12 +7,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from headway.errors import Fault
 from headway.jobs.submission.requested_resources import asked, first_flags
 from headway.schemas.base import FaultOut
-from headway.schemas.submissions import CheckJobIn, ContainerIn, Launcher, RunIn, SubmitIn
+from headway.schemas.job_flag import job_flags
+from headway.schemas.submissions import CheckJobIn, ContainerIn, RunIn, SubmitIn
 from headway.services.jobs.clone import CloneSource
 
 LAUNCHERS: tuple[tuple[str, str], ...] = (
@@ -162,16 +163,13 @@ def _unreadable(draft: Draft) -> list[Fault]:
 
 
 def _run(draft: Draft) -> RunIn:
-    launcher: Launcher | None = draft.launcher or None  # type: ignore[assignment]
-    return RunIn(
-        argv=shlex.split(draft.command),
-        launcher=launcher,
-        nodes=int(draft.nodes or 1),
-        gpus=min(int(draft.gpus or 0), 1024),
-        tasks=min(int(draft.tasks or 0), 4096),
-        name=draft.job_name[:64],
-        time=draft.time[:32],
-        partition=draft.partition[:64],
-        team=draft.account[:64],
-        container=ContainerIn(image=draft.image[:500]) if draft.image else None,
+    container = _filled_in(draft, ContainerIn)
+    return RunIn.model_validate(
+        {**_filled_in(draft, RunIn), "argv": shlex.split(draft.command), "container": container or None}
     )
+
+
+def _filled_in(draft: Draft, model: type[BaseModel]) -> dict[str, str]:
+    """The model's fields that the form has, where they are filled in."""
+    texts = {name: getattr(draft, flag.form) for name, (_, flag) in job_flags(model).items() if flag.form}
+    return {name: text for name, text in texts.items() if text}

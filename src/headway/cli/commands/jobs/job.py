@@ -91,7 +91,7 @@ def rerun(
 
 
 def _once_more(words: list[str], env: list[str] | None, output: Format, how: str) -> None:
-    from headway.cli.commands.jobs.run import parse_env_options
+    from headway.cli.env_option import parse_env_options
     from headway.schemas.submissions import RetryIn
 
     cluster, word = _one_job(words)

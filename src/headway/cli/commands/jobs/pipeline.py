@@ -96,7 +96,7 @@ def retry(
     """Submit the failed steps again, and all steps that need them, in the same folder.
 
     headway pipeline retry rlhf"""
-    from headway.cli.commands.jobs.run import parse_env_options
+    from headway.cli.env_option import parse_env_options
     from headway.schemas.submissions import PipelineRetryIn
 
     api = session.connect()

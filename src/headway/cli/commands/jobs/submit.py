@@ -38,7 +38,7 @@ def submit(
     if "help" in line.own:
         session.print_line(ctx.get_help())
         return
-    from headway.cli.commands.jobs.run import parse_env_options
+    from headway.cli.env_option import parse_env_options
 
     api = session.connect()
     name, line = _which(api, words) if first else (session.choose_cluster(api, None), line)

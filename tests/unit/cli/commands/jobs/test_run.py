@@ -77,8 +77,8 @@ def test_a_dry_run_prints_lines_with_their_origin_and_sends_nothing(cli: Cli, fo
     [
         (["run", "lab"], "after --"),
         (["run", "lab", "--no-files", "--nodes", "0", "--launcher", "x", "--", "a"], "--launcher"),
-        (["run", "lab", "--no-files", "--env", "NOT_SET_HERE", "--", "a"], "not set here"),
-        (["run", "lab", "--no-files", "--container-mounts", "/a:/b", "--", "a"], "without an image"),
+        (["run", "lab", "--no-files", "--env", "NOT_SET_HERE", "--", "a"], "not set in this environment"),
+        (["run", "lab", "--no-files", "--container-mounts", "/a:/b", "--", "a"], "needs an image"),
         (["pipeline", "run", "nothing.yaml"], "no such file"),
         (["job", "retry", "lab", "x"], "not a job id"),
         (["logs", "lab", "12", "--task", "x"], "is not a task number"),

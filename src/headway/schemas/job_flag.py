@@ -1,0 +1,27 @@
+"""How a field of a job request is offered to people: `headway run` makes its options from these, the submit page its fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+
+@dataclass(frozen=True)
+class JobFlag:
+    """Metadata of a request's field (in `Annotated`); the help text is the field's `description`."""
+
+    options: tuple[str, ...]  # of `headway run`, such as ("-N", "--nodes")
+    metavar: str = ""
+    form: str = ""  # the submit page's field; "" where the page has none
+
+
+def job_flags(model: type[BaseModel]) -> dict[str, tuple[FieldInfo, JobFlag]]:
+    """Returns the model's fields that have a flag, by name."""
+    return {
+        name: (field, flag)
+        for name, field in model.model_fields.items()
+        for flag in field.metadata
+        if isinstance(flag, JobFlag)
+    }

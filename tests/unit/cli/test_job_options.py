@@ -1,0 +1,74 @@
+"""A job's flag is declared once: the command line, the SDK, pipeline steps and the submit page have the request's own fields."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+import typer
+from pydantic import Field
+
+from headway.cli import job_options
+from headway.cli.main import load_command
+from headway.cli.registry import ENTRIES
+from headway.jobs.pipelines.pipeline_file import Step
+from headway.schemas.job_flag import JobFlag, job_flags
+from headway.schemas.submissions import ContainerIn, JobFields, RunIn, RunOptions
+from headway.web.views.submit import Draft, request
+
+NOT_TYPED = {"argv", "bundle", "git"}  # what the command and the client fill in themselves
+
+
+def test_every_field_of_a_run_is_an_option_with_its_default_and_help() -> None:
+    params = {one.name: one for one in load_command(ENTRIES["run"]).params}
+    own = {"cluster", "folder", "no_files", "estimate", "output"}
+    container = {f"container_{name}" for name in ContainerIn.model_fields}
+    assert set(params) - own == (set(RunIn.model_fields) - NOT_TYPED - {"container"}) | container
+    for name, (field, flag) in job_flags(RunIn).items():
+        assert params[name].help == field.description
+        assert flag.options[-1] in params[name].opts
+        assert (params[name].default or None) == (field.get_default(call_default_factory=True) or None)
+
+
+def test_every_field_of_a_run_is_a_keyword_of_the_client() -> None:
+    assert set(RunOptions.__annotations__) == set(RunIn.model_fields) - NOT_TYPED - {"dry_run"}
+
+
+def test_every_common_field_is_one_of_a_pipeline_step() -> None:
+    assert set(Step.model_fields) - {"run", "needs"} == set(JobFields.model_fields)
+    assert set(JobFields.model_fields) < set(RunIn.model_fields)
+
+
+def test_every_field_that_the_page_has_reaches_the_request() -> None:
+    draft = Draft(
+        how="command", command="python x.py", launcher="srun", nodes="2", gpus="3", tasks="4", time="5:00",
+        partition="train", account="vision", job_name="first", image="docker://x",
+    )  # fmt: skip
+    sent, faults = request(draft)
+    assert not faults
+    assert sent is not None
+    assert sent.run == RunIn(
+        argv=["python", "x.py"], launcher="srun", nodes=2, gpus=3, tasks=4, time="5:00", partition="train",
+        team="vision", name="first", container=ContainerIn(image="docker://x"),
+    )  # fmt: skip
+    forms = {flag.form for model in (RunIn, ContainerIn) for _, flag in job_flags(model).values() if flag.form}
+    assert forms <= set(draft.shown)
+
+
+def test_a_new_field_is_an_option_without_further_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    class LaterRunIn(RunIn):
+        nice: Annotated[int, JobFlag(("--nice",), "NUMBER")] = Field(default=0, description="Lower the priority.")
+
+    monkeypatch.setattr(job_options, "RunIn", LaterRunIn)
+    found: dict[str, Any] = {}
+
+    @job_options.with_job_options
+    def command(**options: Any) -> None:
+        found.update(job_options.run_fields(options))
+
+    app = typer.Typer()
+    app.command()(command)
+    typer.main.get_command(app).main(["--nice", "5", "-N", "2"], standalone_mode=False)
+    assert found == {"nice": 5, "nodes": 2, "gpus": 0, "tasks": 0, "container": None} | {
+        name: value for name, value in found.items() if value is False
+    }
