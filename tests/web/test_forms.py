@@ -120,13 +120,13 @@ def test_a_form_that_is_not_valid_stays_as_it_is(demo: Site, page: Page, slow: S
 def test_a_page_that_is_brought_back_sends_something_new(demo: Site, page: Page, slow: Slow) -> None:
     demo.goto(page, "/clusters/demo/submit", role="member")
     page.locator("#f-script").fill(SCRIPT)
-    button, deed = page.locator("#send"), page.locator("#submit [name=deed]")
-    before = deed.input_value()
+    button, form_key = page.locator("#send"), page.locator("#submit [name=form_key]")
+    before = form_key.input_value()
     stopped(page, button)
     page.evaluate("window.dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
     expect(button).to_have_text("Submit")
-    assert len(deed.input_value()) == 32
-    assert deed.input_value() != before
+    assert len(form_key.input_value()) == 32
+    assert form_key.input_value() != before
     slow.answers()
     button.click()
     page.wait_for_url("**/jobs/105")

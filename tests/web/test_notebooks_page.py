@@ -101,7 +101,7 @@ class _Doors:
     heard: list[bytes]
 
     def link(self, notebook: str, person: str) -> str:
-        code, _ = self.demo.state.notebooks.code(notebook, person, self.demo.state.clock())
+        code, _ = self.demo.state.notebooks.create_code(notebook, person, self.demo.state.clock())
         return f"{notebooks.notebook_origin(self.demo.state, notebook)}/open?code={code}"
 
 

@@ -15,8 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headway import __version__
 from headway.api import docs_page
 from headway.api.http import error_handlers
-from headway.api.http.compression import Packed
-from headway.api.http.idempotency import Once
+from headway.api.http.compression import CompressResponses
+from headway.api.http.idempotency import IdempotentPosts
 from headway.api.routers.access import audit, people, teams, tokens
 from headway.api.routers.billing import budgets, checkpoints, energy_capacity, goodput, invoices, node_states, usage
 from headway.api.routers.cluster import (
@@ -103,10 +103,10 @@ def create_app(state: AppState) -> FastAPI:
         api.include_router(router)
     app.include_router(api)
     headers = security_headers(state.settings.url)
-    error_handlers.install(app, headers)
-    app.add_middleware(Once)
-    app.add_middleware(Packed)
-    app.add_middleware(Guard, hosts=state.settings.allowed_hosts, headers=headers)
+    error_handlers.install_error_handlers(app, headers)
+    app.add_middleware(IdempotentPosts)
+    app.add_middleware(CompressResponses)
+    app.add_middleware(RequestGuard, hosts=state.settings.allowed_hosts, headers=headers)
     return app
 
 
@@ -132,7 +132,7 @@ class Api(FastAPI):
         return super().openapi()
 
 
-class Guard:
+class RequestGuard:
     """Refuses requests for other host names (a page elsewhere that points its name at us), bodies without end, and NUL bytes
     in addresses and forms; puts the security headers on every answer."""
 

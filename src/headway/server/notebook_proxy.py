@@ -90,7 +90,7 @@ class Door:
         for task in list(self._clients):
             task.cancel()
         await asyncio.gather(*self._clients, return_exceptions=True)
-        await self._state.notebooks.close()
+        await self._state.notebooks.close_all()
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -113,7 +113,7 @@ class Door:
         """(headers, where to) for a code that was not used before."""
         passes, now = self._state.notebooks, self._state.clock()
         code = (parse_qs(urlsplit(_text(request.target)).query).get("code") or [""])[0]
-        meant = passes.meant(code, now)
+        meant = passes.find_code(code, now)
         if meant is None:
             raise _Refused(
                 403, "This link was used already, or is too old",
@@ -123,10 +123,10 @@ class Door:
         notebook, person = meant
         self._at_home(request, notebook)
         before = self._apart or self._of_one(request, person)
-        passes.spend(code)
-        given = [self._cookie(_name(notebook), passes.session(notebook, person, now), f"/n/{notebook}/")]
+        passes.use_code(code)
+        given = [self._cookie(_name(notebook), passes.create_session(notebook, person, now), f"/n/{notebook}/")]
         if not self._apart:
-            given.append(self._cookie(self._person, passes.session("", person, now), "/"))
+            given.append(self._cookie(self._person, passes.create_session("", person, now), "/"))
         if not before:  # nothing that somebody else's page has left there goes on
             given.append((b"clear-site-data", b'"cache", "storage"'))
         return given, f"/n/{notebook}/lab"
@@ -153,7 +153,7 @@ class Door:
             raise _Refused(410, "This notebook has ended", "Start another one.", self._state.settings.url) from None
         mine = {again for person, again in known if person == row.person}
         if not mine or (True in mine and not await notebooks.owner_may_still_open(self._state, row)):
-            await self._state.notebooks.forget(row.id)
+            await self._state.notebooks.forget_notebook(row.id)
             raise _Refused(403, "Not any more", f"{row.person} may not work on {row.cluster} any more.")
         if not self._apart and not self._of_one(request, row.person):
             raise _Refused(
@@ -185,7 +185,7 @@ class Door:
         """(person, whether it is time to ask if they still may) by each cookie of that name: a page of another host below the
         same one may lay its own beside ours."""
         found = (
-            self._state.notebooks.person(value, notebook, self._state.clock())
+            self._state.notebooks.check_session(value, notebook, self._state.clock())
             for cookie in _header(request, b"cookie").split(";")
             for key, _, value in [cookie.strip().partition("=")]
             if key == name

@@ -91,13 +91,18 @@ def command_slot(state: AppState, who: Principal) -> contextlib.AbstractContextM
     """Counts a running command while the context is open, so that no member uses up a cluster's connections.
     Raises TooManyAtOnce."""
     return _slot(
-        state.commands, who, MAX_COMMANDS_PER_PERSON, "commands", "are running already", "wait until one has ended"
+        state.running_commands,
+        who,
+        MAX_COMMANDS_PER_PERSON,
+        "commands",
+        "are running already",
+        "wait until one has ended",
     )
 
 
 def log_slot(state: AppState, who: Principal) -> contextlib.AbstractContextManager[None]:
     """Counts a followed log while the context is open. Raises TooManyAtOnce."""
-    return _slot(state.followed, who, MAX_OPEN_LOGS_PER_PERSON, "logs", "are open already", "close one of them")
+    return _slot(state.open_logs, who, MAX_OPEN_LOGS_PER_PERSON, "logs", "are open already", "close one of them")
 
 
 @contextlib.contextmanager

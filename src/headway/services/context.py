@@ -29,7 +29,7 @@ from headway.schemas.clusters import Document
 from headway.schemas.jobs import ProgressOut
 from headway.schemas.nodes import DeedOut
 from headway.services.cluster_backend import Resolved, Work
-from headway.services.jobs.notebook_sessions import Notebooks
+from headway.services.jobs.notebook_sessions import NotebookSessions
 from headway.services.login_throttle import LoginThrottle
 from headway.services.read_model.snapshot import Live, Snapshot, topic
 from headway.services.shared_cache import SharedCache
@@ -92,11 +92,11 @@ class Settings:
 
 
 @dataclass
-class Input:
+class CommandInput:
     """A running command's: the pieces that it will read, and who brings the next one."""
 
-    ahead: asyncio.Queue[bytes]
-    bringing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    queue: asyncio.Queue[bytes]
+    sending: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass
@@ -108,21 +108,21 @@ class AppState:
     clock: Callable[[], float] = time.time
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # there is an operation to claim
     waiting: set[str] = field(default_factory=set)  # operations that do nothing but wait for jobs just now
-    plans: dict[str, PlanKept] = field(default_factory=dict)
-    inputs: dict[tuple[str, str], Input] = field(default_factory=dict)  # of running commands
-    tries: LoginThrottle = field(default_factory=LoginThrottle)
-    notebooks: Notebooks = field(default_factory=Notebooks)
-    commands: Counter[str] = field(default_factory=Counter)  # running on clusters, by person
-    followed: Counter[str] = field(default_factory=Counter)  # logs that are open, by person
+    plans: dict[str, ShownPlan] = field(default_factory=dict)
+    command_inputs: dict[tuple[str, str], CommandInput] = field(default_factory=dict)  # of running commands
+    login_throttle: LoginThrottle = field(default_factory=LoginThrottle)
+    notebooks: NotebookSessions = field(default_factory=NotebookSessions)
+    running_commands: Counter[str] = field(default_factory=Counter)  # running on clusters, by person
+    open_logs: Counter[str] = field(default_factory=Counter)  # logs that are open, by person
     # Of archives that are on their way, by cluster and by cluster and person (api.routers.jobs.submissions).
-    bundles: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
-    forms: WeakValueDictionary[str, asyncio.Lock] = field(
+    bundle_slots: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
+    form_locks: WeakValueDictionary[str, asyncio.Lock] = field(
         default_factory=WeakValueDictionary
     )  # under way, by web.form_idempotency
-    looked: WeakValueDictionary[str, Any] = field(
+    operation_views: WeakValueDictionary[str, Any] = field(
         default_factory=WeakValueDictionary
     )  # web.pages.cluster.operations' of its viewers
-    deeds: dict[tuple[str, str], DeedOut] = field(default_factory=dict)  # (cluster, node): a person's latest
+    node_actions: dict[tuple[str, str], DeedOut] = field(default_factory=dict)  # (cluster, node): a person's latest
     beside: set[asyncio.Task[None]] = field(default_factory=set)  # what goes on after its request was answered
     worlds: dict[str, tuple[Snapshot, World, dict[int, Why | None]]] = field(
         default_factory=dict
@@ -406,7 +406,7 @@ def _with(
 
 
 @dataclass(frozen=True, slots=True)
-class PlanKept:
+class ShownPlan:
     """A plan that was just shown: apply need not look at every machine again for it."""
 
     document: str  # fingerprint

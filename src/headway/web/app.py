@@ -16,11 +16,11 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
 from headway.errors import HeadwayError, NotFound, NotSignedIn
-from headway.web.event_stream import HEADERS, LEAVE, in_turn, ticks
+from headway.web.event_stream import HEADERS, LEAVE, run_in_turn, update_ticks
 from headway.web.live_data import Live, Principal, Snapshot, Viewer
 from headway.web.page_routes import page_router
 from headway.web.pages import PAGES
-from headway.web.rendering import assets, dump, part, pulse, render
+from headway.web.rendering import compact_json, page_pulse, render, render_part, static_files
 from headway.web.view_models import Page
 from headway.web.views.cluster import JobKeys
 from headway.web.views.cluster import page as view_of
@@ -28,7 +28,7 @@ from headway.web.views.cluster import page as view_of
 
 def mount(app: FastAPI, live: Live, principal: Principal) -> None:
     """Adds the dashboard to `app`. Raises Refused where the browser libraries are missing."""
-    app.mount("/static", assets(), name="static")
+    app.mount("/static", static_files(), name="static")
     app.include_router(_Dashboard(live, principal).router())
     for page in PAGES:
         app.include_router(page.router)
@@ -87,8 +87,8 @@ class _Dashboard:
         try:
             await self._viewer(request)  # nobody else, and of no other cluster, becomes one of those who watch
             await self._live.snapshot(name)
-            async for _ in ticks(self._live.subscribe(name)):
-                for event in await in_turn(self._live.streams, partial(self._news, request, name, job, before)):
+            async for _ in update_ticks(self._live.subscribe(name)):
+                for event in await run_in_turn(self._live.streams, partial(self._news, request, name, job, before)):
                     yield event
             await self._live.snapshot(name)
         except (NotSignedIn, NotFound):
@@ -106,14 +106,14 @@ class _Dashboard:
             snapshot.kept[key] = (last, _changes(page, last))  # held, so that nothing else has its number meanwhile
         before[:] = [page]
         events = [ServerSentEvent(text, event=event) for event, text in snapshot.kept[key][1]]
-        return [*events, ServerSentEvent(pulse(page), event="pulse")]
+        return [*events, ServerSentEvent(page_pulse(page), event="pulse")]
 
 
 def _changes(page: Page, before: Page | None) -> list[tuple[str, str]]:
     """The events, each with its text, that bring a browser from `before` to `page`."""
-    events = [(name, part(name, page.parts[name])) for name in page.changed(before)]
+    events = [(name, render_part(name, page.parts[name])) for name in page.changed(before)]
     if before is None or page.chart != before.chart:
-        events.append(("chart", dump(page.chart.message(before.chart if before else None))))
+        events.append(("chart", compact_json(page.chart.message(before.chart if before else None))))
     return events
 
 

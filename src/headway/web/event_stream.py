@@ -16,22 +16,24 @@ from headway.errors import HeadwayError, NotFound, NotSignedIn
 from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.mappers import cluster_out
-from headway.web.rendering import dump, part, templates
+from headway.web.rendering import compact_json, render_part, templates
 from headway.web.view_models import StateView
-from headway.web.views.banners import standing
+from headway.web.views.banners import cluster_banner
 
 PULSE_S = 10.0  # a pulse at least this often; the browser warns after three without
-TURN_S = 0.1  # after which the next stream's turn comes too
-GATHER_S = 0.15  # changes this close together go out as one
+MAX_TURN_S = 0.1  # after which the next stream's turn comes too
+COALESCE_S = 0.15  # changes this close together go out as one
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 LEAVE = ServerSentEvent("now", event="leave")  # the page itself says why, when it is loaded again
 
 # The parts of a page, by name: values in which nothing changes by the clock alone.
 Parts = Mapping[str, object]
-Make = Callable[[Principal], Awaitable[Parts]]
+MakeParts = Callable[[Principal], Awaitable[Parts]]
 
 
-def stream(request: Request, state: AppState, name: str, make: Make, *, prefix: str = "") -> EventSourceResponse:
+def stream_parts(
+    request: Request, state: AppState, name: str, make: MakeParts, *, prefix: str = ""
+) -> EventSourceResponse:
     """Everything once, then what changed: event NAME with parts/{prefix}NAME.html, or the value itself where it is a dict
     (as JSON); and of the cluster `state` and `notice`, what is wrong with it. A session that ended and a cluster or job that is
     gone send the browser away."""
@@ -39,13 +41,13 @@ def stream(request: Request, state: AppState, name: str, make: Make, *, prefix: 
 
 
 async def _events(
-    request: Request, state: AppState, name: str, make: Make, prefix: str
+    request: Request, state: AppState, name: str, make: MakeParts, prefix: str
 ) -> AsyncIterator[ServerSentEvent]:
     before: dict[str, object] = {}
     try:
-        async for _ in ticks(state.live.subscribe(name)):
+        async for _ in update_ticks(state.live.subscribe(name)):
             news = partial(_news, request, state, name, make, prefix, before)
-            for event in await in_turn(state.live.streams, news):
+            for event in await run_in_turn(state.live.streams, news):
                 yield event
             if state.live.stopping.is_set():
                 return
@@ -55,14 +57,14 @@ async def _events(
         return
 
 
-async def in_turn(
+async def run_in_turn(
     streams: asyncio.Semaphore, news: Callable[[], Coroutine[Any, Any, list[ServerSentEvent]]]
 ) -> list[ServerSentEvent]:
     """A few streams at a time, as long as they compute: one that waits for a machine keeps no other one waiting."""
     async with streams:
         making = asyncio.create_task(news())
         try:
-            await asyncio.wait({making}, timeout=TURN_S)
+            await asyncio.wait({making}, timeout=MAX_TURN_S)
         except asyncio.CancelledError:
             making.cancel()
             raise
@@ -73,7 +75,7 @@ async def in_turn(
 
 
 async def _news(
-    request: Request, state: AppState, name: str, make: Make, prefix: str, before: dict[str, object]
+    request: Request, state: AppState, name: str, make: MakeParts, prefix: str, before: dict[str, object]
 ) -> list[ServerSentEvent]:
     """What is another than `before`, which is brought up to date, and a pulse."""
     who = await authenticate(request)
@@ -82,16 +84,16 @@ async def _news(
     events = []
     row = await state.row_shown(name)
     out = cluster_out(row, state.live.snapshot(name))
-    for word, shown in (("state", StateView(out.state, out.simulated_gpus)), ("notice", standing(out))):
+    for word, shown in (("state", StateView(out.state, out.simulated_gpus)), ("notice", cluster_banner(out))):
         if before.get(f"/{word}", before) != shown:
             before[f"/{word}"] = shown
-            events.append(ServerSentEvent(part(word, shown), event=word))
+            events.append(ServerSentEvent(render_part(word, shown), event=word))
     for key, value in (await _made(make, who)).items():
         last = before.get(key, before)
         if _another(state, name, last, value):
             before[key] = value
             events.append(ServerSentEvent(_text(state, name, f"{prefix}{key}", value), event=key))
-    events.append(ServerSentEvent(pulse_of(state, name), event="pulse"))
+    events.append(ServerSentEvent(render_pulse(state, name), event="pulse"))
     return events
 
 
@@ -109,15 +111,15 @@ def _another(state: AppState, name: str, last: object, value: object) -> bool:
 def _text(state: AppState, name: str, template: str, value: object) -> str:
     """The event's text. A part that many viewers share (the very same object) is rendered once a reading."""
     if isinstance(value, dict):
-        return dump(value)
+        return compact_json(value)
     kept = state.live.snapshot(name).kept
     key = (template, id(value))
     if key not in kept or kept[key][0] is not value:
-        kept[key] = (value, part(template, value))
+        kept[key] = (value, render_part(template, value))
     return str(kept[key][1])
 
 
-async def _made(make: Make, who: Principal) -> Parts:
+async def _made(make: MakeParts, who: Principal) -> Parts:
     """None where something does not answer: what was shown stays, and `notice` says why."""
     try:
         return await make(who)
@@ -127,14 +129,14 @@ async def _made(make: Make, who: Principal) -> Parts:
         return {}
 
 
-def pulse_of(state: AppState, name: str) -> str:
+def render_pulse(state: AppState, name: str) -> str:
     """The time of the figures."""
     snapshot = state.live.snapshot(name)
     values = {"as_of": snapshot.as_of, "stale": snapshot.stale, "now": state.clock()}
     return templates().get_template("parts/pulse.html").render(**values)
 
 
-async def ticks(wakes: AsyncIterator[None]) -> AsyncIterator[None]:
+async def update_ticks(wakes: AsyncIterator[None]) -> AsyncIterator[None]:
     """At once, then after each wake, and every PULSE_S without one. Ends with `wakes`."""
     pending = asyncio.ensure_future(_woken(wakes))
     try:
@@ -146,7 +148,7 @@ async def ticks(wakes: AsyncIterator[None]) -> AsyncIterator[None]:
                 if not pending.result():
                     return
                 pending = asyncio.ensure_future(_woken(wakes))
-                await asyncio.sleep(GATHER_S)
+                await asyncio.sleep(COALESCE_S)
             yield
     finally:
         pending.cancel()

@@ -1,9 +1,8 @@
-"""A form that makes something is carried out once, however often a page sends it.
+"""Forms that submit something are carried out once, however often the browser sends them.
 
-The page gives it a random `deed` (`new()`, a hidden field). With all that was filled in and whose session it is, that names
-the request, as an Idempotency-Key does for the API (api/http/idempotency.py): the head runs sbatch once for it, and
-who comes again is led
-where the first one was. Filled in otherwise it is another request."""
+The page puts a random key (`new_form_key()`) in a hidden field. Key, session, path and field values together name the
+request, as an Idempotency-Key does for the API (api/http/idempotency.py): the head runs sbatch once for it, and a resent
+form redirects to the same page. A form with other values is another request."""
 
 from __future__ import annotations
 
@@ -23,50 +22,52 @@ from starlette.responses import Response
 from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.store import StoreAway
-from headway.web.page_context import see_other
+from headway.web.page_context import redirect_with_message
 
-FIELD = "deed"
+KEY_FIELD = "form_key"
 _DONE = 303
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """Where the browser goes now, and what it says there."""
+class FormDone:
+    """A form that succeeded: the path to redirect to, and the message to show there."""
 
     path: str
-    told: str = ""
+    message: str = ""
 
 
-def new() -> str:
+def new_form_key() -> str:
+    """A random value for the hidden field."""
     return secrets.token_hex(16)
 
 
-async def once(
+async def submit_once(
     request: Request,
     form: FormData,
     state: AppState,
     who: Principal,
-    work: Callable[[Principal], Awaitable[Done | Response]],
+    submit: Callable[[Principal], Awaitable[FormDone | Response]],
 ) -> Response:
-    """What `work` of this person leads to, or led to before. What was not done may be sent again."""
-    if not re.fullmatch("[0-9a-f]{32}", str(form.get(FIELD, ""))):
-        made = await work(who)
-        return _led(made) if isinstance(made, Done) else made
+    """The response to the form: what `submit` returns, or the stored redirect if it succeeded before. A form that failed may be
+    sent again. `submit` gets the principal with the form's idempotency key."""
+    if not re.fullmatch("[0-9a-f]{32}", str(form.get(KEY_FIELD, ""))):
+        made = await submit(who)
+        return _redirect(made) if isinstance(made, FormDone) else made
     name = _name(request, form, state)
-    async with state.forms.setdefault(name, asyncio.Lock()):
+    async with state.form_locks.setdefault(name, asyncio.Lock()):
         before = await state.store.idempotency_keys.begin(name, name)
         if before is not None and before.status == _DONE:
-            return _led(Done(*json.loads(before.answer)))
-        made = await work(replace(who, idempotency_key=name, first_sent_at=before.at if before else state.clock()))
-        if not isinstance(made, Done):
+            return _redirect(FormDone(*json.loads(before.answer)))
+        made = await submit(replace(who, idempotency_key=name, first_sent_at=before.at if before else state.clock()))
+        if not isinstance(made, FormDone):
             return made
-        with contextlib.suppress(StoreAway):  # it was done all the same; the head knows it too
-            await state.store.idempotency_keys.finish(name, _DONE, json.dumps([made.path, made.told]))
-        return _led(made)
+        with contextlib.suppress(StoreAway):  # the form is done; if it is resent, the head recognises its key
+            await state.store.idempotency_keys.finish(name, _DONE, json.dumps([made.path, made.message]))
+        return _redirect(made)
 
 
-def _led(done: Done) -> Response:
-    return see_other(done.path, done.told)
+def _redirect(done: FormDone) -> Response:
+    return redirect_with_message(done.path, done.message)
 
 
 def _name(request: Request, form: FormData, state: AppState) -> str:

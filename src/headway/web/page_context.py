@@ -1,4 +1,4 @@
-"""What every page carries besides its own content: the cluster it is about, and what was just said to the person."""
+"""What every page needs besides its own content: the cluster in its address, and a flash message."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from headway.schemas.clusters import ClusterOut
 from headway.services.context import AppState
 from headway.services.mappers import cluster_out
 
-COOKIE = "headway_said"
-_LIFE_S = 20  # the time between a form's answer and the page it leads to
-_MOST = 400
+COOKIE = "headway_flash"
+_MAX_AGE_S = 20  # of the cookie, which lives from a form's redirect to the page that follows
+_MAX_CHARS = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """One message to the person, shown once."""
+class FlashMessage:
+    """A message that the next page shows once."""
 
     text: str
-    bad: bool = False
+    is_error: bool = False
     hint: str = ""
 
 
-place: ContextVar[ClusterOut | None] = ContextVar("place", default=None)
-said: ContextVar[Said | None] = ContextVar("said", default=None)
+current_cluster: ContextVar[ClusterOut | None] = ContextVar("current_cluster", default=None)
+flash_message: ContextVar[FlashMessage | None] = ContextVar("flash_message", default=None)
 
 
-async def arrive(request: Request) -> None:
-    """Sets both for the request's page."""
-    place.set(await _place(request))
-    said.set(_said(request))
+async def load(request: Request) -> None:
+    """Sets `current_cluster` and `flash_message` for the request."""
+    current_cluster.set(await _cluster_of(request))
+    flash_message.set(_read_flash(request))
 
 
-async def _place(request: Request) -> ClusterOut | None:
-    """The cluster in the address, from memory; None on a page of no cluster."""
+async def _cluster_of(request: Request) -> ClusterOut | None:
+    """The cluster in the address, as last read; None on other pages."""
     name = request.path_params.get("name")
     state: AppState | None = getattr(request.app.state, "headway", None)
     if not isinstance(name, str) or state is None:
@@ -47,21 +47,21 @@ async def _place(request: Request) -> ClusterOut | None:
     return cluster_out(row, state.live.snapshot(name)) if row else None
 
 
-def _said(request: Request) -> Said | None:
-    text = unquote(request.cookies.get(COOKIE, ""))[:_MOST]
-    return Said(text[1:], text.startswith("!")) if text else None
+def _read_flash(request: Request) -> FlashMessage | None:
+    text = unquote(request.cookies.get(COOKIE, ""))[:_MAX_CHARS]
+    return FlashMessage(text[1:], text.startswith("!")) if text else None
 
 
-def see_other(path: str, told: str = "", *, bad: bool = False) -> Response:
-    """After a form: sends the browser to a page, which says `told` once."""
+def redirect_with_message(path: str, message: str = "", *, is_error: bool = False) -> Response:
+    """A redirect (303) after a form, to a page that shows `message` once."""
     answer = RedirectResponse(path, status_code=303, headers={"Cache-Control": "no-store"})
-    if told:
-        text = quote(("!" if bad else " ") + told[: _MOST - 1])
-        answer.set_cookie(COOKIE, text, max_age=_LIFE_S, httponly=True, samesite="strict")
+    if message:
+        text = quote(("!" if is_error else " ") + message[: _MAX_CHARS - 1])
+        answer.set_cookie(COOKIE, text, max_age=_MAX_AGE_S, httponly=True, samesite="strict")
     return answer
 
 
-def forget_said(request: Request, answer: Response) -> None:
-    """What was shown is not shown again."""
+def clear_flash(request: Request, answer: Response) -> None:
+    """Deletes the flash cookie once a page has shown it."""
     if request.cookies.get(COOKIE) and answer.status_code != 303:
         answer.delete_cookie(COOKIE)

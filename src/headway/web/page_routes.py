@@ -17,7 +17,7 @@ from headway.services.context import AppState, Oidc
 from headway.services.error_report import error_out
 from headway.web import event_stream, page_context
 from headway.web.live_data import Viewer
-from headway.web.rendering import HEADERS, part, render
+from headway.web.rendering import HEADERS, render, render_part
 
 log = structlog.get_logger("headway.web")
 
@@ -42,7 +42,7 @@ class PageRoute(APIRoute):
 
         async def answer(request: Request) -> Response:
             try:
-                await page_context.arrive(request)
+                await page_context.load(request)
                 made = await handle(request)
             except NotSignedIn:
                 made = _door(request)
@@ -56,7 +56,7 @@ class PageRoute(APIRoute):
             except Exception as error:
                 log.error("bug", path=request.url.path, exc_info=error)
                 made = _error(request, _Bug.of(error))
-            page_context.forget_said(request, made)
+            page_context.clear_flash(request, made)
             return made
 
         return answer
@@ -89,9 +89,9 @@ def _error(request: Request, error: HeadwayError) -> Response:
 
 
 def _toast(error: HeadwayError) -> Response:
-    page_context.said.set(page_context.Said(error.message, bad=True, hint=error.hint))
+    page_context.flash_message.set(page_context.FlashMessage(error.message, is_error=True, hint=error.hint))
     headers = {**HEADERS, "HX-Retarget": "#toasts", "HX-Reselect": ".toast", "HX-Reswap": "innerHTML"}
-    return HTMLResponse(part("toast", None), status_code=error.http_status, headers=headers)
+    return HTMLResponse(render_part("toast", None), status_code=error.http_status, headers=headers)
 
 
 def _words(error: RequestValidationError) -> str:

@@ -19,7 +19,7 @@ from headway.jobs.explain.phrases import span
 from headway.web import navigation, page_context
 from headway.web.live_data import Viewer
 from headway.web.view_models import Page
-from headway.web.views.banners import standing
+from headway.web.views.banners import cluster_banner
 from headway.web.views.wording import count, duration, incident_kind, seconds, sentence, slurm_time
 
 STATIC = Path(__file__).parent / "static"
@@ -35,7 +35,7 @@ HEADERS = {
 }
 
 
-class Assets(StaticFiles):
+class CachedStaticFiles(StaticFiles):
     """Static files. A link that names the content's hash is kept by browsers for good, any other asked again."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
@@ -46,7 +46,7 @@ class Assets(StaticFiles):
         return answer
 
 
-def assets() -> Assets:
+def static_files() -> CachedStaticFiles:
     """The static files; Refused where the browser libraries are missing: a bare page is never shown."""
     missing = [name for name in VENDOR if not (STATIC / "vendor" / name).is_file()]
     if missing:
@@ -54,11 +54,11 @@ def assets() -> Assets:
             f"the page's browser libraries are missing: {', '.join(missing)}",
             hint="run `make setup` (or `python tools/assets.py`) in the source tree, or install a built package",
         )
-    return Assets(directory=STATIC)
+    return CachedStaticFiles(directory=STATIC)
 
 
 @cache
-def asset(name: str) -> str:
+def asset_url(name: str) -> str:
     """Address of a static file, with its content's hash."""
     digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:10]
     return f"/static/{name}?v={digest}"
@@ -109,14 +109,14 @@ def templates() -> Environment:
         duration=duration, seconds=seconds, clock=clock, day=day, ago=ago, iso=iso, until=until, left=left
     )
     made.globals.update(
-        asset=asset,
+        asset=asset_url,
         count=count,
         incident_kind=incident_kind,
         sentence=sentence,
         has_tab=lambda key: any(tab.key == key for tab in navigation.SERVER + navigation.CLUSTER),
-        place=page_context.place.get,
-        said=page_context.said.get,
-        standing=standing,
+        current_cluster=page_context.current_cluster.get,
+        flash_message=page_context.flash_message.get,
+        cluster_banner=cluster_banner,
         cluster_tabs=lambda role: navigation.tabs(navigation.CLUSTER, role),
         server_tabs=lambda role: navigation.tabs(navigation.SERVER, role),
     )
@@ -129,15 +129,15 @@ def render(template: str, *, status: int = 200, viewer: Viewer | None = None, **
     return HTMLResponse(text, status_code=status, headers=HEADERS)
 
 
-def part(name: str, view: object) -> str:
+def render_part(name: str, view: object) -> str:
     """One part's HTML, as sent when it changed."""
     return templates().get_template(f"parts/{name}.html").render(v=view, now=time.time())
 
 
-def pulse(page: Page) -> str:
+def page_pulse(page: Page) -> str:
     """The time of the figures: sent always, so that the browser notices when nothing comes any more."""
     return templates().get_template("parts/pulse.html").render(as_of=page.as_of, stale=page.stale, now=time.time())
 
 
-def dump(value: object) -> str:
+def compact_json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)

@@ -100,7 +100,7 @@ FOLLOWED: list[tuple[str, str, bytes, str]] = [
 async def test_an_answer_that_goes_on_ends_with_the_token_it_was_asked_by(
     server: Server, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: bytes, call: str
 ) -> None:
-    monkeypatch.setattr(revalidated_stream, "LOOK_S", 0.02)
+    monkeypatch.setattr(revalidated_stream, "RECHECK_S", 0.02)
     teams(server)
     await server.apply()
     endless = Endless(("out", b"x") if call == "converse" else b"line\n")
@@ -140,7 +140,7 @@ def _running(operation: Any) -> Any:
 async def test_a_lead_who_is_none_any_more_follows_a_member_s_log_no_longer(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(revalidated_stream, "LOOK_S", 0.02)
+    monkeypatch.setattr(revalidated_stream, "RECHECK_S", 0.02)
     teams(server)
     await server.apply()
     monkeypatch.setattr(server.work, "tail_log", Endless(b"line\n"))
@@ -175,8 +175,8 @@ async def test_notebooks_close_with_the_sessions_of_their_person(server: Server,
     admin = await server.client("ann")
     browser = await browser_of(server, "eve", "member")
     notebooks, now = server.state.notebooks, server.state.clock()
-    session = notebooks.session("n1", "eve", now)
-    assert notebooks.person(session, "n1", now)
+    session = notebooks.create_session("n1", "eve", now)
+    assert notebooks.check_session(session, "n1", now)
     (token,) = await server.store.tokens.all("eve")
     ways: dict[str, Callable[[], Awaitable[httpx.Response]]] = {
         "signout": lambda: browser.post("/signout"),
@@ -185,7 +185,7 @@ async def test_notebooks_close_with_the_sessions_of_their_person(server: Server,
         "role": lambda: admin.put(f"{API}/people/eve", json={"role": "viewer"}),
     }
     assert (await ways[how]()).status_code < 400
-    assert notebooks.person(session, "n1", now) is None
+    assert notebooks.check_session(session, "n1", now) is None
 
 
 # --- sessions and signing in

@@ -136,7 +136,7 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
     known = {job.id: job for job in jobs}
     made.work.answers["job"] = lambda _, number: known.get(number) or builders.job(number, "FAILED")
     made.state.live.forget("lab")
-    made.state.deeds.clear()
+    made.state.node_actions.clear()
     for operation in await made.store.operations.recent("lab"):
         if not operation.finished:
             await made.work_off()

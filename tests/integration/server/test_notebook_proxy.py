@@ -160,7 +160,7 @@ class World:
 
     async def open(self, notebook: str, person: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
         """By a fresh link."""
-        code, _ = self.server.state.notebooks.code(notebook, person, self.clock())
+        code, _ = self.server.state.notebooks.create_code(notebook, person, self.clock())
         return await self.ask(f"/open?code={code}", host=self.host(notebook), **headers)
 
     async def let_in(self, notebook: str = ID, person: str = "ann", **headers: str) -> str:
@@ -223,7 +223,7 @@ async def shared(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def test_a_link_leads_in_once(world: World) -> None:
-    code, _ = world.server.state.notebooks.code(ID, "ann", world.clock())
+    code, _ = world.server.state.notebooks.create_code(ID, "ann", world.clock())
     status, headers, _ = await world.ask(f"/open?code={code}")
     assert status == 303
     cookie = headers["set-cookie"].splitlines()[0]
@@ -233,7 +233,7 @@ async def test_a_link_leads_in_once(world: World) -> None:
     assert status == 403
     assert "set-cookie" not in headers
     assert b"used already" in text
-    late, _ = world.server.state.notebooks.code(ID, "ann", world.clock() - 61)
+    late, _ = world.server.state.notebooks.create_code(ID, "ann", world.clock() - 61)
     assert (await world.ask(f"/open?code={late}"))[0] == 403
     assert (await world.ask("/open"))[0] == 403
 
@@ -314,7 +314,7 @@ async def test_a_stranger_s_page_on_the_same_browser_can_do_nothing_with_my_cook
 
 
 async def test_a_link_leads_in_at_the_notebook_s_own_name_only(apart: World) -> None:
-    code, _ = apart.server.state.notebooks.code(OTHER, "mallory", apart.clock())
+    code, _ = apart.server.state.notebooks.create_code(OTHER, "mallory", apart.clock())
     assert (await apart.ask(f"/open?code={code}"))[0] == 400
     status, headers, _ = await apart.ask(f"/open?code={code}", host=apart.host(OTHER))
     assert status == 303
@@ -336,7 +336,7 @@ async def test_of_one_origin_a_browser_has_the_notebooks_of_one_person(shared: W
     assert b"private window" in text
     status, headers, _ = await shared.open(ID, "ann", cookie=mine)
     assert (status, "clear-site-data" in headers) == (303, False)
-    shared.server.state.notebooks.sign_out("ann")
+    shared.server.state.notebooks.end_sessions_of("ann")
     status, headers, _ = await shared.open(OTHER, "mallory", cookie=mine)
     assert (status, headers["clear-site-data"]) == (303, '"cache", "storage"')
     person = headers["set-cookie"].splitlines()[1]
@@ -345,7 +345,7 @@ async def test_of_one_origin_a_browser_has_the_notebooks_of_one_person(shared: W
 
 async def test_a_link_that_was_refused_in_this_browser_opens_in_another(shared: World) -> None:
     mine = await shared.let_in()
-    code, _ = shared.server.state.notebooks.code(OTHER, "mallory", shared.clock())
+    code, _ = shared.server.state.notebooks.create_code(OTHER, "mallory", shared.clock())
     assert (await shared.ask(f"/open?code={code}", cookie=mine))[0] == 403
     assert (await shared.ask(f"/open?code={code}"))[0] == 303
 
@@ -366,7 +366,7 @@ async def test_of_one_origin_nobody_else_s_notebook_is_asked(shared: World) -> N
 async def test_a_session_ends_with_its_time_its_person_and_its_notebook(world: World) -> None:
     cookie, path = await world.let_in(), f"/n/{ID}/lab"
     assert (await world.ask(path, cookie=cookie))[0] == 200
-    world.server.state.notebooks.sign_out("ann")
+    world.server.state.notebooks.end_sessions_of("ann")
     assert (await world.ask(path, cookie=cookie))[0] == 401
     cookie = await world.let_in()
     await world.server.store.people.set_role("ann", "viewer")
@@ -396,7 +396,7 @@ async def test_a_websocket_goes_both_ways_until_its_person_is_signed_out(
         assert b"set-cookie" not in answer.lower()
         writer.write(b"ping")
         assert await reader.readexactly(6) == b"<ping>"
-        world.server.state.notebooks.sign_out("ann")
+        world.server.state.notebooks.end_sessions_of("ann")
         assert await reader.read() == b""
     writer.close()
 

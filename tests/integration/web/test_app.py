@@ -69,7 +69,7 @@ def vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in rendering.VENDOR:
         (folder / "vendor" / name).write_text("")
     monkeypatch.setattr(rendering, "STATIC", folder)
-    rendering.asset.cache_clear()
+    rendering.asset_url.cache_clear()
     return folder / "vendor"
 
 
@@ -143,7 +143,7 @@ def test_a_time_has_its_date_unless_it_is_todays(monkeypatch: pytest.MonkeyPatch
 
 async def test_static_files_named_by_content_are_kept() -> None:
     async with client(FakeLive("lab")) as page:
-        kept = await page.get(rendering.asset("app.css"))
+        kept = await page.get(rendering.asset_url("app.css"))
         plain = await page.get("/static/app.css")
     assert "immutable" in kept.headers["cache-control"]
     assert plain.headers["cache-control"] == "no-cache"
@@ -157,7 +157,7 @@ def test_without_the_libraries_there_is_no_bare_page(vendor: Path) -> None:
 
 
 async def test_a_stream_brings_all_parts_once_then_only_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_stream, "GATHER_S", 0)
+    monkeypatch.setattr(event_stream, "COALESCE_S", 0)
     live = FakeLive("lab", wakes=2)
     async with client(live) as page:
         answer = await page.get("/clusters/lab/live")
@@ -168,12 +168,12 @@ async def test_a_stream_brings_all_parts_once_then_only_the_time(monkeypatch: py
 
 
 async def test_a_page_is_made_once_a_reading_for_all_who_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_stream, "GATHER_S", 0)
+    monkeypatch.setattr(event_stream, "COALESCE_S", 0)
     made: list[int | None] = []
     rendered: list[str] = []
-    view, part = web.view_of, web.part
+    view, part = web.view_of, web.render_part
     monkeypatch.setattr(web, "view_of", lambda of, keys, job: made.append(job) or view(of, keys, job))
-    monkeypatch.setattr(web, "part", lambda name, value: rendered.append(name) or part(name, value))
+    monkeypatch.setattr(web, "render_part", lambda name, value: rendered.append(name) or part(name, value))
     live = FakeLive("lab", wakes=2)
     live.reading = await live.snapshot("lab")
     async with client(live) as page:
@@ -204,7 +204,7 @@ async def test_a_pulse_comes_without_news_and_a_closed_stream_unsubscribes(monke
         finally:
             closed.set()
 
-    ticks = event_stream.ticks(silent())
+    ticks = event_stream.update_ticks(silent())
     for _ in range(3):
         await asyncio.wait_for(anext(ticks), 60)
     await ticks.aclose()  # type: ignore[attr-defined]
@@ -213,7 +213,7 @@ async def test_a_pulse_comes_without_news_and_a_closed_stream_unsubscribes(monke
 
 async def test_a_change_between_subscribing_and_reading_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "PULSE_S", 60)
-    monkeypatch.setattr(event_stream, "GATHER_S", 0)
+    monkeypatch.setattr(event_stream, "COALESCE_S", 0)
     news = asyncio.Event()
     listening = []
 
@@ -222,7 +222,7 @@ async def test_a_change_between_subscribing_and_reading_is_not_missed(monkeypatc
         await news.wait()
         yield
 
-    ticks = event_stream.ticks(wakes())
+    ticks = event_stream.update_ticks(wakes())
     await anext(ticks)
     assert listening, "the first reading happened before anybody listened"
     news.set()

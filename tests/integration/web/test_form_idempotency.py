@@ -16,8 +16,8 @@ from tests.support.server_fakes import Server, reading
 
 SUBMIT = "/clusters/lab/submit"
 NOTEBOOKS = "/clusters/lab/notebooks"
-JOB = {"how": "script", "script": "#!/bin/bash\nsrun hostname\n", "deed": "0123456789abcdef" * 2}
-BOOK = {"gpus": "0", "deed": JOB["deed"]}
+JOB = {"how": "script", "script": "#!/bin/bash\nsrun hostname\n", "form_key": "0123456789abcdef" * 2}
+BOOK = {"gpus": "0", "form_key": JOB["form_key"]}
 
 
 def sent(server: Server) -> int:
@@ -82,7 +82,7 @@ async def test_a_notebook_whose_start_was_cut_off_has_the_secret_of_the_job_that
 async def test_another_page_other_words_and_other_sessions_are_other_requests(server: Server) -> None:
     alice = await ready(server)
     elsewhere = await server.client("alice", "member")
-    other = {**JOB, "deed": "f" * 32}
+    other = {**JOB, "form_key": "f" * 32}
     for who, form in ((alice, JOB), (alice, other), (alice, {**JOB, "job_name": "b"}), (elsewhere, JOB)):
         assert (await who.post(SUBMIT, data=form)).status_code == 303
     assert sent(server) == 4
@@ -92,7 +92,7 @@ async def test_another_page_other_words_and_other_sessions_are_other_requests(se
 async def test_without_a_name_each_is_its_own(server: Server) -> None:
     alice = await ready(server)
     for deed in ("", "x" * 32, "0" * 31):
-        assert (await alice.post(SUBMIT, data={**JOB, "deed": deed})).status_code == 303
+        assert (await alice.post(SUBMIT, data={**JOB, "form_key": deed})).status_code == 303
     assert (sent(server), server.work.tags) == (3, [])
 
 
@@ -117,7 +117,8 @@ async def test_what_nobody_can_say_of_is_asked_again_under_the_same_name(server:
 async def test_each_page_brings_a_name_of_its_own(server: Server) -> None:
     alice = await ready(server)
     found = [
-        (await alice.get(path)).text.partition('name="deed" value="')[2][:32] for path in (SUBMIT, SUBMIT, NOTEBOOKS)
+        (await alice.get(path)).text.partition('name="form_key" value="')[2][:32]
+        for path in (SUBMIT, SUBMIT, NOTEBOOKS)
     ]
     assert all(len(one) == 32 for one in found)
     assert len(set(found)) == 3

@@ -100,8 +100,8 @@ def require_same_origin(request: Request) -> None:
 async def _count_unknown_token(state: AppState, request: Request) -> None:
     """Counts the failure against the client's address. Valid tokens are never throttled, whatever else comes from there."""
     key, now = address_key(client_address(request)), state.clock()
-    state.tries.check(now, key)
-    if state.tries.record_failure(now, key):
+    state.login_throttle.check(now, key)
+    if state.login_throttle.record_failure(now, key):
         await state.store.audit.record(
             "", "token.unknown", request.url.path, address=client_address(request), result="refused"
         )
@@ -114,7 +114,7 @@ def client_address(request: Request) -> str:
 
 def _attach(request: Request, principal: Principal) -> Principal:
     """Stores the principal with the request, so that a later refusal is audited under the person's name."""
-    key, first_sent_at = request.scope.get("state", {}).get("deed", ("", 0.0))
+    key, first_sent_at = request.scope.get("state", {}).get("idempotency", ("", 0.0))
     principal = replace(principal, idempotency_key=key, first_sent_at=first_sent_at) if key else principal
     request.state.principal = principal
     return principal

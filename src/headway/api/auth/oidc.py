@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import httpx
     from joserfc.jwk import KeySet
 
-BACK = "/signin/oidc/back"
+CALLBACK_PATH = "/signin/oidc/back"
 # Signed with the provider's private key; never "none", never a secret that both sides share.
 ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
 _TIMEOUT_S = 10.0
@@ -44,7 +44,7 @@ class Provider:
         self._read_at = 0.0
         self._lock = asyncio.Lock()
 
-    async def leave(self, state: AppState) -> tuple[str, str]:
+    async def start_flow(self, state: AppState) -> tuple[str, str]:
         """(the provider's address to send the browser to, the state that it must bring back)."""
         from authlib.common.security import generate_token
 
@@ -57,7 +57,7 @@ class Provider:
         await state.store.sessions.start_oidc_flow(secret, nonce, verifier)
         return str(url), str(secret)
 
-    async def arrive(self, state: AppState, asked: Mapping[str, str], kept: str) -> Person:
+    async def finish_flow(self, state: AppState, asked: Mapping[str, str], kept: str) -> Person:
         """The person whom the provider sends back. `asked`: its answer; `kept`: the state in the browser's cookie. Raises
         NotSignedIn for an answer that is not to be believed, NotAllowed for a person who has no business here."""
         secret = asked.get("state", "")
@@ -137,7 +137,7 @@ class Provider:
     async def _person(self, state: AppState, claims: Mapping[str, Any]) -> Person:
         """The person of these claims, made at their first sign-in; the role follows the claims each time."""
         subject = f"{self.settings.issuer} {claims['sub']}"[:500]
-        role, user = self.role(claims), self.user(claims)
+        role, user = self.role_from_claims(claims), self.linux_user_from_claims(claims)
         known = await state.store.people.by_subject(subject)
         if known is None:
             name = _name(claims)
@@ -158,7 +158,7 @@ class Provider:
             )
         return known
 
-    def role(self, claims: Mapping[str, Any]) -> Role | None:
+    def role_from_claims(self, claims: Mapping[str, Any]) -> Role | None:
         """The role of the first of the settings' words that the claim has; None where the settings name no claim. Raises
         NotAllowed for a person with none of the words."""
         if not self.settings.role_claim:
@@ -170,7 +170,7 @@ class Provider:
                 return role
         raise NotAllowed("your account at the sign-in provider has no role here", hint="ask an admin of Headway")
 
-    def user(self, claims: Mapping[str, Any]) -> str | None:
+    def linux_user_from_claims(self, claims: Mapping[str, Any]) -> str | None:
         """Their Linux user by the settings' claim: "" where it has none that can be one, None where they name no claim."""
         if not self.settings.user_claim:
             return None
@@ -190,7 +190,7 @@ class Provider:
             secret or None,
             token_endpoint_auth_method=method if secret else "none",
             scope=" ".join(("openid", "profile", "email", *self.settings.scopes)),
-            redirect_uri=f"{state.settings.url}{BACK}",
+            redirect_uri=f"{state.settings.url}{CALLBACK_PATH}",
             code_challenge_method="S256",
             timeout=_TIMEOUT_S,
         )

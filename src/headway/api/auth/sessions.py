@@ -10,7 +10,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import client_address, require_signed_in
-from headway.api.auth.oidc import BACK, Provider
+from headway.api.auth.oidc import CALLBACK_PATH, Provider
 from headway.errors import NotAllowed, NotFound, NotSignedIn
 from headway.services.authorization import write_audit_line
 from headway.services.context import AppState, Oidc
@@ -22,7 +22,7 @@ FLOW_S = 600
 
 
 @contextlib.asynccontextmanager
-async def attempt(
+async def sign_in_attempt(
     state: AppState, request: Request, how: str, account: str = "", *, sure: bool = False
 ) -> AsyncIterator[None]:
     """Around what may fail: counts failures by address and by account, and notes them. Raises TooManyTries, unless it is
@@ -30,36 +30,36 @@ async def attempt(
     here, now = address_key(client_address(request)), state.clock()
     keys = (here, account_key(account)) if account else (here,)
     if not sure:
-        state.tries.check(now, *keys)
+        state.login_throttle.check(now, *keys)
     try:
         yield
     except (NotSignedIn, NotAllowed) as error:
-        state.tries.record_failure(now, *keys)
+        state.login_throttle.record_failure(now, *keys)
         detail = {"how": how, "why": error.message[:200]}
         await state.store.audit.record(
             account, "signin", account, detail, address=client_address(request), result="refused"
         )
         raise
     if account:
-        state.tries.record_success(account_key(account))
+        state.login_throttle.record_success(account_key(account))
 
 
-async def by_code(state: AppState, request: Request, code: str) -> tuple[Person, str, float]:
+async def sign_in_by_code(state: AppState, request: Request, code: str) -> tuple[Person, str, float]:
     """(person, cookie, when it ends) for a sign-in link, once."""
-    async with attempt(state, request, "link"):
+    async with sign_in_attempt(state, request, "link"):
         spent = await state.store.sessions.redeem_signin_code(code) if code else None
         if spent is None:
             raise NotSignedIn("this sign-in link was used already or is too old", hint="headway token link makes one")
     return spent
 
 
-async def by_token(state: AppState, request: Request, person: str, token: str) -> Person:
+async def sign_in_by_token(state: AppState, request: Request, person: str, token: str) -> Person:
     """The person, who typed their name and one of their tokens. A token that is cut down opens no session: a browser may
     do all that its person may."""
     held = await state.store.tokens.holder(token)
     good = held is not None and held.person.name == person
     # A good token is never held back, whoever else guesses at this account: it has 256 bits, and guesses only cost.
-    async with attempt(state, request, "token", person, sure=good):
+    async with sign_in_attempt(state, request, "token", person, sure=good):
         if held is None or not good:
             raise NotSignedIn("that is no token of that person", hint="headway token create makes one")
         if "all" not in held.scopes or held.cluster:
@@ -67,25 +67,25 @@ async def by_token(state: AppState, request: Request, person: str, token: str) -
     return held.person
 
 
-async def leave(state: AppState, answer_to: Request) -> tuple[str, str]:
+async def start_provider_flow(state: AppState, answer_to: Request) -> tuple[str, str]:
     """(the provider's address, the state to keep in a cookie)."""
     provider = _provider(state)
-    state.tries.check(state.clock(), address_key(client_address(answer_to)))
-    return await provider.leave(state)
+    state.login_throttle.check(state.clock(), address_key(client_address(answer_to)))
+    return await provider.start_flow(state)
 
 
-async def by_provider(state: AppState, request: Request, asked: Mapping[str, str]) -> Person:
-    async with attempt(state, request, "provider"):
-        return await _provider(state).arrive(state, asked, request.cookies.get(flow_cookie(state), ""))
+async def sign_in_by_provider(state: AppState, request: Request, asked: Mapping[str, str]) -> Person:
+    async with sign_in_attempt(state, request, "provider"):
+        return await _provider(state).finish_flow(state, asked, request.cookies.get(flow_cookie(state), ""))
 
 
 async def open_session(state: AppState, request: Request, person: Person, answer: Response, how: str) -> None:
     """Signs the browser in: its cookie is a secret of 256 bits that no script and no other site's page can use."""
     cookie, expires = await state.store.sessions.create(person.name)
-    await keep_session(state, request, person, answer, how, cookie, expires)
+    await set_session_cookie(state, request, person, answer, how, cookie, expires)
 
 
-async def keep_session(
+async def set_session_cookie(
     state: AppState, request: Request, person: Person, answer: Response, how: str, cookie: str, expires: float
 ) -> None:
     before = request.cookies.get(state.settings.cookie, "")
@@ -108,7 +108,7 @@ async def close_session(state: AppState, request: Request, answer: Response) -> 
     with contextlib.suppress(NotSignedIn):
         who = await require_signed_in(request)
         await state.store.sessions.delete(request.cookies.get(state.settings.cookie, ""))
-        state.notebooks.sign_out(who.person)
+        state.notebooks.end_sessions_of(who.person)
         await write_audit_line(state, who, "signout", who.person)
     answer.delete_cookie(state.settings.cookie, path="/", secure=state.settings.https, httponly=True, samesite="strict")
 
@@ -117,7 +117,7 @@ def flow_cookie(state: AppState) -> str:
     return f"{state.settings.cookie.removeprefix('__Host-')}_oidc"  # of one path, which that prefix does not allow
 
 
-def keep_flow(state: AppState, answer: Response, secret: str) -> None:
+def set_flow_cookie(state: AppState, answer: Response, secret: str) -> None:
     """Lax: the provider's page sends the browser back, and this cookie must come along."""
     answer.set_cookie(
         flow_cookie(state),
@@ -126,12 +126,12 @@ def keep_flow(state: AppState, answer: Response, secret: str) -> None:
         httponly=True,
         samesite="lax",
         secure=state.settings.https,
-        path=BACK,
+        path=CALLBACK_PATH,
     )
 
 
-def forget_flow(state: AppState, answer: Response) -> None:
-    answer.delete_cookie(flow_cookie(state), path=BACK)
+def delete_flow_cookie(state: AppState, answer: Response) -> None:
+    answer.delete_cookie(flow_cookie(state), path=CALLBACK_PATH)
 
 
 def _provider(state: AppState) -> Provider:

@@ -6,14 +6,14 @@ from starlette.datastructures import Headers
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-FROM = 1000  # bytes; below it a packed answer is hardly shorter
+MIN_BYTES = 1000  # bytes; below it a packed answer is hardly shorter
 LEVEL = 5
 _PLAIN = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")  # logs, commands' output
 
 
-class Packed:
+class CompressResponses:
     def __init__(self, app: ASGIApp) -> None:
-        self._app = GZipMiddleware(app, minimum_size=FROM, compresslevel=LEVEL, exclude_content_types=_PLAIN)
+        self._app = GZipMiddleware(app, minimum_size=MIN_BYTES, compresslevel=LEVEL, exclude_content_types=_PLAIN)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not accepts_gzip(Headers(scope=scope).get("accept-encoding", "")):

@@ -33,7 +33,7 @@ def problem_response(status: int, out: ErrorOut, headers: dict[str, str] | None 
     return JSONResponse(problem.model_dump(), status, headers, media_type=PROBLEM_JSON)
 
 
-def install(app: FastAPI, headers: Mapping[str, str]) -> None:
+def install_error_handlers(app: FastAPI, headers: Mapping[str, str]) -> None:
     """Installs the handlers. `headers`: the headers of every response, for those that are sent outside the app's middleware."""
 
     async def on_headway(request: Request, error: Any) -> JSONResponse:

@@ -1,11 +1,11 @@
-"""`Idempotency-Key`: a POST that carries one is done once. Sent again within a day with the same key it gets the answer of
-the first time; with another body it is refused.
+"""`Idempotency-Key`: a POST with this header is carried out once. Resent within a day with the same key it gets the stored
+response; with another body it is refused.
 
-A request that was cut off with its server is gone on with where it can be told how far it had come (`FOUND_AGAIN`): its
-operation is found by the key, and the head knows which key a submission came with. Of the others nobody can say.
+If the server was stopped during a request, the resent one is carried on where its progress is known (`RESUMABLE_PATHS`): an
+operation is found by the key, and the head remembers the key of each submission. At other paths it is refused.
 
-A key belongs to the token or session that sent it. Answers may hold what is shown once (a new token), so they are kept
-encrypted under that very token and key, of which the server has only hashes."""
+A key belongs to the token or session that sent it. Responses may hold secrets that are shown once (a new token), so they are
+stored encrypted with a key made from that token and the header; the server keeps only hashes of both."""
 
 from __future__ import annotations
 
@@ -33,15 +33,17 @@ from headway.services.mappers import operation_out
 from headway.store import AuditAsk, Operation, StoreAway
 from headway.store.core.idempotency_keys import Answer
 
-NOTED_S = 60.0  # an operation has its line in the audit trail by then
+AUDITED_WITHIN_S = 60.0  # an operation's audit line is written this soon after it is queued
 REPLAYED = "idempotency-replayed"
 _KEEP_HEADERS = ("content-type", "location")
 _QUEUES = r"apply|scale|down|backup|restore|roll|secrets/rotate|datasets|datasets/.+/(verify|remove)"
 _SUBMITS = r"jobs|run|jobs/\d+/(retry|rerun)|pipelines|pipelines/[^/]+/retry"
-FOUND_AGAIN = re.compile(rf"{API_PREFIX}/clusters/[^/]+/({_QUEUES}|{_SUBMITS})")
+RESUMABLE_PATHS = re.compile(rf"{API_PREFIX}/clusters/[^/]+/({_QUEUES}|{_SUBMITS})")
 
 
-class Once:
+class IdempotentPosts:
+    """ASGI middleware that carries out each keyed POST of the API once."""
+
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
@@ -55,76 +57,83 @@ class Once:
             who = await authenticate(Request(scope))
         except HeadwayError:
             who = None
-        if who is None:  # the app says what is wrong with them
+        if who is None:  # the app answers with the reason
             await self._app(scope, receive, send)
             return
         if not (key.isascii() and key.isprintable() and len(key) <= 255):
-            await _refuse(f"{IDEMPOTENCY_KEY} is at most 255 printable ASCII characters", "")(scope, receive, send)
+            await _conflict(f"{IDEMPOTENCY_KEY} is at most 255 printable ASCII characters", "")(scope, receive, send)
             return
         secret = headers.get("authorization", "") or headers.get("cookie", "")
-        await self._once(app_state(Request(scope)), who, _Deed(secret, key), scope, receive, send)
+        await self._once(app_state(Request(scope)), who, _SealedKey(secret, key), scope, receive, send)
 
     async def _once(
-        self, state: AppState, who: Principal, deed: _Deed, scope: Scope, receive: Receive, send: Send
+        self, state: AppState, who: Principal, sealed_key: _SealedKey, scope: Scope, receive: Receive, send: Send
     ) -> None:
         store = state.store
         try:
-            body = await _whole(receive)
-        except HTTPException as error:  # it is longer than we take
+            body = await _read_body(receive)
+        except HTTPException as error:  # the body is too large
             out = ErrorOut(kind="refused", message=str(error.detail))
             await error_handlers.problem_response(error.status_code, out, dict(error.headers or {}))(
                 scope, receive, send
             )
             return
-        said = b"\n".join((scope["path"].encode(), scope.get("query_string", b""), body))
-        request = hashlib.sha256(said).hexdigest()
-        before = await store.idempotency_keys.begin(deed.name, request)
+        content = b"\n".join((scope["path"].encode(), scope.get("query_string", b""), body))
+        request = hashlib.sha256(content).hexdigest()
+        before = await store.idempotency_keys.begin(sealed_key.name, request)
         at = state.clock()
         if before is not None:
-            if not await _ours(state, who, deed, before, request, scope["path"]):
-                before = await store.idempotency_keys.get(deed.name) or before
-                await _again(deed, request, before)(scope, receive, send)
+            if not await _take_over(state, who, sealed_key, before, request, scope["path"]):
+                before = await store.idempotency_keys.get(sealed_key.name) or before
+                await _replayed_response(sealed_key, request, before)(scope, receive, send)
                 return
             at = before.at
-        scope.setdefault("state", {})["deed"] = (deed.name, at)
-        given = _Given(send)
+        scope.setdefault("state", {})["idempotency"] = (sealed_key.name, at)
+        recorder = _RecordingSend(send)
         try:
-            await self._app(scope, _replay(body, receive), given)
+            await self._app(scope, _replay(body, receive), recorder)
         except BaseException:
-            await store.idempotency_keys.delete(deed.name)
+            await store.idempotency_keys.delete(sealed_key.name)
             raise
-        undone = (given.status >= 500 or given.status == TooManyAtOnce.http_status) and not scope.get("state", {}).get(
-            "settled"
-        )
-        with contextlib.suppress(StoreAway):  # the answer is out; to who asks again the request is still under way
-            if undone or not given.whole:
-                await store.idempotency_keys.delete(deed.name)
+        failed = (recorder.status >= 500 or recorder.status == TooManyAtOnce.http_status) and not scope.get(
+            "state", {}
+        ).get("settled")
+        # The response is sent. If this fails, a resent request is told that it is still under way.
+        with contextlib.suppress(StoreAway):
+            if failed or not recorder.whole:
+                await store.idempotency_keys.delete(sealed_key.name)
             else:
-                await store.idempotency_keys.finish(deed.name, given.status, deed.seal(given.headers, given.body))
+                await store.idempotency_keys.finish(
+                    sealed_key.name, recorder.status, sealed_key.seal(recorder.headers, recorder.body)
+                )
 
 
-async def _ours(state: AppState, who: Principal, deed: _Deed, before: Answer, request: str, path: str) -> bool:
-    """Whether the request before was cut off with its server, and is now this server's to do. An operation that it had queued
-    is its answer."""
+async def _take_over(
+    state: AppState, who: Principal, sealed_key: _SealedKey, before: Answer, request: str, path: str
+) -> bool:
+    """Whether the earlier request was interrupted by the end of its server, and this server must carry it out. If it had queued
+    an operation, stores that as the response and returns False."""
     store = state.store
-    if before.status or before.request != request or not FOUND_AGAIN.fullmatch(path):
+    if before.status or before.request != request or not RESUMABLE_PATHS.fullmatch(path):
         return False
     if await store.presence.lives(before.server) or not await store.idempotency_keys.take_over(
-        deed.name, before.server
+        sealed_key.name, before.server
     ):
         return False
-    queued = await store.operations.by_key(deed.name)
+    queued = await store.operations.by_key(sealed_key.name)
     if queued is None:
         return True
-    await _note(state, who, queued)
+    await _audit_queued(state, who, queued)
     body = operation_out(queued).model_dump_json().encode()
-    await store.idempotency_keys.finish(deed.name, 202, deed.seal({"content-type": "application/json"}, body))
+    await store.idempotency_keys.finish(
+        sealed_key.name, 202, sealed_key.seal({"content-type": "application/json"}, body)
+    )
     return False
 
 
-async def _note(state: AppState, who: Principal, queued: Operation) -> None:
-    """The line of the audit trail, which comes after the operation, unless it was written before the server was killed."""
-    since = AuditAsk(target=queued.cluster, since=queued.created_at, until=queued.created_at + NOTED_S)
+async def _audit_queued(state: AppState, who: Principal, queued: Operation) -> None:
+    """Writes the operation's audit line, unless the earlier server wrote it before it ended."""
+    since = AuditAsk(target=queued.cluster, since=queued.created_at, until=queued.created_at + AUDITED_WITHIN_S)
     if any(line.detail.get("operation") == queued.id for line in await state.store.audit.search(since, limit=500)):
         return
     action = {"rotate": "secrets.rotate", "dataset": f"dataset.{queued.params.get('action')}"}.get(
@@ -133,8 +142,8 @@ async def _note(state: AppState, who: Principal, queued: Operation) -> None:
     await write_audit_line(state, who, action, queued.cluster, operation=queued.id)
 
 
-class _Deed:
-    """A key of somebody's: under which name it is kept, and the cipher for its answer."""
+class _SealedKey:
+    """The name that a key of a token or session is stored under, and the cipher for its response."""
 
     def __init__(self, secret: str, key: str) -> None:
         self.name = hashlib.sha256(f"name\n{secret}\n{key}".encode()).hexdigest()
@@ -153,15 +162,15 @@ class _Deed:
         return headers, base64.b64decode(body)
 
 
-class _Given:
-    """Hands the answer on, and keeps it."""
+class _RecordingSend:
+    """Passes the response on and records it."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.status = 500
         self.headers: dict[str, str] = {}
         self.body = b""
-        self.whole = True  # a stream has no answer to keep
+        self.whole = True  # False for streams, which are not stored
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -175,25 +184,25 @@ class _Given:
         await self._send(message)
 
 
-def _again(deed: _Deed, request: str, before: Answer) -> ASGIApp:
+def _replayed_response(sealed_key: _SealedKey, request: str, before: Answer) -> ASGIApp:
     from starlette.responses import Response
 
     if before.request != request:
-        return _refuse("this key was used for another request", "make a new key for each request")
+        return _conflict("this key was used for another request", "make a new key for each request")
     if not before.status:
-        return _refuse(
+        return _conflict(
             "the request of this key is under way, or was cut off with the server",
-            "send it again in a moment; if this stays, look whether it was done before you send it under a new key",
+            "send it again in a moment; if this stays, check whether it was done before you send it with a new key",
         )
-    headers, body = deed.open(before.answer)
+    headers, body = sealed_key.open(before.answer)
     return Response(body, before.status, {**headers, REPLAYED: "true"})
 
 
-def _refuse(message: str, hint: str) -> ASGIApp:
+def _conflict(message: str, hint: str) -> ASGIApp:
     return error_handlers.problem_response(409, ErrorOut(kind="conflict", message=message, hint=hint))
 
 
-async def _whole(receive: Receive) -> bytes:
+async def _read_body(receive: Receive) -> bytes:
     body = b""
     while True:
         message = await receive()

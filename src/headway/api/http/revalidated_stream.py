@@ -12,12 +12,12 @@ from headway.api.auth.dependencies import require_right
 from headway.errors import HeadwayError, NotAllowed, NotSignedIn, TooManyTries
 from headway.services.identity import Principal, Right
 
-LOOK_S = 5.0  # they end so soon after
+RECHECK_S = 5.0  # they end so soon after
 T = TypeVar("T")
 Check = Callable[[Principal], Awaitable[object]]
 
 
-async def while_allowed(
+async def stream_while_allowed(
     request: Request,
     pieces: AsyncIterator[T],
     right: Right,
@@ -26,7 +26,7 @@ async def while_allowed(
 ) -> AsyncGenerator[T, None]:
     """The pieces, for as long as the request's person has the right. `check` raises NotAllowed where it takes more than
     that; `say` makes the last piece of why it ended."""
-    gone = asyncio.ensure_future(_lost(request, right, check))
+    gone = asyncio.ensure_future(_wait_until_not_allowed(request, right, check))
     following: asyncio.Future[Any] = gone
     end = object()
     try:
@@ -50,10 +50,10 @@ async def while_allowed(
             await close()
 
 
-async def _lost(request: Request, right: Right, check: Check | None) -> str:
+async def _wait_until_not_allowed(request: Request, right: Right, check: Check | None) -> str:
     """Returns once they may no longer: why not."""
     while True:
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(RECHECK_S)
         try:
             who = await require_right(right, any_cluster=True)(request)
             if check is not None:

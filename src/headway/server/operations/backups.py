@@ -15,7 +15,7 @@ from headway.api.routers.cluster.backups import queue_backup
 from headway.domain.cluster import BackupRule, Cluster
 from headway.errors import HeadwayError, InvalidSpec, Refused
 from headway.schemas.clusters import Document
-from headway.services.cluster.path_policy import allowed, place_faults
+from headway.services.cluster.path_policy import path_faults, require_allowed_path
 from headway.services.context import AppState
 from headway.services.mappers import prices_of, summary_of
 from headway.store import ClusterRow, Operation
@@ -79,7 +79,7 @@ class Keep:
         await keep.check(name, state.store, kept)
         document = Document.model_validate(kept.about["document"])
         resolved = await state.resolve(document)
-        faults = await place_faults(state, resolved)
+        faults = await path_faults(state, resolved)
         if faults:
             raise InvalidSpec(faults)
         old, there = kept.proof.header.slurm_version, state.slurm_written(resolved.cluster, None)
@@ -219,7 +219,7 @@ class Backups:
             due = last.created_at + (rule.every_s if last.state == "done" else min(rule.every_s, AGAIN_S))
         if now < due or 0 <= now - self._refused.get(name, float("-inf")) < AGAIN_S:
             return
-        folder = allowed(state, rule.to)
+        folder = require_allowed_path(state, rule.to)
         passphrase = await asyncio.to_thread(passphrase_of, Path(rule.key_file))
         ref = f"scheduled-{due:.0f}"  # another server on this database thinks of the same
         await queue_backup(state, name, PERSON, folder, passphrase, keep=rule.keep, ref=ref)

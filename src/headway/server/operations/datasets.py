@@ -19,7 +19,7 @@ from headway.domain.dataset import FOLDER, Version, size
 from headway.errors import HeadwayError, Refused
 from headway.render.system.systemd_files import escape
 from headway.services.cluster.datasets import require_free_name, require_unused
-from headway.services.cluster.path_policy import source_of
+from headway.services.cluster.path_policy import require_dataset_source
 from headway.services.context import AppState
 from headway.store import Operation
 
@@ -97,7 +97,7 @@ class Datasets:
 
     async def _source(self, path: str) -> Callable[[], Source]:
         if not path.startswith(SCHEME):
-            source_of(self._state, path)
+            require_dataset_source(self._state, path)
             return lambda: self._opened(Path(path))
         value = (await self._state.store.secrets.of_cluster(self._cluster)).get(self._operation.secret)
         if value is None:
@@ -109,7 +109,7 @@ class Datasets:
         """What was opened is judged, not what the name led to before. Raises Refused or NotAllowed."""
         folder = Folder(path)
         try:
-            source_of(self._state, str(folder.real))
+            require_dataset_source(self._state, str(folder.real))
         except BaseException:
             folder.close()
             raise

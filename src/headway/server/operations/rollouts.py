@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.services.cluster.planning import queued
+from headway.services.cluster.planning import announce_operation
 from headway.services.context import AppState
 from headway.store import Operation
 
@@ -56,5 +56,5 @@ class Rolling:
         if any(one.kind in _TAKES_OVER for one in await self._waiting()):
             return ()
         following = await self._state.store.operations.enqueue(mine.cluster, "roll", mine.person, params=mine.params)
-        queued(self._state, following)
+        announce_operation(self._state, following)
         return (following.id,)

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.domain.slots import Deadline
-from headway.services.cluster.planning import queued
+from headway.services.cluster.planning import announce_operation
 from headway.services.context import AppState
 from headway.store import Operation
 
@@ -68,7 +68,7 @@ class Waiting:
         following = await self._state.store.operations.enqueue(
             mine.cluster, "scale", mine.person, document=row.document if row else mine.document, params=params
         )
-        queued(self._state, following)
+        announce_operation(self._state, following)
         return (following.id,)
 
     def _replaces(self, other: Operation) -> bool:

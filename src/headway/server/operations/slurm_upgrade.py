@@ -12,8 +12,8 @@ from headway.domain.cluster import Cluster
 from headway.domain.slots import Deadline
 from headway.errors import InvalidSpec, Refused
 from headway.server.operations.backups import back_up, passphrase_of
-from headway.services.cluster.path_policy import allowed
-from headway.services.cluster.planning import queued
+from headway.services.cluster.path_policy import require_allowed_path
+from headway.services.cluster.planning import announce_operation
 from headway.services.context import AppState
 from headway.store import ClusterRow, Operation
 
@@ -38,7 +38,7 @@ async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cl
     if rule is None:
         raise Refused(f"{after.name} has no backup to go back to", hint="backup: {to: DIR, key_file: FILE}")
     header = archive.Header(after.name, state.clock(), __version__, written, archive.new_salt())
-    path = file_of(allowed(state, rule.to), header)
+    path = file_of(require_allowed_path(state, rule.to), header)
     passphrase = await asyncio.to_thread(passphrase_of, Path(rule.key_file))
     key = await asyncio.to_thread(archive.key_of, passphrase, header.salt)
     await say("backup", f"before Slurm {written} becomes {after.slurm_version}: the way back")
@@ -56,5 +56,5 @@ async def nodes_follow(
         return ()
     params = {"back": False, "head": False, "stop": False, "until": deadline.at if deadline else None}
     following = await state.store.operations.enqueue(cluster.name, "roll", operation.person, params=params)
-    queued(state, following)
+    announce_operation(state, following)
     return (following.id,)

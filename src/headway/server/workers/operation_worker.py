@@ -20,7 +20,7 @@ from headway.server.operations.rollouts import Rolling
 from headway.server.operations.scale_in_wait import Waiting, replaced
 from headway.server.operations.slurm_upgrade import backed_up, nodes_follow
 from headway.services.billing.collector import read_accounting
-from headway.services.cluster.cost_guard import over_limit
+from headway.services.cluster.cost_guard import cost_limit_conflict
 from headway.services.cluster.planning import scaled_document
 from headway.services.context import AppState
 from headway.services.error_report import error_out, first_line
@@ -239,7 +239,7 @@ class Reconciler:
             self._looked.add(operation.id)
         # Machines for jobs may have come since it was asked for.
         before = await state.resolved(row) if row else None
-        if over := await over_limit(state, before, cluster):
+        if over := await cost_limit_conflict(state, before, cluster):
             raise over
         if row is not None and before is not None:
             await backed_up(state, row, before, cluster, partial(self._say, operation))

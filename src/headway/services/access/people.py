@@ -60,7 +60,7 @@ async def store_person(state: AppState, who: Principal, name: str, request: Pers
     user = request.user if known is None or request.user is not None else known.user
     check = require_unused_user(name, name if user is None else user)
     person = await state.store.people.change(name, role=request.role, user=user, beside=check, made=known is None)
-    state.notebooks.sign_out(name)  # they may open them again, with their new rights
+    state.notebooks.end_sessions_of(name)  # they may open them again, with their new rights
     await write_audit_line(state, who, "person.change" if known else "person.add", name, role=request.role, user=user)
     return person
 
@@ -70,7 +70,7 @@ async def remove_person(state: AppState, who: Principal, name: str) -> None:
     there. Raises NotFound."""
     await _existing_person(state, name)
     await state.store.people.delete(name)
-    state.notebooks.sign_out(name)
+    state.notebooks.end_sessions_of(name)
     await write_audit_line(state, who, "person.remove", name)
 
 

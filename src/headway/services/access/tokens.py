@@ -55,7 +55,7 @@ async def revoke_token(state: AppState, who: Principal, token_id: str) -> None:
     if token is None:
         raise NotFound(f"no token {token_id!r}", hint="headway token ls")
     await state.store.tokens.delete(token_id)
-    state.notebooks.sign_out(token.person)
+    state.notebooks.end_sessions_of(token.person)
     await write_audit_line(state, who, "token.delete", token.person, id=token_id, label=token.label)
 
 

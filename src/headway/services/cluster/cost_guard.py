@@ -1,4 +1,4 @@
-"""cost.usd_per_hour: whether what a file asks for leaves room for the machines that run for jobs now."""
+"""The limit `cost.usd_per_hour`: whether a changed file keeps the cluster's cost per hour within it."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from headway.domain.cluster import Cluster
 from headway.errors import Conflict
 from headway.services.context import AppState
 
-FIELD = "cost.usd_per_hour"
+COST_LIMIT_FIELD = "cost.usd_per_hour"
 
 
-async def over_limit(state: AppState, before: Cluster | None, after: Cluster) -> Conflict | None:
-    """What stops `after` from taking the place of `before`: with more machines that always run, and those that groups which
-    scale by themselves have now, an hour would cost more than the limit. None where no more is asked for: then the power
-    saving keeps within it."""
+async def cost_limit_conflict(state: AppState, before: Cluster | None, after: Cluster) -> Conflict | None:
+    """The error if `after` would exceed its limit: the machines that it always runs, plus those that its scaling groups run now.
+    None if it does not, or if it asks for no more always-on machines than `before` (then power saving keeps the limit)."""
     limit = after.most_usd_per_hour
-    if before is None or limit is None or _always(after) <= _always(before):
+    if before is None or limit is None or _usd_per_hour_always_on(after) <= _usd_per_hour_always_on(before):
         return None
     scaling = [group for group in after.groups if group.idle_s is not None]
     if not scaling:
-        return None  # the file itself was refused
+        return None  # a fixed cost above the limit is a fault of the file
     machines = {machine.name for machine in await state.work.machines(before)}
     there = {group.name: len(machines & set(group.slots)) for group in scaling}
-    # The first slots of each always have a machine, whoever else has one.
+    # Machines in a group's first `wanted` slots are counted as always on.
     more = {
         group.name: group.price_usd_per_node_hour * len(machines & set(group.slots[group.wanted :]))
         for group in scaling
     }
-    total = _always(after) + sum(more.values())
+    total = _usd_per_hour_always_on(after) + sum(more.values())
     if total <= limit:
         return None
     run = " and ".join(f"{there[name]} nodes of {name}" for name, usd in more.items() if usd)
+    cost = f"an hour of {after.name} would cost {total:.2f} USD, and {COST_LIMIT_FIELD} is {limit.normalize():f}"
     return Conflict(
-        f"an hour of {after.name} would cost {total:.2f} USD, and {FIELD} is {limit.normalize():f}: {run} run for jobs now",
-        hint=f"wait until those have ended (headway queue {after.name}), ask for fewer nodes, or raise {FIELD}",
+        f"{cost}: {run} run for jobs now",
+        hint=f"wait until those have ended (headway queue {after.name}), ask for fewer nodes, or raise {COST_LIMIT_FIELD}",
     )
 
 
-def _always(cluster: Cluster) -> Decimal:
-    """An hour of the nodes and spares that always run, in USD."""
+def _usd_per_hour_always_on(cluster: Cluster) -> Decimal:
+    """USD per hour of the nodes and spares that always run."""
     return sum((group.price_usd_per_node_hour * group.wanted for group in cluster.groups), Decimal(0))

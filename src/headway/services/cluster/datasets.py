@@ -12,8 +12,8 @@ from headway.errors import Conflict, NotFound, Refused
 from headway.schemas.clusters import OperationOut
 from headway.schemas.datasets import DatasetIn, DatasetOut, S3In
 from headway.services.authorization import write_audit_line
-from headway.services.cluster.path_policy import source_of
-from headway.services.cluster.planning import queued
+from headway.services.cluster.path_policy import require_dataset_source
+from headway.services.cluster.planning import announce_operation
 from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.mappers import operation_out
@@ -37,7 +37,9 @@ async def add_version(state: AppState, who: Principal, name: str, ask: DatasetIn
     if not ask.source.startswith("s3://"):
         if ask.s3 is not None:
             raise Refused("s3 is for buckets", hint="source: s3://BUCKET/PREFIX")
-        return await _queue(state, who, name, "add", {"name": ask.name, "source": str(source_of(state, ask.source))})
+        return await _queue(
+            state, who, name, "add", {"name": ask.name, "source": str(require_dataset_source(state, ask.source))}
+        )
     access, ref = ask.s3 or S3In(), random.token_hex(8)
     params = {"name": ask.name, "source": ask.source.rstrip("/"), "endpoint_url": access.endpoint_url, "ref": ref}
     return await _queue(state, who, name, "add", params, access.model_dump_json())
@@ -112,7 +114,7 @@ async def _queue(
     operation = await state.store.operations.enqueue(
         cluster, "dataset", who.person, params={"action": action, **params}, secret=secret, key=who.idempotency_key
     )
-    queued(state, operation)
+    announce_operation(state, operation)
     await write_audit_line(state, who, f"dataset.{action}", cluster, operation=operation.id, **params)
     return operation_out(operation)
 

@@ -1,4 +1,4 @@
-"""Which places of the server's own machine a request may name."""
+"""Which paths on the server's machine a request or a cluster file may name."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from headway.errors import Fault, HeadwayError, NotAllowed, Refused
 from headway.services.cluster_backend import Resolved
 from headway.services.context import AppState
 
-# A dataset is shown to every user of a cluster: never from where a host keeps its own affairs.
+# A dataset is visible to every user of a cluster, so it must not come from the host's own folders.
 SYSTEM_FOLDERS = tuple(
     Path(p) for p in ("/boot", "/dev", "/etc", "/proc", "/root/.ssh", "/run", "/sys", "/usr", "/var/lib/headway")
 )
-OWN_FOLDER = Path("/etc/headway")  # the keys of backups and of HTTPS lie there too
+OWN_FOLDER = Path("/etc/headway")  # also holds the keys of backups and of HTTPS
 KEY_FOLDERS = (Path("/etc/munge"), OWN_FOLDER)
 
 
-def allowed(state: AppState, path: str, hint: str = "keep backups in a folder, best on a disk, of their own") -> Path:
-    """Where a backup may lie. Raises Refused or NotAllowed."""
+def require_allowed_path(
+    state: AppState, path: str, hint: str = "keep backups in a folder, best on a disk, of their own"
+) -> Path:
+    """The real path, for backups. Raises Refused for a relative path, NotAllowed for a protected folder."""
     if not path.startswith("/") or "\0" in path:
-        raise Refused(f"{path!r} is no absolute path", hint="name a folder of the server's machine")
+        raise Refused(f"{path!r} is not an absolute path", hint="name a folder of the server's machine")
     real = Path(os.path.realpath(path))
-    if real == Path("/") or any(real.is_relative_to(folder) for folder in _closed(state)):
+    if real == Path("/") or any(real.is_relative_to(folder) for folder in _protected_folders(state)):
         raise NotAllowed(
             f"{real} belongs to the server's machine itself",
             hint=hint,
@@ -33,8 +35,8 @@ def allowed(state: AppState, path: str, hint: str = "keep backups in a folder, b
     return real
 
 
-async def place_faults(state: AppState, resolved: Resolved) -> list[Fault]:
-    """What a file says of the server's machine that it may not."""
+async def path_faults(state: AppState, resolved: Resolved) -> list[Fault]:
+    """Faults of all paths on the server's machine that a cluster file names."""
     names = await state.store.datasets.names(resolved.cluster.name)
     return [
         *dataset_faults(state, resolved),
@@ -44,20 +46,20 @@ async def place_faults(state: AppState, resolved: Resolved) -> list[Fault]:
     ]
 
 
-def moved_datasets(before: Cluster, cluster: Cluster) -> Iterator[Fault]:
-    """Datasets of local machines that would be other folders: machines, and whatever has files open there, have the first."""
+def moved_dataset_faults(before: Cluster, cluster: Cluster) -> Iterator[Fault]:
+    """Faults for datasets of a local cluster whose folder changed: its machines have the old folder mounted, with files open."""
     if not (before.provider.volumes_on_server and cluster.provider.volumes_on_server):
         return
     known = {one.name: one.source for one in before.storage.datasets if not one.versioned}
     for number, one in enumerate(cluster.storage.datasets):
         if not one.versioned and one.source and known.get(one.name, one.source) != one.source:
             message = (
-                f"the machines have {one.name} from {known[one.name]}, which does not become another folder under them"
+                f"the dataset {one.name} is mounted from {known[one.name]}; a mounted dataset can't change its folder"
             )
             yield Fault(
                 f"storage.datasets[{number}].path",
                 message,
-                "take it out and apply, then put it in again; or name it anew",
+                "remove it, apply, then add it again; or give it another name",
             )
 
 
@@ -69,10 +71,13 @@ def _library_faults(resolved: Resolved, names: Iterable[str]) -> Iterator[Fault]
             yield Fault(field, message, f"give it another name and place, or remove those: headway dataset list {name}")
 
 
-def source_of(state: AppState, path: str) -> Path:
-    """A folder that a dataset may be brought from. Raises Refused or NotAllowed."""
-    real, roots = allowed(state, path, "keep the data in a folder of its own"), state.settings.dataset_roots
-    if any(folder.is_relative_to(real) for folder in _closed(state)):
+def require_dataset_source(state: AppState, path: str) -> Path:
+    """The real path of a folder that a dataset may be imported from. Raises Refused or NotAllowed."""
+    real, roots = (
+        require_allowed_path(state, path, "keep the data in a folder of its own"),
+        state.settings.dataset_roots,
+    )
+    if any(folder.is_relative_to(real) for folder in _protected_folders(state)):
         raise NotAllowed(f"{real} holds what belongs to the server's machine", hint="name a folder of the data's own")
     if roots and not any(real.is_relative_to(root) for root in roots):
         raise NotAllowed(
@@ -86,19 +91,19 @@ def _backup_faults(state: AppState, resolved: Resolved) -> Iterator[Fault]:
     if rule is None:
         return
     try:
-        allowed(state, rule.to)
+        require_allowed_path(state, rule.to)
     except HeadwayError as error:
         yield Fault("backup.to", error.message, error.hint)
 
 
 def _key_faults(state: AppState, resolved: Resolved) -> Iterator[Fault]:
-    """The key goes to every machine, where its administrators can read it: no other file of the server's may be one."""
+    """The MUNGE key is copied to every machine, so the file must not be another secret of the server's."""
     source = resolved.cluster.munge_key
     if source is None or not source.file:
         return
     real = Path(os.path.realpath(source.file))
     inside = any(real.is_relative_to(folder) for folder in KEY_FOLDERS)
-    if not inside and any(real.is_relative_to(folder) for folder in _closed(state)):
+    if not inside and any(real.is_relative_to(folder) for folder in _protected_folders(state)):
         yield Fault("secrets.munge.file", f"{real} belongs to the server's machine", "keep the key in /etc/munge")
     elif real.is_relative_to(OWN_FOLDER) and "munge" not in real.name:
         yield Fault(
@@ -106,12 +111,13 @@ def _key_faults(state: AppState, resolved: Resolved) -> Iterator[Fault]:
         )
 
 
-def _closed(state: AppState) -> tuple[Path, ...]:
+def _protected_folders(state: AppState) -> tuple[Path, ...]:
+    """The host's own folders, and those of this server's state and data."""
     return (*SYSTEM_FOLDERS, state.settings.state_dir.resolve(), state.settings.data.resolve())
 
 
 def dataset_faults(state: AppState, resolved: Resolved) -> list[Fault]:
-    """The one kind of path that is opened on the server's machine must be a folder where its settings allow."""
+    """Datasets are the only paths of a file that the server opens: each must be a folder that its settings allow."""
     faults = []
     for index, dataset in enumerate(resolved.cluster.storage.datasets):
         if not dataset.source or dataset.versioned:
@@ -120,7 +126,9 @@ def dataset_faults(state: AppState, resolved: Resolved) -> list[Fault]:
         real = Path(os.path.realpath(dataset.source))
         roots = state.settings.dataset_roots
         inside = any(real.is_relative_to(root) for root in roots)
-        closed = _closed(state)  # neither in a folder of the host's own, nor around one: /root holds /root/.ssh
+        closed = _protected_folders(
+            state
+        )  # neither inside a protected folder nor around one: /root contains /root/.ssh
         if any(real.is_relative_to(folder) or folder.is_relative_to(real) for folder in closed):
             faults.append(Fault(path, f"{real} belongs to the server's machine", "put the data in a folder of its own"))
         elif roots and not inside:

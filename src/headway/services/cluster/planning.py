@@ -1,4 +1,4 @@
-"""plan, apply and down: from a document to a row in the queue. Nothing here changes a machine."""
+"""Plan, apply, scale and down: from a document to a ChangeSet or a queued operation. Nothing here changes a machine."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.errors import Conflict, Fault, InvalidSpec, NeedsConfirmation, NotAllowed, Refused
 from headway.schemas.clusters import ApplyIn, ChangeSetOut, Document, ScaleIn
-from headway.services.cluster.cost_guard import FIELD, over_limit
-from headway.services.cluster.path_policy import moved_datasets, place_faults
+from headway.services.cluster.cost_guard import COST_LIMIT_FIELD, cost_limit_conflict
+from headway.services.cluster.path_policy import moved_dataset_faults, path_faults
 from headway.services.cluster_backend import Resolved
-from headway.services.context import AppState, PlanKept, fingerprint
+from headway.services.context import AppState, ShownPlan, fingerprint
 from headway.services.identity import Principal, Right
 from headway.services.mappers import changeset_out, operation_news, summary_of
 from headway.store import Operation
 
-PLAN_KEPT_S = 15.0
+PLAN_MAX_AGE_S = 15.0
 
 
-async def plan(state: AppState, who: Principal, document: Document) -> ChangeSetOut:
-    document, resolved = await accept(state, who, document)
-    changes = await _changes(state, resolved.cluster)
-    kept = state.plans[resolved.cluster.name] = _kept(state, document, changes)
+async def plan_document(state: AppState, who: Principal, document: Document) -> ChangeSetOut:
+    """What applying the document would change, and its digest. Raises InvalidSpec with all faults."""
+    document, resolved = await resolve_document(state, who, document)
+    changes = await _compute_changes(state, resolved.cluster)
+    kept = state.plans[resolved.cluster.name] = _stored_plan(state, document, changes)
     notes = [Fault("", note, level="warning") for note in changes.notes]
-    if over := await over_limit(state, await _before(state, resolved.cluster.name), resolved.cluster):
-        notes.append(Fault(FIELD, f"apply would stop: {over.message}", over.hint, level="warning"))
+    if over := await cost_limit_conflict(state, await _applied_cluster(state, resolved.cluster.name), resolved.cluster):
+        notes.append(Fault(COST_LIMIT_FIELD, f"apply would stop: {over.message}", over.hint, level="warning"))
     return changeset_out(changes, resolved.cluster, kept.digest, (*resolved.warnings, *notes))
 
 
-async def look(state: AppState, who: Principal, document: Document) -> tuple[Cluster | None, list[Fault]]:
-    """Every fault and warning of a document as `plan` would say them, and the cluster when none is an error. Reaches no
-    machine."""
+async def check_document(state: AppState, who: Principal, document: Document) -> tuple[Cluster | None, list[Fault]]:
+    """(the cluster if the document has no errors, all its faults and warnings), without contacting a machine."""
     try:
-        _, resolved = await accept(state, who, document)
+        _, resolved = await resolve_document(state, who, document)
     except InvalidSpec as error:
         return None, list(error.faults)
     except (NotAllowed, Refused) as error:
@@ -48,20 +48,20 @@ async def look(state: AppState, who: Principal, document: Document) -> tuple[Clu
     return resolved.cluster, list(resolved.warnings)
 
 
-async def apply(state: AppState, who: Principal, name: str, ask: ApplyIn) -> Operation:
-    """Queues the apply. Raises Conflict when the plan is not the one that was shown, NeedsConfirmation when it disturbs
-    something nobody agreed to."""
-    document, resolved = await accept(state, who, ask.document)
+async def queue_apply(state: AppState, who: Principal, name: str, ask: ApplyIn) -> Operation:
+    """Queues the apply. Raises Conflict if the plan differs from the one that was shown, NeedsConfirmation if it disturbs
+    running work and `ask.confirmed` is false."""
+    document, resolved = await resolve_document(state, who, ask.document)
     cluster = resolved.cluster
     if cluster.name != name:
         raise Refused(f"the file is of cluster {cluster.name!r}, the request of {name!r}")
     waits = await state.store.operations.active(name) is not None
     if not waits or ask.digest:
-        await _agreed(state, document, resolved, ask)
+        await _require_agreement(state, document, resolved, ask)
     stored = document.model_dump()
     if await state.store.clusters.get(name) is None:
         await state.store.clusters.save(name, stored, summary=summary_of(cluster), owner=document.owner)
-    # One that waits behind another can only be looked at when its turn has come.
+    # An apply queued behind another operation can only be planned when its turn comes.
     params = {
         "confirmed": ask.confirmed,
         "look_again": waits and not ask.confirmed,
@@ -70,23 +70,24 @@ async def apply(state: AppState, who: Principal, name: str, ask: ApplyIn) -> Ope
     operation = await state.store.operations.enqueue(
         name, "apply", who.person, document=stored, params=params, key=who.idempotency_key
     )
-    queued(state, operation)
+    announce_operation(state, operation)
     return operation
 
 
 async def plan_scale(state: AppState, who: Principal, name: str, ask: ScaleIn) -> ChangeSetOut:
+    """What another number of nodes would change."""
     _, document = await _scaled(state, name, ask)
-    return await plan(state, who, document)
+    return await plan_document(state, who, document)
 
 
-async def scale(state: AppState, who: Principal, name: str, ask: ScaleIn) -> Operation:
-    """Queues another number of nodes. Who comes second finds what the first one left: a group that is not named keeps
-    the number it has by then. Raises as `apply`."""
+async def queue_scale(state: AppState, who: Principal, name: str, ask: ScaleIn) -> Operation:
+    """Queues another number of nodes. Groups that are not named keep the number that they have when it runs. Raises as
+    `queue_apply`."""
     targets, document = await _scaled(state, name, ask)
-    document, resolved = await accept(state, who, document)
+    document, resolved = await resolve_document(state, who, document)
     waits = await state.store.operations.active(name) is not None
     if not waits or ask.digest:
-        await _agreed(state, document, resolved, ask)
+        await _require_agreement(state, document, resolved, ask)
     params = {
         "confirmed": ask.confirmed,
         "look_again": waits and not ask.confirmed,
@@ -96,7 +97,7 @@ async def scale(state: AppState, who: Principal, name: str, ask: ScaleIn) -> Ope
     operation = await state.store.operations.enqueue(
         name, "scale", who.person, document=document.model_dump(), params=params, key=who.idempotency_key
     )
-    queued(state, operation)
+    announce_operation(state, operation)
     return operation
 
 
@@ -104,26 +105,27 @@ async def _scaled(state: AppState, name: str, ask: ScaleIn) -> tuple[dict[str, i
     row, cluster = await state.cluster(name)
     targets = targets_of(cluster, ask.groups)
     document = scaled_document(Document.model_validate(row.document), targets)
-    return targets, document.model_copy(update={"owner": ""})  # who it belongs to stays
+    return targets, document.model_copy(update={"owner": ""})  # "" keeps the owner
 
 
 def scaled_document(document: Document, targets: Mapping[str, int]) -> Document:
-    """The document with so many nodes in these groups."""
+    """The document with these numbers of nodes, by group, in its spec and text."""
     spec = scaled(document.spec, targets)
     return document.model_copy(update={"spec": spec, "text": scaled_text(document.text, document.spec, spec)})
 
 
-async def down(state: AppState, who: Principal, name: str, *, delete_data: bool) -> Operation:
+async def queue_down(state: AppState, who: Principal, name: str, *, delete_data: bool) -> Operation:
+    """Queues taking the cluster down. Raises NotFound."""
     row = await state.row(name)
     operation = await state.store.operations.enqueue(
         name, "down", who.person, document=row.document, params={"delete_data": delete_data}, key=who.idempotency_key
     )
-    queued(state, operation)
+    announce_operation(state, operation)
     return operation
 
 
-async def accept(state: AppState, who: Principal, document: Document) -> tuple[Document, Resolved]:
-    """The document with its owner filled in, and resolved. Raises InvalidSpec with every fault."""
+async def resolve_document(state: AppState, who: Principal, document: Document) -> tuple[Document, Resolved]:
+    """The document with its owner filled in, and the resolved cluster. Raises InvalidSpec with every fault."""
     name = document.spec.get("name")
     row = await state.store.clusters.get(name) if isinstance(name, str) else None
     owner = document.owner or (row.owner if row else "") or who.user
@@ -133,18 +135,19 @@ async def accept(state: AppState, who: Principal, document: Document) -> tuple[D
     resolved = await state.resolve(document)
     before = await state.resolved(row) if row else None
     if not who.may(Right.ADMIN):
-        _need_known_places(who, resolved.cluster, before)
+        _require_known_resources(who, resolved.cluster, before)
     hop = upgrade_fault(state.slurm_written(resolved.cluster, before), resolved.cluster, exists=before is not None)
-    faults = [*await place_faults(state, resolved), *([hop] if hop else [])]
+    faults = [*await path_faults(state, resolved), *([hop] if hop else [])]
     if before is not None and row is not None and row.state == "ready":
-        faults += moved_datasets(before, resolved.cluster)
+        faults += moved_dataset_faults(before, resolved.cluster)
     if faults:
         raise InvalidSpec(faults)
     return document, resolved
 
 
-def _need_known_places(who: Principal, cluster: Cluster, known: Cluster | None) -> None:
-    """Planning makes the server connect to machines and look at folders of its own: which ones is for admins to say."""
+def _require_known_resources(who: Principal, cluster: Cluster, known: Cluster | None) -> None:
+    """Raises NotAllowed if a non-admin names new machines, keys or folders: planning makes the server connect to and read
+    them."""
     if known is None:
         other = not cluster.provider.creates_machines or bool(cluster.hosts) or cluster.munge_key is not None
     else:
@@ -158,20 +161,20 @@ def _need_known_places(who: Principal, cluster: Cluster, known: Cluster | None) 
         raise NotAllowed(f"{who.person} may not plan {cluster.name} with {what}", hint="ask an admin")
 
 
-def digest_of(changes: ChangeSet) -> str:
-    """The same for two plans that would do the same."""
+def plan_digest(changes: ChangeSet) -> str:
+    """A hash that is equal for equal plans."""
     rows: list[Any] = [[c.kind, c.where, c.what, c.why, c.disturbs.value, list(c.diff)] for c in changes.changes]
     return hashlib.sha256(json.dumps([changes.cluster, rows]).encode()).hexdigest()[:32]
 
 
-async def _agreed(state: AppState, document: Document, resolved: Resolved, ask: ApplyIn | ScaleIn) -> None:
-    """Raises when the plan is another one than was shown, disturbs what nobody agreed to, or takes nodes from under jobs
-    without a word on how long those may go on."""
+async def _require_agreement(state: AppState, document: Document, resolved: Resolved, ask: ApplyIn | ScaleIn) -> None:
+    """Raises Conflict if the plan differs from the shown one, exceeds the cost limit, or removes busy nodes without a deadline;
+    raises NeedsConfirmation if it disturbs running work without confirmation."""
     name = resolved.cluster.name
-    now = await _plan_now(state, document, resolved)
+    now = await _shown_or_new_plan(state, document, resolved)
     if ask.digest and ask.digest != now.digest:
-        raise Conflict(f"the plan for {name} has changed since it was shown", hint="look at it again: headway plan")
-    if over := await over_limit(state, await _before(state, name), resolved.cluster):
+        raise Conflict(f"the plan for {name} has changed since it was shown", hint="show it again: headway plan")
+    if over := await cost_limit_conflict(state, await _applied_cluster(state, name), resolved.cluster):
         raise over
     _need_confirmation(name, now.asks, ask.confirmed)
     if now.busy and ask.deadline_s is None:
@@ -181,33 +184,33 @@ async def _agreed(state: AppState, document: Document, resolved: Resolved, ask: 
         )
 
 
-async def _plan_now(state: AppState, document: Document, resolved: Resolved) -> PlanKept:
-    """The plan that was shown a moment ago, or a new one."""
+async def _shown_or_new_plan(state: AppState, document: Document, resolved: Resolved) -> ShownPlan:
+    """The plan of this document that was shown within PLAN_MAX_AGE_S, or a new one."""
     name = resolved.cluster.name
     kept = state.plans.pop(name, None)
-    young = kept is not None and state.clock() - kept.at < PLAN_KEPT_S
+    young = kept is not None and state.clock() - kept.at < PLAN_MAX_AGE_S
     if kept is not None and young and kept.document == fingerprint(document.model_dump()):
         return kept
-    return _kept(state, document, await _changes(state, resolved.cluster))
+    return _stored_plan(state, document, await _compute_changes(state, resolved.cluster))
 
 
-def _kept(state: AppState, document: Document, changes: ChangeSet) -> PlanKept:
-    goes = ("machine.delete", "machine.create")  # a machine one owns is taken in another's place
+def _stored_plan(state: AppState, document: Document, changes: ChangeSet) -> ShownPlan:
+    goes = ("machine.delete", "machine.create")  # "create" is here too: it replaces an owned machine in a slot
     busy = ", ".join(c.where for c in changes.changes if c.kind in goes and c.data.get("jobs"))
     key = fingerprint(document.model_dump())
-    return PlanKept(key, digest_of(changes), len(changes.asks), state.clock(), busy)
+    return ShownPlan(key, plan_digest(changes), len(changes.asks), state.clock(), busy)
 
 
-async def _changes(state: AppState, cluster: Cluster) -> ChangeSet:
-    """What changes on machines, and what the server itself goes by from then on."""
-    changes, before = await state.work.plan(cluster), await _before(state, cluster.name)
+async def _compute_changes(state: AppState, cluster: Cluster) -> ChangeSet:
+    """Changes on machines, and changes of settings that only the server uses."""
+    changes, before = await state.work.plan(cluster), await _applied_cluster(state, cluster.name)
     first = backup_before_upgrade(state.slurm_written(cluster, before), before, cluster)
-    told = (*first, *changes.changes, *setting_changes(before, cluster)) or file_change(before, cluster)
-    return replace(changes, changes=told)
+    listed = (*first, *changes.changes, *setting_changes(before, cluster)) or file_change(before, cluster)
+    return replace(changes, changes=listed)
 
 
-async def _before(state: AppState, name: str) -> Cluster | None:
-    """As its file says now."""
+async def _applied_cluster(state: AppState, name: str) -> Cluster | None:
+    """The cluster as last applied; None for a new one."""
     row = await state.store.clusters.get(name)
     return await state.resolved(row) if row else None
 
@@ -215,11 +218,11 @@ async def _before(state: AppState, name: str) -> Cluster | None:
 def _need_confirmation(name: str, asks: int, confirmed: bool) -> None:
     if asks and not confirmed:
         what = "1 change disturbs" if asks == 1 else f"{asks} changes disturb"
-        raise NeedsConfirmation(f"{what} what runs on {name}", hint="look at `headway plan`, then apply with --yes")
+        raise NeedsConfirmation(f"{what} what runs on {name}", hint="check `headway plan`, then apply with --yes")
 
 
-def queued(state: AppState, operation: Operation) -> None:
-    """Tells those who wait for it that there is one more."""
+def announce_operation(state: AppState, operation: Operation) -> None:
+    """Publishes a queued operation to event streams, pages and the worker that runs it."""
     name = operation.cluster
     state.live.tell(operation_news(operation, "queued", state.clock()))
     state.plans.pop(name, None)

@@ -55,8 +55,8 @@ async def store_bundle(
 async def _turn(state: AppState, cluster: str, person: str) -> AsyncIterator[None]:
     """Limits the archives in memory. A hanging home or cluster does not hold up other people and clusters.
     Raises TooManyAtOnce."""
-    own = state.bundles.setdefault((cluster, person), asyncio.Semaphore(MAX_ARCHIVES_OF_PERSON))
-    every = state.bundles.setdefault((cluster, ""), asyncio.Semaphore(MAX_ARCHIVES_IN_MEMORY))
+    own = state.bundle_slots.setdefault((cluster, person), asyncio.Semaphore(MAX_ARCHIVES_OF_PERSON))
+    every = state.bundle_slots.setdefault((cluster, ""), asyncio.Semaphore(MAX_ARCHIVES_IN_MEMORY))
     async with contextlib.AsyncExitStack() as entered:
         try:
             async with asyncio.timeout(TURN_TIMEOUT_S):

@@ -1,6 +1,6 @@
-"""How a browser gets into a notebook: a code that works once, then a session of the notebook alone; and the tunnels.
+"""One-time codes and browser sessions of notebooks, and the tunnels to them.
 
-All of it lives in memory: after a restart one opens the notebook again. Codes and sessions are kept by their digest."""
+All in memory: after a server restart the notebook must be opened again. Codes and sessions are stored as SHA-256 digests."""
 
 from __future__ import annotations
 
@@ -15,91 +15,92 @@ if TYPE_CHECKING:
 
 CODE_S = 60.0
 SESSION_S = 12 * 3600.0
-ASK_AGAIN_S = 30.0  # whether the person may still work on the cluster
-MOST_CODES = 10_000
-MOST_SESSIONS = 10_000
+RECHECK_S = 30.0  # how often a session checks that its person may still work on the cluster
+MAX_CODES = 10_000
+MAX_SESSIONS = 10_000
 
 
-Run = tuple[str, float]  # of a notebook's job: its first node, and when it began there
+NotebookRun = tuple[str, float]  # of a notebook's job: (first node, start time)
 
 
 @dataclass
 class _Pass:
-    notebook: str  # "": the browser has this person's notebooks open
+    notebook: str  # "": all notebooks of this person (one origin for all)
     person: str
     expires: float
-    looked_at: float
+    checked_at: float  # when the person was last checked
 
 
 @dataclass
-class Notebooks:
-    """Who was let into which notebook, and what leads there."""
+class NotebookSessions:
+    """Codes, sessions, tunnels and locks, by notebook id."""
 
-    tunnels: dict[str, tuple[Run, Tunnel]] = field(default_factory=dict)
-    ready: dict[str, Run] = field(default_factory=dict)  # whose Jupyter has answered
+    tunnels: dict[str, tuple[NotebookRun, Tunnel]] = field(default_factory=dict)
+    ready: dict[str, NotebookRun] = field(default_factory=dict)  # runs whose Jupyter has answered
     _codes: dict[str, _Pass] = field(default_factory=dict)
     _sessions: dict[str, _Pass] = field(default_factory=dict)
     _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
 
-    def code(self, notebook: str, person: str, now: float) -> tuple[str, float]:
-        """(code, when it ends)."""
-        _prune(self._codes, now, MOST_CODES)
+    def create_code(self, notebook: str, person: str, now: float) -> tuple[str, float]:
+        """(a new code, unix seconds when it expires)."""
+        _prune(self._codes, now, MAX_CODES)
         code = random.token_urlsafe(32)
         self._codes[_digest(code)] = _Pass(notebook, person, now + CODE_S, now)
         return code, now + CODE_S
 
-    def meant(self, code: str, now: float) -> tuple[str, str] | None:
-        """(notebook, person) of a code that was not used before; None for any other."""
+    def find_code(self, code: str, now: float) -> tuple[str, str] | None:
+        """(notebook, person) of an unused code; None for any other."""
         known = self._codes.get(_digest(code))
         return (known.notebook, known.person) if known is not None and known.expires > now else None
 
-    def spend(self, code: str) -> None:
+    def use_code(self, code: str) -> None:
+        """Makes the code invalid."""
         self._codes.pop(_digest(code), None)
 
-    def session(self, notebook: str, person: str, now: float) -> str:
-        """A browser's that is let in."""
-        _prune(self._sessions, now, MOST_SESSIONS)
+    def create_session(self, notebook: str, person: str, now: float) -> str:
+        """A new session secret for a browser."""
+        _prune(self._sessions, now, MAX_SESSIONS)
         session = random.token_urlsafe(32)
         self._sessions[_digest(session)] = _Pass(notebook, person, now + SESSION_S, now)
         return session
 
-    def person(self, session: str, notebook: str, now: float) -> tuple[str, bool] | None:
-        """(person, whether it is time to ask if they still may) of a session of this notebook."""
+    def check_session(self, session: str, notebook: str, now: float) -> tuple[str, bool] | None:
+        """(person, whether it is time to check their access again) of a session of this notebook; None if there is none."""
         known = self._sessions.get(_digest(session))
         if known is None or known.notebook != notebook or known.expires <= now:
             return None
-        again = now - known.looked_at > ASK_AGAIN_S
+        again = now - known.checked_at > RECHECK_S
         if again:
-            known.looked_at = now
+            known.checked_at = now
         return known.person, again
 
     def lock(self, notebook: str) -> asyncio.Lock:
         return self._locks.setdefault(notebook, asyncio.Lock())
 
-    def sign_out(self, person: str) -> None:
-        """Ends all that a person's browsers were let into."""
+    def end_sessions_of(self, person: str) -> None:
+        """Ends all codes and sessions of a person."""
         for passes in (self._codes, self._sessions):
             for key in [key for key, known in passes.items() if known.person == person]:
                 del passes[key]
 
-    async def forget(self, notebook: str) -> None:
-        """It has ended."""
+    async def forget_notebook(self, notebook: str) -> None:
+        """Ends all codes, sessions and the tunnel of a notebook that has ended."""
         for passes in (self._codes, self._sessions):
             for key in [key for key, known in passes.items() if known.notebook == notebook]:
                 del passes[key]
         self._locks.pop(notebook, None)
-        await self.drop(notebook)
+        await self.close_tunnel(notebook)
 
-    async def drop(self, notebook: str) -> None:
-        """What leads there: its job is elsewhere now."""
+    async def close_tunnel(self, notebook: str) -> None:
+        """Closes the tunnel, if there is one: its job has ended or moved."""
         self.ready.pop(notebook, None)
         _, tunnel = self.tunnels.pop(notebook, (None, None))
         if tunnel is not None:
             await tunnel.close()
 
-    async def close(self) -> None:
+    async def close_all(self) -> None:
         for notebook in list(self.tunnels):
-            await self.forget(notebook)
+            await self.forget_notebook(notebook)
 
 
 def _digest(secret: str) -> str:

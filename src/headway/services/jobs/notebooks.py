@@ -21,7 +21,7 @@ from headway.services.context import AppState
 from headway.services.identity import Principal, Right, principal_for
 from headway.services.jobs.actions import act_on_job
 from headway.services.jobs.lookup import read_job_now
-from headway.services.jobs.notebook_sessions import Run
+from headway.services.jobs.notebook_sessions import NotebookRun
 from headway.services.jobs.submission import node_offer, record_submission
 from headway.store import NotebookRow, StoreAway
 
@@ -118,7 +118,7 @@ async def make_link(state: AppState, who: Principal, name: str, notebook_id: str
     if job is None or job.state not in RUNNING:
         raise Conflict("the notebook does not run" + (f": {_why(job)}" if job else ""), hint=f"headway queue {name}")
     await write_audit_line(state, who, "notebook.open", name, notebook=row.id, job=row.job_id)
-    code, expires = state.notebooks.code(row.id, who.person, state.clock())
+    code, expires = state.notebooks.create_code(row.id, who.person, state.clock())
     return NotebookLinkOut(url=f"{notebook_origin(state, row.id)}/open?code={code}", expires_at=expires)
 
 
@@ -131,7 +131,7 @@ async def stop_notebook(state: AppState, who: Principal, name: str, notebook_id:
             await act_on_job(state, who, name, row.job_id, "cancel")
     except (Conflict, NotFound):
         pass  # it has ended by itself
-    await state.notebooks.forget(row.id)
+    await state.notebooks.forget_notebook(row.id)
     await state.store.notebooks.delete(row.id)
 
 
@@ -165,7 +165,7 @@ async def open_tunnel(state: AppState, row: NotebookRow) -> Tunnel:
             job_seen = state.live.snapshot(row.cluster).by_id.get(row.job_id)
             if known.alive and (job_seen is None or run_of(job_seen) == run):
                 return known
-            await state.notebooks.drop(row.id)  # requeued: the node that it was on may still be up
+            await state.notebooks.close_tunnel(row.id)  # requeued: the node that it was on may still be up
         _, cluster = await state.cluster(row.cluster)
         job = await _find_job(state, cluster, row)
         if job is None or job.state not in RUNNING or not job.nodes:
@@ -175,7 +175,7 @@ async def open_tunnel(state: AppState, row: NotebookRow) -> Tunnel:
         return made
 
 
-def run_of(job: JobState) -> Run:
+def run_of(job: JobState) -> NotebookRun:
     """The job's present run: its first node and start time."""
     return (job.nodes[0] if job.nodes else "", job.start_time or 0.0)
 
@@ -202,7 +202,7 @@ async def _current(
     if job is None and now - row.at < KEEP_ENDED_S:  # the last reading of the queue may be older than the job
         job = await _find_job(state, cluster, row)
     if job is None or job.state not in RUNNING | WAITING:
-        await state.notebooks.forget(row.id)
+        await state.notebooks.forget_notebook(row.id)
         if job is None or (job.end_time or now) < now - KEEP_ENDED_S:
             await state.store.notebooks.delete(row.id)
             return None

@@ -210,7 +210,7 @@
     if (!event.persisted) return;
     for (const form of [...sent.keys()]) release(form);
     // The page as it was, brought back: what is sent from it now is meant anew.
-    for (const one of document.querySelectorAll("input[name=deed]")) one.value = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+    for (const one of document.querySelectorAll("input[name=form_key]")) one.value = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
   });
 
   setOffset();

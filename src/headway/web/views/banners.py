@@ -25,7 +25,7 @@ _BY_STATE = {
 }
 
 
-def standing(cluster: ClusterOut) -> tuple[Notice, ...]:
+def cluster_banner(cluster: ClusterOut) -> tuple[Notice, ...]:
     found = []
     if cluster.stale:
         title = "These figures are old:" if cluster.as_of else "Slurm could not be asked yet:"

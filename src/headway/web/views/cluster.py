@@ -35,7 +35,7 @@ from headway.web.view_models import (
     SummaryView,
     TrainingView,
 )
-from headway.web.views.banners import standing
+from headway.web.views.banners import cluster_banner
 from headway.web.views.wording import count, job_word, node_kind, pending_reason
 
 HUES = 8
@@ -233,7 +233,7 @@ def price(text: str) -> str:
 
 
 def _notices(cluster: ClusterOut, fabric: FabricView) -> tuple[Notice, ...]:
-    found = [*standing(cluster)]
+    found = [*cluster_banner(cluster)]
     bad = [node for leaf in fabric.leaves for node in leaf.nodes if node.kind == "down"]
     found += _heads_down(fabric)
     if bad and cluster.state not in ("down", "creating"):

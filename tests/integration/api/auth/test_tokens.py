@@ -104,7 +104,7 @@ async def test_people_are_made_changed_and_removed_by_admins(server: Server) -> 
 async def test_a_role_that_comes_with_a_token_is_a_change_of_the_person(server: Server) -> None:
     ann, bob = await server.client("ann"), await server.client("bob", "member")
     out: list[str] = []
-    server.state.notebooks.sign_out = out.append  # type: ignore[method-assign]
+    server.state.notebooks.end_sessions_of = out.append  # type: ignore[method-assign]
     for person, role in (("bob", "operator"), ("new", "lead"), ("bob", "operator")):
         assert (await ann.post(f"{API}/tokens", json={"person": person, "role": role})).status_code == 201
     assert (await bob.get(f"{API}/me")).json()["role"] == "operator"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from headway.api.http.idempotency import FOUND_AGAIN
+from headway.api.http.idempotency import RESUMABLE_PATHS
 from headway.errors import Unanswered, Unreachable
 from headway.schemas.submissions import SubmitOut
 from tests.support.server_fakes import Server
@@ -182,5 +182,5 @@ def test_every_request_that_is_found_again_queues_an_operation_or_submits_a_job(
     paths = server.app.openapi()["paths"]
     queues = {path for path, ways in paths.items() if "202" in ways.get("post", {}).get("responses", {})}
     assert len(queues) > 8
-    lost = {path for path in queues if not FOUND_AGAIN.fullmatch(re.sub(r"\{\w+\}", "7", path))}
+    lost = {path for path in queues if not RESUMABLE_PATHS.fullmatch(re.sub(r"\{\w+\}", "7", path))}
     assert {path.rpartition("/")[2] for path in lost} == {"reboot", "test"}  # they end with the server that does them

@@ -108,7 +108,7 @@ async def test_a_plan_has_it_as_one_to_be_taken_and_asks_how_long_its_jobs_may_g
     changes = await planned(tmp_path, *LAB.slot_names)
     (change,) = (one for one in changes.changes if one.where == "lab-1-2")
     assert (change.kind, change.disturbs, change.data["jobs"]) == ("machine.create", Disturbs.JOBS, [7])
-    kept = planning._kept(SimpleNamespace(clock=lambda: 1.0), document(), changes)  # type: ignore[arg-type]
+    kept = planning._stored_plan(SimpleNamespace(clock=lambda: 1.0), document(), changes)  # type: ignore[arg-type]
     assert kept.busy == "lab-1-2"
 
 

@@ -19,8 +19,8 @@ from headway.errors import Conflict, NeedsConfirmation, Refused
 from headway.schemas.backups import BackupIn, BackupOut, RestoreIn, RotateIn, VerifyIn
 from headway.schemas.clusters import OperationOut
 from headway.services.authorization import write_audit_line
-from headway.services.cluster.path_policy import allowed
-from headway.services.cluster.planning import queued
+from headway.services.cluster.path_policy import require_allowed_path
+from headway.services.cluster.planning import announce_operation
 from headway.services.context import AppState
 from headway.services.mappers import operation_out
 from headway.store import Operation
@@ -34,7 +34,7 @@ router = APIRouter(tags=["backups"])
 @router.post("/clusters/{name}/backup", status_code=202)
 async def backup(name: str, ask: BackupIn, state: State, who: Admin) -> OperationOut:
     """Queues a backup: jobs run on meanwhile. The operation's `kept` names the file."""
-    folder = allowed(state, ask.to)
+    folder = require_allowed_path(state, ask.to)
     operation = await queue_backup(state, name, who.person, folder, ask.passphrase, deed=who.idempotency_key)
     assert operation is not None
     await write_audit_line(state, who, "backup", name, operation=operation.id, to=str(folder))
@@ -47,7 +47,7 @@ async def restore(name: str, ask: RestoreIn, state: State, who: Admin) -> Operat
     passphrase is wrong."""
     from headway.backup import archive
 
-    path = allowed(state, ask.path)
+    path = require_allowed_path(state, ask.path)
     header = await asyncio.to_thread(archive.read_header, path)
     if header.cluster != name:
         raise Refused(
@@ -66,7 +66,7 @@ async def restore(name: str, ask: RestoreIn, state: State, who: Admin) -> Operat
     operation = await state.store.operations.enqueue(
         name, "restore", who.person, params=params, secret=_text(key), key=who.idempotency_key
     )
-    queued(state, operation)
+    announce_operation(state, operation)
     await write_audit_line(state, who, "restore", name, operation=operation.id, path=str(path))
     return operation_out(operation)
 
@@ -78,7 +78,10 @@ async def backups(state: State, _: Admin, page: Page, folder: str = Query("", ma
     from headway.backup import archive
 
     folders = [folder] if folder else await _scheduled(state)
-    found = [await asyncio.to_thread(archive.found, allowed(state, one), missing_ok=not folder) for one in folders]
+    found = [
+        await asyncio.to_thread(archive.found, require_allowed_path(state, one), missing_ok=not folder)
+        for one in folders
+    ]
     rows = [_out(path, header, size) for part in found for path, header, size in part]
     return page.cut(rows, lambda one: (one.at, one.path), newest=True)
 
@@ -98,7 +101,7 @@ async def verify(ask: VerifyIn, state: State, _: Admin) -> BackupOut:
     from headway.backup import archive
     from headway.backup.backup import prove
 
-    path = allowed(state, ask.path)
+    path = require_allowed_path(state, ask.path)
     header = await asyncio.to_thread(archive.read_header, path)
     key = await asyncio.to_thread(archive.key_of, ask.passphrase, header.salt)
     proof = await asyncio.to_thread(prove, path, key)
@@ -126,7 +129,7 @@ async def rotate(name: str, ask: RotateIn, state: State, who: Admin) -> Operatio
         )
     params = {"what": ask.what, "ref": random.token_hex(8)}
     operation = await state.store.operations.enqueue(name, "rotate", who.person, params=params, key=who.idempotency_key)
-    queued(state, operation)
+    announce_operation(state, operation)
     await write_audit_line(state, who, "secrets.rotate", name, operation=operation.id, what=ask.what)
     return operation_out(operation)
 
@@ -157,7 +160,7 @@ async def queue_backup(
         )
     except Conflict:
         return None
-    queued(state, operation)
+    announce_operation(state, operation)
     return operation
 
 

@@ -10,7 +10,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from headway.api.auth.dependencies import MAX_PATH_NUMBER, Admin, Anyone, AnyoneAllClusters, Member, Planner, State
 from headway.api.http.pagination import ANY, Page, States, Text, Words, fits, says
-from headway.api.http.revalidated_stream import while_allowed
+from headway.api.http.revalidated_stream import stream_while_allowed
 from headway.domain.machine import MachineState
 from headway.errors import Conflict
 from headway.schemas.clusters import (
@@ -41,13 +41,13 @@ EVENTS_AT_ONCE = 1000
 @router.post("/plan")
 async def plan(document: Document, state: State, who: Planner) -> ChangeSetOut:
     """What apply of this document would change."""
-    return await planning.plan(state, who, document)
+    return await planning.plan_document(state, who, document)
 
 
 @router.post("/clusters/{name}/apply", status_code=202)
 async def apply(name: str, ask: ApplyIn, state: State, who: Admin) -> OperationOut:
     """Queues an apply. Follow it at /operations/{id}/events."""
-    operation = await planning.apply(state, who, name, ask)
+    operation = await planning.queue_apply(state, who, name, ask)
     await write_audit_line(state, who, "apply", name, operation=operation.id, confirmed=ask.confirmed)
     return operation_out(operation)
 
@@ -62,7 +62,7 @@ async def plan_scale(name: str, ask: ScaleIn, state: State, who: Planner) -> Cha
 async def scale(name: str, ask: ScaleIn, state: State, who: Admin) -> OperationOut:
     """Queues another number of nodes: up in one step, down by draining. Nodes with running jobs go only when
     `deadline_s` says how long those may go on before they are requeued."""
-    operation = await planning.scale(state, who, name, ask)
+    operation = await planning.queue_scale(state, who, name, ask)
     await write_audit_line(
         state, who, "scale", name, operation=operation.id, groups=ask.groups, deadline_s=ask.deadline_s
     )
@@ -72,7 +72,7 @@ async def scale(name: str, ask: ScaleIn, state: State, who: Admin) -> OperationO
 @router.post("/clusters/{name}/down", status_code=202)
 async def down(name: str, ask: DownIn, state: State, who: Admin) -> OperationOut:
     """Queues taking the cluster down. Data is kept unless `delete_data`."""
-    operation = await planning.down(state, who, name, delete_data=ask.delete_data)
+    operation = await planning.queue_down(state, who, name, delete_data=ask.delete_data)
     await write_audit_line(state, who, "down", name, operation=operation.id, delete_data=ask.delete_data)
     return operation_out(operation)
 
@@ -176,7 +176,7 @@ async def events(
     who.require_cluster((await state.store.operations.get(operation_id)).cluster)
     told = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= len(str(MAX_PATH_NUMBER))
     seen = min(int(last_event_id), MAX_PATH_NUMBER) if told else after
-    progress = while_allowed(request, _follow(state, operation_id, seen), Right.READ)
+    progress = stream_while_allowed(request, _follow(state, operation_id, seen), Right.READ)
     return EventSourceResponse(progress, ping=PING_S, headers={"Cache-Control": "no-store"})
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from headway.api.auth.dependencies import Anyone, AnyoneAllClusters, State
-from headway.api.http.revalidated_stream import while_allowed
+from headway.api.http.revalidated_stream import stream_while_allowed
 from headway.schemas.clusters import NewsOut
 from headway.services.context import AppState
 from headway.services.identity import Principal, Right
@@ -39,7 +39,7 @@ async def of_cluster(
 
 def _answer(request: Request, state: AppState, who: Principal, cluster: str, last: str) -> EventSourceResponse:
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    events = while_allowed(request, _follow(state, who, cluster, last), Right.READ)
+    events = stream_while_allowed(request, _follow(state, who, cluster, last), Right.READ)
     return EventSourceResponse(events, ping=PING_S, headers=headers)
 
 

@@ -69,7 +69,7 @@ async def node(name: str, node: str, state: State, _: Anyone) -> NodeDetailOut:
         node=out,
         simulated_gpus=cluster.simulated_gpus and bool(out.gpus),
         incident=incident_out(await state.store.incidents.get(incident.number)) if incident else None,
-        deed=state.deeds.get((name, node)),
+        deed=state.node_actions.get((name, node)),
     )
 
 
@@ -116,7 +116,7 @@ async def reboot(name: str, node: str, ask: RebootIn, state: State, who: Operato
 async def go_on_with_reboots(state: AppState, cluster: Cluster) -> None:
     """Those that a server was ended under: their nodes are drained for nothing else, and their machines may be off."""
     for node in state.live.snapshot(cluster.name).nodes:
-        deed = state.deeds.get((cluster.name, node.name))
+        deed = state.node_actions.get((cluster.name, node.name))
         if not node.reason.endswith(f": {REBOOTS}") or (deed is not None and deed.ended_at is None):
             continue
         found = await state.work.reboot_again(cluster, node.name)
@@ -163,7 +163,7 @@ def _begin(state: AppState, name: str, node: str, deed: DeedOut, work: Awaitable
             _, cluster = await state.cluster(name)
             await state.read(cluster, max_age_s=0)
 
-    state.deeds[name, node] = deed
+    state.node_actions[name, node] = deed
     task = asyncio.create_task(go_on(), name=f"{deed.kind} {node}")
     state.beside.add(task)
     task.add_done_callback(state.beside.discard)
@@ -171,7 +171,7 @@ def _begin(state: AppState, name: str, node: str, deed: DeedOut, work: Awaitable
 
 
 def _free(state: AppState, name: str, node: str) -> None:
-    deed = state.deeds.get((name, node))
+    deed = state.node_actions.get((name, node))
     if deed is not None and deed.ended_at is None:
         raise Conflict(
             f"a {deed.kind} of {node} is under way since {deed.person} asked for it", hint="wait for its end"

@@ -8,7 +8,7 @@ from headway.api.auth.dependencies import Admin, Planner, State
 from headway.errors import Fault
 from headway.schemas.clusters import ChangeSetOut, OperationOut, RollIn
 from headway.services.authorization import write_audit_line
-from headway.services.cluster.planning import queued
+from headway.services.cluster.planning import announce_operation
 from headway.services.mappers import changeset_out, operation_out
 
 router = APIRouter(tags=["clusters"])
@@ -34,6 +34,6 @@ async def roll(name: str, ask: RollIn, state: State, who: Admin) -> OperationOut
     until = None if ask.by_s is None else state.clock() + ask.by_s
     params = {"back": ask.back, "head": ask.head, "stop": ask.stop, "until": until}
     operation = await state.store.operations.enqueue(name, "roll", who.person, params=params, key=who.idempotency_key)
-    queued(state, operation)
+    announce_operation(state, operation)
     await write_audit_line(state, who, "roll", name, operation=operation.id, **ask.model_dump())
     return operation_out(operation)

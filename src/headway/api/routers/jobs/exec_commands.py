@@ -12,12 +12,12 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import Member, State
 from headway.api.http.byte_stream import ByteStream, error_frame, not_allowed_frame
-from headway.api.http.revalidated_stream import while_allowed
+from headway.api.http.revalidated_stream import stream_while_allowed
 from headway.errors import NotAllowed, NotFound, Refused, TooManyAtOnce
 from headway.schemas.stream_frames import frame
 from headway.schemas.submissions import CommandIn, ExecIn, ExecOut
 from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
-from headway.services.context import AppState, Input
+from headway.services.context import AppState, CommandInput
 from headway.services.identity import Principal, Right
 from headway.services.jobs.commands import run_login_command
 
@@ -41,24 +41,24 @@ async def run(name: str, ask: CommandIn, request: Request, state: State, who: Me
     user = who.command_user(ask.user)
     cluster = await cluster_to_work_on(state, name, who)
     key = (who.person, ask.input)
-    if key in state.inputs:
+    if key in state.command_inputs:
         raise Refused("two commands can't have the same input")
     with contextlib.ExitStack() as resources:
         resources.enter_context(command_slot(state, who))
         if ask.input:
-            state.inputs[key] = Input(asyncio.Queue(_INPUT_QUEUE))
-            resources.callback(state.inputs.pop, key)
+            state.command_inputs[key] = CommandInput(asyncio.Queue(_INPUT_QUEUE))
+            resources.callback(state.command_inputs.pop, key)
         await write_audit_line(state, who, "exec", name, user=user, program=ask.argv[0][:100])
         resources = resources.pop_all()
-    given = state.inputs.get(key)
-    pieces = state.work.converse(cluster, ask.argv, user, _feed(given.ahead if given else None))
+    given = state.command_inputs.get(key)
+    pieces = state.work.converse(cluster, ask.argv, user, _feed(given.queue if given else None))
 
     async def check(who: Principal) -> None:
         if who.command_user(ask.user) != user:
             raise NotAllowed(f"{who.person} may no longer act as {user}")
         await cluster_to_work_on(state, name, who)
 
-    frames = while_allowed(request, _frames(state, request, pieces), Right.RUN_JOBS, check, not_allowed_frame)
+    frames = stream_while_allowed(request, _frames(state, request, pieces), Right.RUN_JOBS, check, not_allowed_frame)
     return ByteStream(frames, resources=resources)
 
 
@@ -67,16 +67,16 @@ async def put_input(key: str, request: Request, state: State, who: Member) -> Re
     """The next piece of a command's standard input, at most 1 MiB; an empty one ends it. Answered when the command has room for
     it: send one after the other."""
     owner_key = (who.person, key)
-    if (given := state.inputs.get(owner_key)) is None:
+    if (given := state.command_inputs.get(owner_key)) is None:
         raise NotFound(_ENDED)
-    if given.bringing.locked():  # every waiting request stays open as long as the command runs
+    if given.sending.locked():  # every waiting request stays open as long as the command runs
         raise TooManyAtOnce("a piece of this input is on its way already", hint="send the next one when it is answered")
-    async with given.bringing:
+    async with given.sending:
         piece = await _piece(request)
-        while state.inputs.get(owner_key) is given:
+        while state.command_inputs.get(owner_key) is given:
             try:
                 async with asyncio.timeout(_RECHECK_S):
-                    await given.ahead.put(piece)
+                    await given.queue.put(piece)
             except TimeoutError:  # the command does not read now, or has ended, or the client is gone
                 if await request.is_disconnected():
                     break

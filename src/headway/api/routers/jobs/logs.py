@@ -18,7 +18,7 @@ from headway.api.http.byte_stream import (
     note_line,
 )
 from headway.api.http.parameters import Task
-from headway.api.http.revalidated_stream import while_allowed
+from headway.api.http.revalidated_stream import stream_while_allowed
 from headway.errors import HeadwayError
 from headway.jobs.logs.follow import Part
 from headway.schemas.jobs import LogFoundOut, LogPartOut
@@ -56,9 +56,9 @@ async def log(
 
     if frames:
         framed = _framed(opened.pieces, opened.start)
-        allowed = while_allowed(request, framed, Right.RUN_JOBS, check, not_allowed_frame)
+        allowed = stream_while_allowed(request, framed, Right.RUN_JOBS, check, not_allowed_frame)
         return ByteStream(allowed, resources=resources)
-    allowed = while_allowed(request, _plain(opened.pieces), Right.RUN_JOBS, check, not_allowed_note)
+    allowed = stream_while_allowed(request, _plain(opened.pieces), Right.RUN_JOBS, check, not_allowed_note)
     return ByteStream(abort_after_last_piece(allowed), resources=resources)
 
 

@@ -13,7 +13,7 @@ from headway.domain.role import Role
 from headway.errors import HeadwayError, NotAllowed
 from headway.schemas.people import PersonIn
 from headway.services.access.people import list_people, remove_person, save_person
-from headway.web.page_context import see_other
+from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 
@@ -36,7 +36,7 @@ async def add(
 ) -> Response:
     name = person.strip()
     if await state.store.people.get(name) is not None:
-        return see_other("/people", f"{name} is there already", bad=True)
+        return redirect_with_message("/people", f"{name} is there already", is_error=True)
     return await _save(
         request, state, who, name, PersonIn(role=role), f"{name} is added as {role}; give them a token or a link"
     )
@@ -62,8 +62,8 @@ async def remove(person: str, request: Request, state: State, who: Admin) -> Res
         raise
     except HeadwayError as error:
         await audit_failure(request, error)
-        return see_other("/people", error.message, bad=True)
-    return see_other("/people", f"{person} is removed: their tokens and sessions have ended")
+        return redirect_with_message("/people", error.message, is_error=True)
+    return redirect_with_message("/people", f"{person} is removed: their tokens and sessions have ended")
 
 
 async def _save(request: Request, state: State, who: Admin, person: str, ask: PersonIn, done: str) -> Response:
@@ -73,5 +73,5 @@ async def _save(request: Request, state: State, who: Admin, person: str, ask: Pe
         raise
     except HeadwayError as error:
         await audit_failure(request, error)
-        return see_other("/people", error.message, bad=True)
-    return see_other("/people", done)
+        return redirect_with_message("/people", error.message, is_error=True)
+    return redirect_with_message("/people", done)

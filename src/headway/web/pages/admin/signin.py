@@ -41,11 +41,11 @@ async def by_code(request: Request, state: State, code: Annotated[str, Form(max_
 
 async def _by_code(request: Request, state: State, code: str) -> Response:
     try:
-        person, cookie, expires = await sessions.by_code(state, request, code)
+        person, cookie, expires = await sessions.sign_in_by_code(state, request, code)
     except (NotSignedIn, TooManyTries) as error:
         return _door(state, error)
     answer = RedirectResponse("/", status_code=303)
-    await sessions.keep_session(state, request, person, answer, "link", cookie, expires)
+    await sessions.set_session_cookie(state, request, person, answer, "link", cookie, expires)
     return answer
 
 
@@ -59,7 +59,7 @@ async def by_token(
     """Only from our own page: another site must not sign a browser in as somebody it isn't."""
     require_same_origin(request)
     try:
-        known = await sessions.by_token(state, request, person.strip(), token.strip())
+        known = await sessions.sign_in_by_token(state, request, person.strip(), token.strip())
     except (NotSignedIn, NotAllowed, TooManyTries) as error:
         return _door(state, error, person)
     answer = RedirectResponse("/", status_code=303)
@@ -70,11 +70,11 @@ async def by_token(
 @router.get("/signin/oidc")
 async def leave(request: Request, state: State) -> Response:
     try:
-        url, secret = await sessions.leave(state, request)
+        url, secret = await sessions.start_provider_flow(state, request)
     except HeadwayError as error:
         return _door(state, error)
     answer = RedirectResponse(url, status_code=303, headers={"Cache-Control": "no-store"})
-    sessions.keep_flow(state, answer, secret)
+    sessions.set_flow_cookie(state, answer, secret)
     return answer
 
 
@@ -83,13 +83,13 @@ async def back(request: Request, state: State) -> Response:
     """Answers a page that goes on to the first one by itself: a redirect would still be the provider's, and browsers send a
     strict cookie only with our own."""
     try:
-        person = await sessions.by_provider(state, request, request.query_params)
+        person = await sessions.sign_in_by_provider(state, request, request.query_params)
     except HeadwayError as error:
         answer = _door(state, error)
     else:
         answer = render("signedin.html", person=person.name)
         await sessions.open_session(state, request, person, answer, "provider")
-    sessions.forget_flow(state, answer)
+    sessions.delete_flow_cookie(state, answer)
     return answer
 
 

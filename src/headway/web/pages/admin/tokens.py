@@ -13,7 +13,7 @@ from headway.errors import HeadwayError
 from headway.schemas.people import TokenIn, TokenOut
 from headway.services.access.tokens import create_token, list_tokens, revoke_token
 from headway.services.identity import TOKEN_SCOPES, Right
-from headway.web.page_context import see_other
+from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 
@@ -57,14 +57,14 @@ async def create(
             if isinstance(error, HeadwayError)
             else "the token's label, lifetime, scope or cluster is not valid"
         )
-        return see_other("/tokens", why, bad=True)
+        return redirect_with_message("/tokens", why, is_error=True)
     return await _page(state, who, made)
 
 
 @router.post("/tokens/{token_id}/revoke")
 async def revoke(token_id: str, state: State, who: TokenOwner) -> Response:
     await revoke_token(state, who, token_id)
-    return see_other("/tokens", "The token is revoked; its person's browsers are signed out")
+    return redirect_with_message("/tokens", "The token is revoked; its person's browsers are signed out")
 
 
 async def _page(state: State, who: TokenOwner, made: TokenOut | None = None) -> Response:

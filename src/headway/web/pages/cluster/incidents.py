@@ -17,7 +17,7 @@ from headway.schemas.incidents import IncidentOut, IncidentStepOut, ReturnIn
 from headway.services.context import AppState
 from headway.services.identity import Right
 from headway.services.mappers import incident_out
-from headway.web.page_context import see_other
+from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 from headway.web.views.wording import incident_kind
@@ -81,7 +81,7 @@ async def bring_back(
     name: str, number: PathNumber, state: State, who: Operator, false_alarm: bool = Form(False)
 ) -> Response:
     done = await api.bring_back(name, number, ReturnIn(false_alarm=false_alarm), state, who)
-    return see_other(f"/clusters/{name}/incidents/{number}", f"{done.node}: {done.steps[-1].text}")
+    return redirect_with_message(f"/clusters/{name}/incidents/{number}", f"{done.node}: {done.steps[-1].text}")
 
 
 async def _listed(state: AppState, clusters: Iterable[str], show: str) -> dict[str, Any]:

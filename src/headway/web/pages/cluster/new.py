@@ -163,7 +163,7 @@ async def look(state: AppState, who: Principal, text: str) -> Flow:
         return Flow(text, forms.Form(plan="", nodes=""), faults, load_catalogue(), readable=False)
     form, lines = forms.read(spec), lines_of(text)
     document = await _document(state, text)
-    resolved, found = await planning.look(state, who, document)
+    resolved, found = await planning.check_document(state, who, document)
     row = await _row(state, spec)
     return Flow(
         text,

@@ -16,7 +16,7 @@ from headway.schemas.jobs import JobOut
 from headway.schemas.nodes import DrainIn, NodeTestIn, RebootIn
 from headway.services.identity import Right
 from headway.services.mappers import job_out
-from headway.web.page_context import see_other
+from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 from headway.web.views.wording import job_word, node_kind
@@ -88,7 +88,7 @@ async def run_tests(name: str, node: str, state: State, who: Operator, hard: boo
 
 
 def _back(name: str, node: str, words: str) -> Response:
-    return see_other(f"/clusters/{quote(name)}/nodes/{quote(node)}", f"{node}: {words}")
+    return redirect_with_message(f"/clusters/{quote(name)}/nodes/{quote(node)}", f"{node}: {words}")
 
 
 def _looks(job: JobOut) -> tuple[str, str]:

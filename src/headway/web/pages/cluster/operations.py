@@ -17,13 +17,13 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import AnyoneAllClusters, State
-from headway.api.http.revalidated_stream import while_allowed
+from headway.api.http.revalidated_stream import stream_while_allowed
 from headway.errors import NotFound
 from headway.services.context import AppState
 from headway.services.identity import Right
 from headway.services.mappers import operation_out
 from headway.services.read_model.snapshot import operation_topic
-from headway.web.event_stream import HEADERS, LEAVE, PULSE_S, in_turn
+from headway.web.event_stream import HEADERS, LEAVE, PULSE_S, run_in_turn
 from headway.web.page_routes import page_router
 from headway.web.rendering import render, templates
 from headway.web.views.operation import Progress, Steps
@@ -92,11 +92,11 @@ async def operation(operation_id: str, state: State, who: AnyoneAllClusters) -> 
 @router.get("/operations/{operation_id}/live")
 async def live(operation_id: str, request: Request, state: State, who: AnyoneAllClusters) -> Response:
     who.require_cluster((await state.store.operations.get(operation_id)).cluster)
-    return EventSourceResponse(while_allowed(request, events(state, operation_id), Right.READ), headers=HEADERS)
+    return EventSourceResponse(stream_while_allowed(request, events(state, operation_id), Right.READ), headers=HEADERS)
 
 
 def _looked(state: AppState, operation_id: str) -> _Looked:
-    found: _Looked = state.looked.setdefault(operation_id, _Looked(operation_id))
+    found: _Looked = state.operation_views.setdefault(operation_id, _Looked(operation_id))
     return found
 
 
@@ -117,7 +117,7 @@ async def events(state: AppState, operation_id: str) -> AsyncIterator[ServerSent
 
     while not state.live.stopping.is_set():
         try:
-            for event in await in_turn(state.live.streams, news):
+            for event in await run_in_turn(state.live.streams, news):
                 yield event
         except NotFound:
             return

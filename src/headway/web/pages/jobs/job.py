@@ -27,8 +27,8 @@ from headway.services.jobs.actions import Action, act_on_job
 from headway.services.jobs.clone import can_clone
 from headway.services.jobs.lineage import get_lineage
 from headway.services.read_model.pending_reasons import why_of
-from headway.web.event_stream import Parts, pulse_of, stream
-from headway.web.page_context import see_other
+from headway.web.event_stream import Parts, render_pulse, stream_parts
+from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 from headway.web.views import job as view
@@ -56,7 +56,7 @@ async def job(name: str, job_id: PathNumber, state: State, who: Anyone) -> Respo
         mine=mine,
         script=await _script(name, job_id, state, who) if mine else None,
         lineage=await _lineage(name, found.array_job_id or job_id, state, who) if mine else None,
-        pulse=pulse_of(state, name),
+        pulse=render_pulse(state, name),
         log=f"{API_PREFIX}/clusters/{name}/jobs/{job_id}/log",
         task=found.array_task if found.array_job_id == job_id and found.array_task.isdigit() else "",
         apart=found.stderr != found.stdout and found.stderr.startswith("/"),
@@ -82,7 +82,7 @@ async def live(name: str, job_id: PathNumber, request: Request, state: State, wh
         clone = mine and cloned[viewer.person]
         return await _parts(state, cluster, found, known[key], mine=mine, clone=clone)
 
-    return stream(request, state, name, make, prefix="job_")
+    return stream_parts(request, state, name, make, prefix="job_")
 
 
 @router.post("/clusters/{name}/jobs/{job_id}/{verb}", response_model=None)
@@ -99,8 +99,8 @@ async def act(
         raise
     except HeadwayError as error:
         await audit_failure(request, error)
-        return see_other(page, error.message, bad=True)
-    return see_other(page, _DONE[verb].format(f"Task {task}" if task else f"Job {job_id}"))
+        return redirect_with_message(page, error.message, is_error=True)
+    return redirect_with_message(page, _DONE[verb].format(f"Task {task}" if task else f"Job {job_id}"))
 
 
 async def _parts(

@@ -39,12 +39,14 @@ async def page(name: str, state: State, who: Anyone) -> Response:
 @router.post("/clusters/{name}/notebooks")
 async def start(name: str, request: Request, state: State, who: Member) -> Response:
     async with request.form(max_files=0, max_fields=20) as form:
-        return await form_idempotency.once(request, form, state, who, partial(_start, name, form, request, state))
+        return await form_idempotency.submit_once(
+            request, form, state, who, partial(_start, name, form, request, state)
+        )
 
 
 async def _start(
     name: str, form: FormData, request: Request, state: AppState, who: Principal
-) -> form_idempotency.Done | Response:
+) -> form_idempotency.FormDone | Response:
     sent = {key: str(form.get(key, "")).strip() for key in FIELDS}
     try:
         ask = NotebookIn.model_validate({k: v for k, v in sent.items() if v})
@@ -55,7 +57,7 @@ async def _start(
     except HeadwayError as error:
         await audit_failure(request, error)
         return await _page(name, state, who, sent, error=error, status=error.http_status)
-    return form_idempotency.Done(f"/clusters/{name}/notebooks")
+    return form_idempotency.FormDone(f"/clusters/{name}/notebooks")
 
 
 @router.get("/clusters/{name}/notebooks/{notebook_id}/open")
@@ -89,6 +91,6 @@ async def _page(name: str, state: Any, who: Any, sent: dict[str, str], **more: A
         teams=mine if len(mine) > 1 else (),
         may=who.may(Right.RUN_JOBS),
         sent=sent,
-        deed=form_idempotency.new(),
+        form_key=form_idempotency.new_form_key(),
         **values,
     )

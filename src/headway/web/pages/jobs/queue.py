@@ -14,8 +14,8 @@ from headway.services.identity import Principal
 from headway.services.read_model.pending_reasons import why_of
 from headway.services.read_model.queue_pages import listed
 from headway.services.read_model.queue_query import QueueList
-from headway.web.event_stream import Parts, pulse_of, stream
-from headway.web.page_context import see_other
+from headway.web.event_stream import Parts, render_pulse, stream_parts
+from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 from headway.web.views import queue as view
@@ -31,7 +31,7 @@ async def queue(name: str, request: Request, state: State, who: Anyone) -> Respo
     try:
         parts = await _parts(state, cluster, query, who)
     except Refused:  # a cursor of another order: from the top
-        return see_other(f"/clusters/{name}/queue{query.to()}")
+        return redirect_with_message(f"/clusters/{name}/queue{query.to()}")
     jobs = state.live.snapshot(name).jobs
     return render(
         "queue.html",
@@ -40,7 +40,7 @@ async def queue(name: str, request: Request, state: State, who: Anyone) -> Respo
         tab="queue",
         query=query,
         parts=parts,
-        pulse=pulse_of(state, name),
+        pulse=render_pulse(state, name),
         groups=view.GROUPS,
         sizes=view.SIZES,
         users=sorted({job.user for job in jobs}),
@@ -56,7 +56,7 @@ async def live(name: str, request: Request, state: State, who: Anyone) -> Respon
     async def make(viewer: Principal) -> Parts:
         return await _parts(state, await state.known(name), query, viewer)
 
-    return stream(request, state, name, make, prefix="queue_")
+    return stream_parts(request, state, name, make, prefix="queue_")
 
 
 async def _parts(state: AppState, cluster: Cluster, query: Query, who: Principal) -> Parts:

@@ -58,12 +58,14 @@ async def check(name: str, request: Request, state: State, who: Member) -> Respo
 @router.post("/clusters/{name}/submit", response_model=None)
 async def send(name: str, request: Request, state: State, who: Member) -> Response:
     form = await request.form()
-    return await form_idempotency.once(request, form, state, who, partial(_send, name, Draft.of(form), request, state))
+    return await form_idempotency.submit_once(
+        request, form, state, who, partial(_send, name, Draft.of(form), request, state)
+    )
 
 
 async def _send(
     name: str, draft: Draft, request: Request, state: AppState, who: Principal
-) -> form_idempotency.Done | Response:
+) -> form_idempotency.FormDone | Response:
     told = await _checked(name, state, who, draft)
     ask, _ = view.request(draft)
     if told.faults or ask is None:
@@ -76,13 +78,13 @@ async def _send(
         await audit_failure(request, error)
         if isinstance(error, Unanswered | StoreAway):  # it had gone out: sending it once more might make a second job
             again = str(
-                (await request.form()).get(form_idempotency.FIELD, "")
+                (await request.form()).get(form_idempotency.KEY_FIELD, "")
             )  # sent once more it is the same deed, done once
             return await _page(
                 name, state, who, draft, told, status=error.http_status, unsure=error.message, again=again
             )
         return await _page(name, state, who, draft, _refused(error), status=error.http_status)
-    return form_idempotency.Done(f"/clusters/{name}/jobs/{number}", f"Job {number} is submitted")
+    return form_idempotency.FormDone(f"/clusters/{name}/jobs/{number}", f"Job {number} is submitted")
 
 
 async def _sent(name: str, draft: Draft, ask: CheckJobIn, state: AppState, who: Principal) -> int:
@@ -155,7 +157,7 @@ async def _page(
         example=view.EXAMPLE,
         containers=cluster.containers,
         copied=copied or draft.origin,
-        deed=again or form_idempotency.new(),
+        form_key=again or form_idempotency.new_form_key(),
         unsure=unsure,
         oob=False,
     )

@@ -20,8 +20,8 @@ from headway.domain.slurm.state import Check
 from headway.errors import NotFound, Refused, Unreachable
 from headway.schemas.base import Problem
 from headway.schemas.clusters import ChangeSetOut, Document, OperationOut, StatusOut
-from headway.services.cluster.path_policy import moved_datasets
-from headway.services.cluster.planning import digest_of
+from headway.services.cluster.path_policy import moved_dataset_faults
+from headway.services.cluster.planning import plan_digest
 from headway.services.mappers import without_secrets
 from headway.store import ClusterRow
 from headway.validation.yaml_parser import parse_yaml
@@ -150,7 +150,7 @@ async def test_disturbing_change_needs_a_yes(server: Server) -> None:
     failed(await client.post("/api/v1/clusters/lab/apply", json=ask()), 409, "needs_confirmation")
     assert await server.store.operations.recent() == ()
     assert await server.store.clusters.get("lab") is None
-    answer = await client.post("/api/v1/clusters/lab/apply", json=ask(confirmed=True, digest=digest_of(plan)))
+    answer = await client.post("/api/v1/clusters/lab/apply", json=ask(confirmed=True, digest=plan_digest(plan)))
     assert answer.status_code == 202
 
 
@@ -350,10 +350,10 @@ def test_a_dataset_is_no_other_folder_under_machines_that_have_it() -> None:
         return replace(builders.cluster(), storage=Storage(datasets=datasets))
 
     before = lab(a="/data/a", b="/data/b")
-    (fault,) = moved_datasets(before, lab(a="/data/a", b="/data/other", c="/data/c"))
+    (fault,) = moved_dataset_faults(before, lab(a="/data/a", b="/data/other", c="/data/c"))
     assert (fault.path, "from /data/b" in fault.message) == ("storage.datasets[1].path", True)
-    assert list(moved_datasets(before, before)) == []
-    assert list(moved_datasets(before, lab(b="/data/b"))) == [], "one that goes may come back from elsewhere"
+    assert list(moved_dataset_faults(before, before)) == []
+    assert list(moved_dataset_faults(before, lab(b="/data/b"))) == [], "one that goes may come back from elsewhere"
 
 
 async def test_access_names_hosts_and_keys(server: Server) -> None:

@@ -95,7 +95,7 @@ def test_what_is_forgotten_is_known_to_be() -> None:
 
 
 async def test_whoever_loses_their_token_loses_the_stream(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(revalidated_stream, "LOOK_S", 0.01)
+    monkeypatch.setattr(revalidated_stream, "RECHECK_S", 0.01)
     await server.apply()
     client = await server.client("eve", "viewer")
     task = asyncio.create_task(client.get(STREAM))

@@ -92,7 +92,7 @@ async def test_a_reboot_that_a_server_was_ended_under_goes_on_once(server: Serve
     server.state.live.put(replace(snapshot, nodes=(node, builders.node("lab-1-2"))))
     server.work.answers["reboot_again"] = None
     await go_on_with_reboots(server.state, cluster)
-    assert server.state.deeds == {}, "another server is at it"
+    assert server.state.node_actions == {}, "another server is at it"
     server.work.answers["reboot_again"] = ("olga", going())
     for _ in range(2):
         await go_on_with_reboots(server.state, cluster)

@@ -52,13 +52,13 @@ async def test_input_is_posted_under_the_command_s_number_by_the_same_person(ser
     server.work.answers["converse"] = lambda _cluster, _argv, _user, feed: echo(feed)
     ann, bob = await server.client(), await server.client("bob")
     running = asyncio.create_task(ann.post(PATH, json={"argv": ["cat"], "input": KEY}))
-    while not server.state.inputs:
+    while not server.state.command_inputs:
         await asyncio.sleep(0)
     assert (await bob.post(f"{PATH}/{KEY}/input", content=b"mine")).status_code == 404
     for piece in (b"one", b"two", b""):
         assert (await ann.post(f"{PATH}/{KEY}/input", content=piece)).status_code == 204
     assert list(frames([(await running).content])) == [("out", b"one"), ("out", b"two"), ("code", b"0")]
-    assert server.state.inputs == {}
+    assert server.state.command_inputs == {}
     assert (await ann.post(f"{PATH}/{KEY}/input", content=b"late")).status_code == 404
 
 
@@ -76,10 +76,10 @@ async def deaf(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     server.work.answers["converse"] = hears
     ann = await server.client()
     running = asyncio.create_task(ann.post(PATH, json={"argv": ["sleep"], "input": KEY}))
-    while not server.state.inputs:
+    while not server.state.command_inputs:
         await asyncio.sleep(0)
-    given = next(iter(server.state.inputs.values()))
-    while not given.ahead.full():
+    given = next(iter(server.state.command_inputs.values()))
+    while not given.queue.full():
         await ann.post(f"{PATH}/{KEY}/input", content=b"x")
     yield ann
     go.set()
@@ -88,12 +88,12 @@ async def deaf(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 async def test_one_piece_of_input_waits_and_no_second_one_is_read(server: Server, deaf: httpx.AsyncClient) -> None:
     waits = asyncio.create_task(deaf.post(f"{PATH}/{KEY}/input", content=b"x" * 1024 * 1024))
-    given = next(iter(server.state.inputs.values()))
-    while not given.bringing.locked():
+    given = next(iter(server.state.command_inputs.values()))
+    while not given.sending.locked():
         await asyncio.sleep(0)
     second = await deaf.post(f"{PATH}/{KEY}/input", content=never())
     assert (second.status_code, second.json()["kind"]) == (429, "too_many_at_once")
-    given.ahead.get_nowait()
+    given.queue.get_nowait()
     assert (await waits).status_code == 204
     large = await deaf.post(f"{PATH}/{KEY}/input", content=b"x" * (1024 * 1024 + 1))
     assert (large.status_code, "more than 1 MiB" in large.json()["detail"]) == (400, True)
@@ -102,18 +102,18 @@ async def test_one_piece_of_input_waits_and_no_second_one_is_read(server: Server
 async def test_a_piece_of_input_is_not_held_when_its_client_is_gone(
     server: Server, deaf: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given, gone = next(iter(server.state.inputs.values())), asyncio.Event()
+    given, gone = next(iter(server.state.command_inputs.values())), asyncio.Event()
 
     async def is_disconnected(_: Any) -> bool:
         return gone.is_set()
 
     monkeypatch.setattr("fastapi.Request.is_disconnected", is_disconnected)
     waits = asyncio.create_task(deaf.post(f"{PATH}/{KEY}/input", content=b"x"))
-    while not given.bringing.locked():
+    while not given.sending.locked():
         await asyncio.sleep(0)
     gone.set()
     assert (await waits).status_code == 404
-    assert not given.bringing.locked()
+    assert not given.sending.locked()
 
 
 async def never() -> AsyncIterator[bytes]:
@@ -125,13 +125,13 @@ async def test_a_member_has_as_many_commands_at_once_as_with_exec(server: Server
     await server.apply()
     server.work.answers["converse"] = lambda *_: said(("code", b"0"))
     eve = await server.client("eve", "member")
-    server.state.commands["eve"] = MAX_COMMANDS_PER_PERSON
+    server.state.running_commands["eve"] = MAX_COMMANDS_PER_PERSON
     ask = {"argv": ["id"], "user": "eve"}
     assert (await eve.post(PATH, json=ask)).status_code == 429
-    server.state.commands["eve"] -= 1
+    server.state.running_commands["eve"] -= 1
     for _ in range(2):  # what has ended holds no place
         assert (await eve.post(PATH, json=ask)).status_code == 200
-    assert server.state.commands["eve"] == MAX_COMMANDS_PER_PERSON - 1
+    assert server.state.running_commands["eve"] == MAX_COMMANDS_PER_PERSON - 1
 
 
 async def said(*pieces: Any) -> AsyncIterator[tuple[str, bytes]]:
@@ -155,7 +155,10 @@ async def test_whatever_reaches_the_cluster_takes_a_place(server: Server) -> Non
         "job": builders.job(7, user="eve"),
     }
     eve, lab = await server.client("eve", "member"), "/api/v1/clusters/lab"
-    server.state.commands["eve"], server.state.followed["eve"] = MAX_COMMANDS_PER_PERSON, MAX_OPEN_LOGS_PER_PERSON
+    server.state.running_commands["eve"], server.state.open_logs["eve"] = (
+        MAX_COMMANDS_PER_PERSON,
+        MAX_OPEN_LOGS_PER_PERSON,
+    )
     calls = [
         eve.post(f"{lab}/run", json={"argv": ["true"]}),
         eve.post(f"{lab}/jobs", json={"script": "#!/bin/sh\n"}),
@@ -173,7 +176,7 @@ async def test_whatever_reaches_the_cluster_takes_a_place(server: Server) -> Non
         answer = await call
         assert (answer.status_code, "already" in answer.json()["detail"]) == (429, True), answer.text
         assert answer.json()["kind"] in PASSING, "else a page that follows a log gives up"
-    assert (server.state.commands["eve"], server.state.followed["eve"]) == (
+    assert (server.state.running_commands["eve"], server.state.open_logs["eve"]) == (
         MAX_COMMANDS_PER_PERSON,
         MAX_OPEN_LOGS_PER_PERSON,
     )
@@ -183,9 +186,9 @@ async def test_what_came_while_too_much_ran_may_be_sent_again_under_its_key(serv
     await server.apply()
     server.work.answers |= {"submit": SubmitOut(job_id=7, cluster="lab", user="eve", workdir="~"), "read": reading()}
     eve, key = await server.client("eve", "member"), {"idempotency-key": "4f1c"}
-    server.state.commands["eve"] = MAX_COMMANDS_PER_PERSON
+    server.state.running_commands["eve"] = MAX_COMMANDS_PER_PERSON
     assert (await eve.post("/api/v1/clusters/lab/jobs", json={}, headers=key)).status_code == 429
-    server.state.commands["eve"] = 0
+    server.state.running_commands["eve"] = 0
     assert (await eve.post("/api/v1/clusters/lab/jobs", json={}, headers=key)).json()["job_id"] == 7
 
 
@@ -226,6 +229,6 @@ async def test_archives_wait_for_those_on_their_way_before_they_are_read_into_me
     go.set()
     assert {(await one).json()["present"] for one in hanging} == {True}
     assert (await put(dan, 0)).json()["present"]
-    assert not server.state.commands
-    server.state.commands["eve"] = MAX_COMMANDS_PER_PERSON
+    assert not server.state.running_commands
+    server.state.running_commands["eve"] = MAX_COMMANDS_PER_PERSON
     assert (await put(eve, 0)).status_code == 429

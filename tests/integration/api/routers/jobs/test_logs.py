@@ -89,7 +89,7 @@ async def test_an_error_under_way_is_said_and_leaves_no_whole_log(
 async def test_a_log_that_somebody_may_no_longer_read_is_not_whole(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(revalidated_stream, "LOOK_S", 0.02)
+    monkeypatch.setattr(revalidated_stream, "RECHECK_S", 0.02)
     task = asyncio.create_task(asked(server, monkeypatch, Stream(b"one\n")))
     while not any(one.person == "eve" for one in await server.store.tokens.all(None)):
         await asyncio.sleep(0.01)
@@ -109,21 +109,21 @@ async def test_a_log_that_is_open_holds_a_place_until_its_end(server: Server, mo
     stream = Stream(b"one\n")
     following = asyncio.create_task(asked(server, monkeypatch, stream))
     async with asyncio.timeout(60):
-        while not server.state.followed:
+        while not server.state.open_logs:
             await asyncio.sleep(0)
-        assert server.state.followed == {"eve": 1}
+        assert server.state.open_logs == {"eve": 1}
     stream.queue.put_nowait(None)
     assert await following == (b"one\n", True)
-    assert server.state.followed == {}
+    assert server.state.open_logs == {}
     for last in (NotFound("no log"), ValueError("a bug")):
         await asyncio.gather(asked(server, monkeypatch, Stream(last)), return_exceptions=True)
-        assert server.state.followed == {}
+        assert server.state.open_logs == {}
     following = asyncio.create_task(asked(server, monkeypatch, Stream(b"one\n")))
-    while not server.state.followed:
+    while not server.state.open_logs:
         await asyncio.sleep(0)
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
-    assert server.state.followed == {}
+    assert server.state.open_logs == {}
 
 
 async def test_frames_say_where_lines_lie_which_are_ours_and_that_it_is_all(
