@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fault test test-full test-rest check soak bench screenshots pictures assets lock clean
+.PHONY: help setup demo demo-fault test test-full test-rest check soak bench screenshots pictures docs assets lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -48,6 +48,10 @@ screenshots:  ## every page, light, dark and on a phone: screenshots/index.html
 pictures:  ## those that the README shows, anew
 	@$(PYTHON) tools/setup.py --for test --quiet
 	@$(BIN)/python tests/web/shots.py --readme docs/pictures
+
+docs:  ## the documentation: reference pages from the code, and the site that the server serves at /docs
+	@$(BIN)/python tools/docs.py reference
+	@$(BIN)/python tools/docs.py build
 
 assets:  ## the page's browser libraries
 	@$(BIN)/python tools/assets.py

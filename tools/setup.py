@@ -271,6 +271,17 @@ def assets_are_current(*, dev: bool) -> bool:
         sys.path.pop(0)
 
 
+def docs_are_current() -> bool:
+    """Whether the documentation site belongs to the present docs/."""
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        import docs
+
+        return bool(docs.site_is_current())
+    finally:
+        sys.path.pop(0)
+
+
 def link_command() -> str:
     """As root: `headway` on everybody's path, unless something else has that name. Returns what was done."""
     target = VENV / "bin" / "headway"
@@ -304,6 +315,7 @@ def setup(purpose: str, *, quiet: bool = False, room: tuple[int, int] | None = N
     packages = missing_packages(purpose)
     registry = purpose == "test" and not registry_is_there()
     nothing_to_do = not packages and not registry and venv_is_current() and assets_are_current(dev=tests)
+    nothing_to_do = nothing_to_do and docs_are_current()
     if nothing_to_do and room is None:
         report.end()
         return
@@ -327,6 +339,9 @@ def setup(purpose: str, *, quiet: bool = False, room: tuple[int, int] | None = N
         if not assets_are_current(dev=tests):
             with report.step("page", "its browser libraries"):
                 run([str(VENV / "bin" / "python"), "tools/assets.py", *(["--dev"] if tests else [])])
+        if not docs_are_current():
+            with report.step("docs", "the documentation site"):
+                run([str(VENV / "bin" / "python"), "tools/docs.py", "build"])
         if linked := link_command():
             print(f"{'command':<10} {linked}")
     report.end()

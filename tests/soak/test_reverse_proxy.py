@@ -1,4 +1,4 @@
-"""The example of docs/access.md, word for word but for names, ports and files, with a real nginx before a real server."""
+"""The nginx example of docs/howto/sign-in-tls.md, with other names, ports and files: a real nginx before a real server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.process.test_server_front import Start, certificate, start, trail
 __all__ = ["start"]  # a fixture
 NGINX = os.environ.get("HEADWAY_NGINX") or shutil.which("nginx")
 pytestmark = [pytest.mark.soak, pytest.mark.skipif(not NGINX, reason="needs nginx: apt install nginx-light")]
-DOCS = Path(__file__).parents[2] / "docs/access.md"
+DOCS = Path(__file__).parents[2] / "docs/howto/sign-in-tls.md"
 
 
 def example() -> str:

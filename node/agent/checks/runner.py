@@ -1,4 +1,4 @@
-"""How checks are made and run; the checks themselves are in check_gpu.py and check_node.py. docs/checks.md says how to add one.
+"""How checks are made and run; the checks are in gpu_checks.py and node_checks.py. docs/howto/monitoring.md says how to add one.
 
 A check looks at what was read of the machine (`Seen`) and returns what is wrong, or None. It never changes anything and
 never acts: what follows from a result is the policy's business, on the head and the server."""

@@ -10,7 +10,7 @@ HEADWAY_DATABASE_URL   postgresql://USER@HOST/DATABASE; none = SQLite in the sta
 HEADWAY_DATA           where what clusters keep lies, the same for all servers of a database; none = the state folder
 HEADWAY_DATASET_ROOTS  folders that datasets may come from, separated by ":"; none = any but the system's
 
-TLS, reverse proxies and the sign-in provider: headway.server.listen_settings. Access by people: docs/access.md.
+TLS, reverse proxies and the sign-in provider: headway.server.listen_settings. Access by people: docs/howto/sign-in-tls.md.
 """
 
 from __future__ import annotations

@@ -16,11 +16,12 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
 from headway.errors import HeadwayError, NotFound, NotSignedIn
+from headway.web import documentation
 from headway.web.event_stream import HEADERS, LEAVE, run_in_turn, update_ticks
 from headway.web.live_data import Live, Principal, Snapshot, Viewer
 from headway.web.page_routes import page_router
 from headway.web.pages import PAGES
-from headway.web.rendering import compact_json, page_pulse, render, render_part, static_files
+from headway.web.rendering import Documentation, compact_json, page_pulse, render, render_part, static_files
 from headway.web.view_models import Page
 from headway.web.views.cluster import JobKeys
 from headway.web.views.cluster import page as view_of
@@ -29,6 +30,8 @@ from headway.web.views.cluster import page as view_of
 def mount(app: FastAPI, live: Live, principal: Principal) -> None:
     """Adds the dashboard to `app`. Raises Refused where the browser libraries are missing."""
     app.mount("/static", static_files(), name="static")
+    if documentation.site_is_built():
+        app.mount("/docs", Documentation(directory=documentation.SITE, html=True), name="docs")
     app.include_router(_Dashboard(live, principal).router())
     for page in PAGES:
         app.include_router(page.router)

@@ -17,6 +17,7 @@ from starlette.types import Scope
 from headway.errors import Refused
 from headway.jobs.explain.phrases import span
 from headway.web import navigation, page_context
+from headway.web.documentation import doc_address
 from headway.web.live_data import Viewer
 from headway.web.view_models import Page
 from headway.web.views.banners import cluster_banner
@@ -43,6 +44,15 @@ class CachedStaticFiles(StaticFiles):
         named = b"v=" in scope.get("query_string", b"")
         answer.headers["Cache-Control"] = "public, max-age=31536000, immutable" if named else "no-cache"
         answer.headers["X-Content-Type-Options"] = "nosniff"
+        return answer
+
+
+class Documentation(CachedStaticFiles):
+    """The documentation site. Its style sheets contain icons as data: images; otherwise the policy is that of every page."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        answer = await super().get_response(path, scope)
+        answer.headers["Content-Security-Policy"] = f"{HEADERS['Content-Security-Policy']}; img-src 'self' data:"
         return answer
 
 
@@ -109,6 +119,7 @@ def templates() -> Environment:
         duration=duration, seconds=seconds, clock=clock, day=day, ago=ago, iso=iso, until=until, left=left
     )
     made.globals.update(
+        doc_address=doc_address,
         asset=asset_url,
         count=count,
         incident_kind=incident_kind,

@@ -96,7 +96,7 @@ async def advise_checkpoints(
     if not every_s or not write_s:
         raise Refused(
             f"no checkpoints of job {job} were measured" if job else "every_s and write_s are missing",
-            hint="every_s=600&write_s=20; headway_train measures them by itself (docs/checkpoints.md)",
+            hint="every_s=600&write_s=20; headway_train measures them by itself (docs/howto/checkpoints.md)",
         )
     hours = await failure_hours(state, billed, Period("", billed.now - FAILURE_HISTORY_S, billed.now))
     failure_s = _failure_s(hours, nodes or _nodes(runs) or 1)

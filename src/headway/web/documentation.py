@@ -1,0 +1,39 @@
+"""The documentation site at /docs, and which of its pages belongs to which page of the dashboard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+SITE = Path(__file__).parent / "static" / "docs"  # built by tools/docs.py
+
+# Key of a page (`tab` of a cluster's page, `here` of the server's) -> path of its documentation, without .md.
+PAGE_TO_DOC = {
+    "overview": "howto/dashboard",
+    "queue": "howto/jobs",
+    "submit": "howto/jobs",
+    "nodes": "howto/faults",
+    "storage": "howto/storage",
+    "incidents": "concepts/incidents",
+    "events": "howto/dashboard",
+    "notebooks": "howto/dashboard",
+    "teams": "howto/access",
+    "costs": "howto/costs",
+    "home": "howto/dashboard",
+    "new": "reference/cluster-yaml",
+    "people": "howto/access",
+    "audit": "howto/access",
+    "settings": "installation",
+    "tokens": "howto/access",
+}
+
+
+def site_is_built() -> bool:
+    """Whether this installation has the documentation site."""
+    return (SITE / "index.html").is_file()
+
+
+def doc_address(page: str) -> str:
+    """Address of the documentation of a page; the documentation's start for an unknown page, "" without a site."""
+    if not site_is_built():
+        return ""
+    return f"/docs/{PAGE_TO_DOC[page]}/" if page in PAGE_TO_DOC else "/docs/"

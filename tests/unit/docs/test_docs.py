@@ -1,0 +1,178 @@
+"""docs/: generated pages are current, command lines parse, cluster files validate, links lead somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from headway.catalog.plans import load_catalogue
+from headway.cli.main import UsageError, load_command
+from headway.cli.registry import ENTRIES
+from headway.clusterfile.load import check
+from headway.validation.yaml_parser import parse_yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCS = ROOT / "docs"
+WRITTEN = sorted(
+    [path for path in DOCS.rglob("*.md") if path.parent.name != "reference"]
+    + [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "STYLE.md", "CHANGELOG.md")]
+)
+ALL = sorted({*WRITTEN, *DOCS.rglob("*.md")})
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.fixture(scope="module")
+def docs_tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("headway_docs", ROOT / "tools" / "docs.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_reference_pages_are_current(docs_tool: ModuleType) -> None:
+    assert docs_tool.outdated() == [], "run `make docs`"
+
+
+def test_every_metric_of_headway_has_a_meaning(docs_tool: ModuleType) -> None:
+    assert docs_tool.metrics_without_meaning() == set()
+
+
+# ---- command lines
+
+
+def shell_lines(text: str) -> Iterator[str]:
+    """Lines of console blocks and indented blocks that begin with `headway`."""
+    block = ""
+    for line in text.splitlines():
+        stripped = line.strip()
+        if stripped.startswith("```"):
+            block = "" if block else stripped[3:] or "text"
+            continue
+        shell = block == "console" or (not block and line.startswith("    "))
+        command = stripped.removeprefix("$ ")
+        if shell and command.startswith("headway "):
+            yield command
+
+
+def commands(line: str) -> Iterator[list[str]]:
+    """The words of each headway command of a shell line, without redirections and comments."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words: list[str] = []
+    for word in [*lexer, ";"]:
+        if word in (";", "|", "&&", ">", ">>"):
+            if words[:1] == ["headway"]:
+                yield words[1:]
+            words = []
+        else:
+            words.append(word)
+
+
+def problem_of(words: list[str]) -> str:
+    """Why the command line is wrong; "" when it is right."""
+    if words in (["--help"], ["--version"]):
+        return ""
+    entry = ENTRIES.get(words[0])
+    if entry is None:
+        return f"no command {words[0]}"
+    command, rest = load_command(entry), words[1:]
+    subcommands: dict[str, Any] = getattr(command, "commands", {})
+    if subcommands and rest and not rest[0].startswith("-"):
+        if rest[0] not in subcommands:
+            return f"no command {words[0]} {rest[0]}"
+        command, rest = subcommands[rest[0]], rest[1:]
+    if rest[:1] == ["--help"]:
+        return ""
+    try:
+        command.make_context(" ".join(words[:2]), list(rest))
+    except UsageError as error:
+        return str(error.format_message())
+    return ""
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name_of)
+def test_command_lines_parse(path: Path) -> None:
+    wrong = {}
+    for line in shell_lines(path.read_text(encoding="utf-8")):
+        for words in commands(line):
+            if problem := problem_of(words):
+                wrong[line] = problem
+    assert wrong == {}
+
+
+def test_a_wrong_command_line_is_found() -> None:
+    assert "no command" in problem_of(["aply"])
+    assert "no command" in problem_of(["dataset", "ad"])
+    assert problem_of(["apply", "--no-such-option"])
+    assert [*shell_lines("```console\n$ headway ls\n```\n    headway queue\nheadway x")] == [
+        "headway ls",
+        "headway queue",
+    ]
+
+
+# ---- cluster files
+
+
+def yaml_blocks(text: str) -> Iterator[dict[str, Any]]:
+    for block in re.findall(r"^```yaml\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL):
+        yield parse_yaml(block)
+
+
+def completed(part: dict[str, Any]) -> dict[str, Any]:
+    """A whole cluster file from one of its parts, with keys instead of key files, as the client sends it."""
+    whole: dict[str, Any] = {"name": "lab", **part}
+    if "groups" not in whole:
+        whole = {"plan": "h100-8", "nodes": 4, **whole}
+    whole["users"] = {user: {} for user in whole.get("users", {})}
+    if part.get("containers", {}).get("backend") == "enroot" or "firewall" in part:
+        whole |= {"provider": "ssh", "nodes": 1, "hosts": ["10.0.0.1", "10.0.0.2"]}
+    return whole
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name_of)
+def test_cluster_files_validate(path: Path) -> None:
+    for part in yaml_blocks(path.read_text(encoding="utf-8")):
+        _, faults = check(completed(part), load_catalogue(), owner="ann")
+        assert [str(fault) for fault in faults if fault.level == "error"] == [], part
+
+
+# ---- links
+
+
+def anchors(path: Path) -> set[str]:
+    """Anchors of a page's headings, as code hosts and MkDocs make them."""
+    found = set()
+    for title in re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE):
+        plain = re.sub(r"[^\w\s-]", "", title.lower()).strip()
+        found.add(re.sub(r"[\s]+", "-", plain))
+    return found
+
+
+@pytest.mark.parametrize("path", ALL, ids=name_of)
+def test_links_lead_to_files_and_headings(path: Path) -> None:
+    wrong = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        place = (path.parent / file).resolve() if file else path
+        if not place.exists() or (anchor and anchor not in anchors(place)):
+            wrong.append(target)
+    assert wrong == []
+
+
+def test_all_pages_are_in_the_navigation() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert {name for name in (str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")) if name not in text} == set()
