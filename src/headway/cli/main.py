@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -55,30 +56,55 @@ COMMAND_CLASSES: dict[str, type[LazyCommand]] = {"": LazyCommand, "split": Split
 
 
 def load_command(entry: Entry) -> Any:
-    """The command behind an entry; imports its module."""
+    """Returns the command, or group of commands, behind an entry; imports its module.
+
+    `examples` of a command are the lines "headway ..." at the end of its docstring, which help prints in their own section."""
     module, _, attribute = entry.target.partition(":")
     found = getattr(import_module(f"headway.cli.commands.{module}"), attribute)
     if isinstance(found, typer.Typer):
         command: Any = typer.main.get_group(found)
         command.name = entry.name
         for one in command.commands.values():
-            _plain_words(one)
+            _prepare_help(one)
         return command
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(entry.name, cls=COMMAND_CLASSES[entry.parsing])(found)
     command = typer.main.get_command(app)
     command.usage = entry.usage
-    _plain_words(command)
+    _prepare_help(command)
     return command
 
 
-def _plain_words(command: Any) -> None:
-    """Help says USER, not <str>: Python's types tell people nothing. Choices stay."""
+def _prepare_help(command: Any) -> None:
+    """Help prints USER, not <str>, no defaults that say nothing, and examples one per line."""
     for param in command.params:
         if param.param_type_name == "argument":
             param.display_type_rich = lambda **_: ""
-        elif not param.metavar and not param.type_descriptor.is_choice and not getattr(param, "is_flag", False):
-            param.metavar = str(param.name).upper()
+            if param.metavar:
+                param.get_usage_pieces = partial(_usage_pieces, param)
+            continue
+        if not param.metavar and not param.type_descriptor.is_choice and not getattr(param, "is_flag", False):
+            param.metavar = "NUMBER" if isinstance(param.default, int) else str(param.name).upper()
+        if param.default in (0, True, False, ""):
+            param.show_default = False
+    text, _, last = (command.help or "").rpartition("\n\n")
+    lines = [line.strip() for line in last.splitlines()]
+    command.examples = lines if text and all(line.startswith("headway ") for line in lines) else []
+    if command.examples:
+        command.help = text
+        command.format_epilog = partial(_format_examples, command.examples)
+
+
+def _usage_pieces(param: Any, ctx: Any) -> list[str]:  # noqa: ARG001
+    """Returns NAME for a required argument and [NAME] for an optional one."""
+    metavar: str = param.metavar
+    return [metavar if param.required or metavar.startswith("[") else f"[{metavar}]"]
+
+
+def _format_examples(examples: list[str], ctx: Any, formatter: Any) -> None:  # noqa: ARG001
+    with formatter.section("Examples"):
+        for example in examples:
+            formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
 
 
 class LazyGroup(TyperGroup):

@@ -120,7 +120,7 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry(
                 "exec",
                 "access.ssh:exec_",
-                "Run one command on the login, output untouched.",
+                "Run one command on the login node.",
                 "split",
                 "[CLUSTER] [OPTIONS] -- COMMAND...",
             ),

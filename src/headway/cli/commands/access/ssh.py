@@ -34,7 +34,7 @@ def ssh(
         list[str] | None,
         typer.Argument(
             metavar="[CLUSTER] [NODE]",
-            help="Node name, of a node with a job of yours (default: the login node).",
+            help="Cluster, for its login node, or a node where you have a job (default: the only cluster).",
             autocompletion=complete_cluster,
         ),
     ] = None,

@@ -36,12 +36,20 @@ _LEVEL = {"ok": "good", "warn": "warn", "over": "bad"}
 def usage(
     cluster: ClusterName = None,
     by: Annotated[
-        str, typer.Option("--by", help="Group by team, user, partition, gpu or group; separate several with commas.")
+        str,
+        typer.Option(
+            "--by", metavar="FIELDS", help="Group by team, user, partition, gpu or group; separate several with commas."
+        ),
     ] = "team",
     start: Annotated[
-        str, typer.Option("--from", help="Start: month, date or ISO 8601 time (default: start of this month).")
+        str,
+        typer.Option(
+            "--from", metavar="TIME", help="Start: month, date or ISO 8601 time (default: start of this month)."
+        ),
     ] = "",
-    end: Annotated[str, typer.Option("--to", help="End, exclusive: month, date or ISO 8601 time (default: now).")] = "",
+    end: Annotated[
+        str, typer.Option("--to", metavar="TIME", help="End, exclusive: month, date or ISO 8601 time (default: now).")
+    ] = "",
     team: Annotated[str, typer.Option("--team", help="Only this team.")] = "",
     user: Annotated[str, typer.Option("--user", help="Only this user.")] = "",
     partition: Annotated[str, typer.Option("--partition", help="Only this partition.")] = "",

@@ -36,7 +36,9 @@ def roll(
     One node is rebuilt first and must pass its tests; if it fails, the roll stops and no other node is changed. Other nodes
     follow when they are idle: without --by no job is requeued. Interrupting this command does not stop the roll; --stop does.
 
-    headway roll lab --dry-run; headway roll lab --by 2h; headway roll lab --back"""
+    headway roll lab --dry-run
+    headway roll lab --by 2h
+    headway roll lab --back"""
     api = session.connect()
     name = session.choose_cluster(api, cluster)
     quiet = output is Format.json

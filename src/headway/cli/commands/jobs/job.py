@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headway.schemas.submissions import LineageOut
 
 _PASSING = "/tmp/headway-"  # where a submitted script lay while sbatch read it; nothing is there now
-_HELP = "The cluster may be omitted when there is only one."
+_HELP = "Job id (12), or a task of an array (12_3)."
 Words = Annotated[
     list[str], typer.Argument(metavar="[CLUSTER] JOB", help=_HELP, autocompletion=session.complete_cluster)
 ]
@@ -62,7 +62,11 @@ def retry(
     failed: Annotated[bool, typer.Option("--failed", help="Retry only failed tasks (the default).")] = True,
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", help="NAME=VALUE, or NAME from this environment: secrets, which are not stored."),
+        typer.Option(
+            "--env",
+            metavar="NAME[=VALUE]",
+            help="Secret to pass again (secrets are not stored); without a value, the one of this shell.",
+        ),
     ] = None,
     output: Output = Format.table,
 ) -> None:
@@ -78,7 +82,11 @@ def rerun(
     words: Words,
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", help="NAME=VALUE, or NAME from this environment: secrets, which are not stored."),
+        typer.Option(
+            "--env",
+            metavar="NAME[=VALUE]",
+            help="Secret to pass again (secrets are not stored); without a value, the one of this shell.",
+        ),
     ] = None,
     output: Output = Format.table,
 ) -> None:
@@ -228,7 +236,7 @@ def logs(
     err: Annotated[
         bool, typer.Option("--err", help="Print standard error, if the job writes it to its own file.")
     ] = False,
-    task: Annotated[str, typer.Option("--task", help="Print only this task of an array.")] = "",
+    task: Annotated[str, typer.Option("--task", metavar="NUMBER", help="Print only this task of an array.")] = "",
 ) -> None:
     """Print a job's output; for an array every task's, each line with the task's number.
 

@@ -27,7 +27,10 @@ def notebook(
     partition: Annotated[str, typer.Option("-p", "--partition", help="Partition.")] = "",
     team: Annotated[str, typer.Option("--team", help="Team (Slurm account) that is charged.")] = "",
     idle: Annotated[
-        int, typer.Option("--idle", min=1, help="Minutes without activity after which the notebook ends.")
+        int,
+        typer.Option(
+            "--idle", metavar="MINUTES", min=1, help="Minutes without activity after which the notebook ends."
+        ),
     ] = 60,
     output: Output = Format.table,
 ) -> None:

@@ -89,7 +89,11 @@ def retry(
     ] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", help="NAME=VALUE, or NAME from this environment: secrets, which are not stored."),
+        typer.Option(
+            "--env",
+            metavar="NAME[=VALUE]",
+            help="Secret to pass again (secrets are not stored); without a value, the one of this shell.",
+        ),
     ] = None,
     output: Output = Format.table,
 ) -> None:

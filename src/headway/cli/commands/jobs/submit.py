@@ -23,14 +23,22 @@ def submit(
     ctx: typer.Context,
     words: Annotated[list[str] | None, typer.Argument(hidden=True, autocompletion=session.complete_cluster)] = None,
 ) -> None:
-    """Submit a batch script from this machine; the cluster's own sbatch reads it, as you, in your home there.
+    """Submit a batch script from this machine, with the cluster's own sbatch, as your user.
 
-    Every flag of sbatch may stand before the script (-N 2, --gpus-per-node=8, --wrap "..."), so headway's own
-    -o json is called --json here. --as USER submits as somebody else (admins), --parsable prints the job id only,
-    --wait waits for the job and exits with its code. --with-files sends this folder along (by its .gitignore): the job
-    works in a copy that later edits do not change. --estimate says price, start and what is left of the budget, and submits
-    nothing. --env NAME[=VALUE] sets a variable for the job. --stage-in NAME[@VERSION] copies a dataset to each node's own
-    disk before the script begins: $HEADWAY_SCRATCH/NAME.
+    All flags of sbatch may precede the script, such as -N 2, --gpus-per-node=8 or --wrap "COMMAND". Headway adds:
+
+    \b
+    --as USER                    Submit as this user (admins only).
+    --with-files                 Upload this folder (without what its .gitignore
+                                 excludes); the job works in a copy of it.
+    --env NAME[=VALUE]           Set an environment variable of the job.
+    --stage-in NAME[@VERSION]    Copy a dataset to $HEADWAY_SCRATCH/NAME on each
+                                 node before the script starts.
+    --wait                       Wait for the job and exit with its exit code.
+    --estimate                   Print price, expected start and remaining
+                                 budget; submit nothing.
+    --parsable                   Print only the job id.
+    --json                       Print the answer as JSON.
 
     headway submit -N 2 --gpus-per-node=8 train.sbatch --epochs 3"""
     words = words or []
