@@ -176,3 +176,15 @@ def test_links_lead_to_files_and_headings(path: Path) -> None:
 def test_all_pages_are_in_the_navigation() -> None:
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert {name for name in (str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")) if name not in text} == set()
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md", "STYLE.md"])
+def test_paths_in_developer_pages_exist(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:src|node|tests|tools|docs|bench|requirements)/[\w./-]+)`", text)
+    paths += [
+        f"src/headway/{path}"
+        for path in re.findall(r"`(\w+/\w+\.(?:py|yaml))`", text)
+        if path.split("/")[0] not in ("tools", "tests")
+    ]
+    assert [path for path in paths if not (ROOT / path).exists()] == []
