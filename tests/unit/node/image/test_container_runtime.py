@@ -18,7 +18,7 @@ import pytest
 
 from headway.images import recipe
 
-MODULES = ("words", "reference", "credentials", "store", "kernel", "box")
+MODULES = ("messages", "reference", "credentials", "image_store", "syscalls", "sandbox")
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_paths_are_no_registries(
     ],
 )
 def test_what_is_no_reference_is_said(runtime: dict[str, ModuleType], text: str) -> None:
-    with pytest.raises(runtime["words"].Failed, match="--container-image"):
+    with pytest.raises(runtime["messages"].Failed, match="--container-image"):
         runtime["reference"].parse(text)
 
 
@@ -103,7 +103,7 @@ def test_mounts(runtime: dict[str, ModuleType]) -> None:
 
 @pytest.mark.parametrize("text", ["/a:/", ":/b", "/a:/b:ro+rw", "/a:/b:exec", "/a:/b/../..", "/a:/proc"])
 def test_wrong_mounts_are_said(runtime: dict[str, ModuleType], text: str) -> None:
-    with pytest.raises(runtime["words"].Failed, match="--container-mounts"):
+    with pytest.raises(runtime["messages"].Failed, match="--container-mounts"):
         runtime["reference"].mounts(text)
 
 
@@ -164,7 +164,7 @@ def test_passwords_are_taken_as_they_are(runtime: dict[str, ModuleType], tmp_pat
 
 def test_a_damaged_password_file_is_named_and_not_shown(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
     path = write(tmp_path, ".config/containers/auth.json", '{"auths": {"r.test": {"auth": "geheim"')
-    with pytest.raises(runtime["words"].Failed, match=r"auth\.json is not JSON") as failed:
+    with pytest.raises(runtime["messages"].Failed, match=r"auth\.json is not JSON") as failed:
         find(runtime, tmp_path, "r.test")
     assert "geheim" not in str(failed.value)
     assert str(path) in str(failed.value)
@@ -174,7 +174,7 @@ def test_a_damaged_password_file_is_named_and_not_shown(runtime: dict[str, Modul
 
 
 def test_links_of_an_image_lead_nowhere_but_into_it(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
-    made = runtime["box"].Box(str(tmp_path), {})
+    made = runtime["sandbox"].Sandbox(str(tmp_path), {})
     made.make()
     root = Path(made.root)
     (root / "etc").mkdir()
@@ -184,17 +184,17 @@ def test_links_of_an_image_lead_nowhere_but_into_it(runtime: dict[str, ModuleTyp
     assert made.inside("/etc/passwd") == "/run/passwd"
     assert made.inside("/up/x/../y") == "/etc/y"
     assert made.inside("/../../a") == "/a"
-    with pytest.raises(runtime["words"].Failed, match="circles"):
+    with pytest.raises(runtime["messages"].Failed, match="circles"):
         made.inside("/ring")
 
 
 def test_shared_images_count_only_if_root_alone_can_have_made_them(
     runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = runtime["store"]
+    store = runtime["image_store"]
     shared, name = tmp_path / "shared", f"sha256-{'a' * 64}.sqsh"
     write(shared, name, "x")
-    kept = store.Store(str(tmp_path / "own"), str(shared), {})
+    kept = store.ImageStore(str(tmp_path / "own"), str(shared), {})
     root = {"uid": 0, "mode": 0o644}
     real = os.lstat
 
@@ -215,11 +215,11 @@ def test_shared_images_count_only_if_root_alone_can_have_made_them(
 def test_the_cache_is_closed_to_others_and_must_be_one_s_own(
     runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = runtime["store"].Store(str(tmp_path / "c"), "", {})
+    kept = runtime["image_store"].ImageStore(str(tmp_path / "c"), "", {})
     kept._make_cache()
     assert (tmp_path / "c").stat().st_mode & 0o777 == 0o700
-    monkeypatch.setattr(runtime["store"].os, "geteuid", lambda: 4711)
-    with pytest.raises(runtime["words"].Failed, match="not a folder of yours"):
+    monkeypatch.setattr(runtime["image_store"].os, "geteuid", lambda: 4711)
+    with pytest.raises(runtime["messages"].Failed, match="not a folder of yours"):
         kept._make_cache()
 
 
@@ -230,10 +230,10 @@ def test_a_cache_that_another_can_move_away_is_not_used(
     above = tmp_path / "root"
     above.mkdir()
     above.chmod(0o777)
-    with pytest.raises(runtime["words"].Failed, match=f"{above} can be changed by others"):
-        runtime["store"].Store(str(above / ".containers"), "", {})._make_cache()
+    with pytest.raises(runtime["messages"].Failed, match=f"{above} can be changed by others"):
+        runtime["image_store"].ImageStore(str(above / ".containers"), "", {})._make_cache()
     above.chmod(0o1777)  # scratch itself: nobody moves another's folder there
-    runtime["store"].Store(str(above / ".containers"), "", {})._make_cache()
+    runtime["image_store"].ImageStore(str(above / ".containers"), "", {})._make_cache()
     real = os.stat
 
     def stat(path: Any, **more: Any) -> os.stat_result:
@@ -242,17 +242,17 @@ def test_a_cache_that_another_can_move_away_is_not_used(
         return os.stat_result(info)
 
     above.chmod(0o755)
-    monkeypatch.setattr(runtime["store"].os, "stat", stat)
-    with pytest.raises(runtime["words"].Failed, match="can be changed by others"):
-        runtime["store"].Store(str(above / ".containers"), "", {})._make_cache()
+    monkeypatch.setattr(runtime["image_store"].os, "stat", stat)
+    with pytest.raises(runtime["messages"].Failed, match="can be changed by others"):
+        runtime["image_store"].ImageStore(str(above / ".containers"), "", {})._make_cache()
 
 
 def test_a_squashfs_file_is_used_where_it_lies_and_not_imported(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
     file, environment = tmp_path / "x.img", {"HOME": str(tmp_path)}
     file.write_bytes(b"hsqs....")
-    wanted, store = runtime["reference"].parse(str(file)), runtime["store"].Store
+    wanted, store = runtime["reference"].parse(str(file)), runtime["image_store"].ImageStore
     assert store(str(tmp_path), "", environment).squashfs(wanted) == str(file)
-    with pytest.raises(runtime["words"].Failed, match="is used as it is"):
+    with pytest.raises(runtime["messages"].Failed, match="is used as it is"):
         store(str(tmp_path), "", environment, own=False).squashfs(wanted)
 
 
@@ -270,11 +270,11 @@ def test_what_is_copied_out_of_a_layout_must_be_what_its_digest_says(
     runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a layout of somebody else's brings its own files under the digest of an image that is trusted."""
-    store = runtime["store"]
+    store = runtime["image_store"]
     monkeypatch.setattr(store.platform, "machine", lambda: "x86_64")
     config = hashlib.sha256(b'{"architecture": "amd64", "config": {"WorkingDir": "/w"}}').hexdigest()
     manifest = json.dumps({"config": {"digest": f"sha256:{config}"}}).encode()
-    kept = store.Store(str(tmp_path / "cache"), "", {})
+    kept = store.ImageStore(str(tmp_path / "cache"), "", {})
     copied: list[list[str]] = []
 
     def skopeo(_store: object, words: list[str], *_: object) -> bytes:
@@ -282,13 +282,13 @@ def test_what_is_copied_out_of_a_layout_must_be_what_its_digest_says(
         layout(tmp_path / "work/oci", manifest)  # skopeo names a copy by what it holds
         return b""
 
-    monkeypatch.setattr(store.Store, "_skopeo", skopeo)
-    monkeypatch.setattr(store.Store, "_run", lambda *_, **__: None)
+    monkeypatch.setattr(store.ImageStore, "_skopeo", skopeo)
+    monkeypatch.setattr(store.ImageStore, "_run", lambda *_, **__: None)
     monkeypatch.setattr(store.os, "chmod", lambda *_: None)
     own = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
     kept._build(str(tmp_path / "work"), "oci:/x:tag", "/x", "", str(tmp_path / "draft"), own)
     assert "--preserve-digests" in copied[0]
-    with pytest.raises(runtime["words"].Failed, match="/x does not hold what it says: sha256:aaaa"):
+    with pytest.raises(runtime["messages"].Failed, match="/x does not hold what it says: sha256:aaaa"):
         kept._build(str(tmp_path / "work"), "oci:/x:tag", "/x", "", str(tmp_path / "draft"), D)
 
 
@@ -297,21 +297,23 @@ def test_what_is_copied_out_of_a_layout_must_be_what_its_digest_says(
 )
 def test_an_image_of_nonsense_is_said_to_be_one(runtime: dict[str, ModuleType], tmp_path: Path, manifest: str) -> None:
     layout(tmp_path, manifest.encode())
-    with pytest.raises(runtime["words"].Failed, match="x can't be read as an image"):
-        runtime["store"]._image_config(str(tmp_path), "x")
+    with pytest.raises(runtime["messages"].Failed, match="x can't be read as an image"):
+        runtime["image_store"]._image_config(str(tmp_path), "x")
     write(tmp_path, "index.json", '{"manifests": []}')
-    with pytest.raises(runtime["words"].Failed, match="x can't be read as an image"):
-        runtime["store"]._image_config(str(tmp_path), "x")
+    with pytest.raises(runtime["messages"].Failed, match="x can't be read as an image"):
+        runtime["image_store"]._image_config(str(tmp_path), "x")
 
 
 def test_an_image_file_that_is_no_file_is_not_waited_for(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.sqsh")
-    with pytest.raises(runtime["words"].Failed, match="is not a squashfs image"):
-        runtime["store"].Store(str(tmp_path), "", {})._file(runtime["reference"].Path(str(tmp_path / "x.sqsh")))
+    with pytest.raises(runtime["messages"].Failed, match="is not a squashfs image"):
+        runtime["image_store"].ImageStore(str(tmp_path), "", {})._file(
+            runtime["reference"].Path(str(tmp_path / "x.sqsh"))
+        )
 
 
 def test_what_a_killed_import_left_is_removed_by_the_next(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
-    kept = runtime["store"].Store(str(tmp_path), "", {})
+    kept = runtime["image_store"].ImageStore(str(tmp_path), "", {})
     for name in (f".new-{'a' * 64}-node-7", f".new-{'b' * 64}-node-8", ".asked-old", ".asked-new"):
         (tmp_path / name).write_text("x")
     os.utime(tmp_path / ".asked-old", (0, 0))
@@ -322,29 +324,29 @@ def test_what_a_killed_import_left_is_removed_by_the_next(runtime: dict[str, Mod
 def test_all_nodes_of_a_step_get_the_first_one_s_answer(
     runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, answers = runtime["store"], [D, "sha256:" + "b" * 64]
-    monkeypatch.setattr(store.Store, "_ask", lambda *_: answers.pop(0))
+    store, answers = runtime["image_store"], [D, "sha256:" + "b" * 64]
+    monkeypatch.setattr(store.ImageStore, "_ask", lambda *_: answers.pop(0))
     tag = runtime["reference"].parse("r.test#x:1")
-    one, two = (store.Store(str(tmp_path), "", {}, step="7.0") for _ in range(2))
+    one, two = (store.ImageStore(str(tmp_path), "", {}, step="7.0") for _ in range(2))
     assert one._digest(tag, "") == two._digest(tag, "") == D
-    assert store.Store(str(tmp_path), "", {}, step="7.1")._digest(tag, "") != D
+    assert store.ImageStore(str(tmp_path), "", {}, step="7.1")._digest(tag, "") != D
 
 
 def test_the_right_architecture_is_chosen_from_a_list(
     runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = runtime["store"]
+    store = runtime["image_store"]
     rows = [{"digest": f"sha256:{n}", "platform": {"architecture": name}} for n, name in enumerate(("arm64", "amd64"))]
     monkeypatch.setattr(store.platform, "machine", lambda: "x86_64")
-    kept = store.Store(str(tmp_path), "", {})
+    kept = store.ImageStore(str(tmp_path), "", {})
     assert kept._choose(json.dumps({"manifests": rows}).encode(), "x") == "sha256:1"
     windows = [{"digest": "sha256:w", "platform": {"architecture": "amd64", "os": "windows"}}]
     assert kept._choose(json.dumps({"manifests": [*windows, *rows]}).encode(), "x") == "sha256:1"
     for nonsense in ("[7]", "7", '[{"platform": 7}]'):
-        with pytest.raises(runtime["words"].Failed):
+        with pytest.raises(runtime["messages"].Failed):
             kept._choose(f'{{"manifests": {nonsense}}}'.encode(), "x")
     monkeypatch.setattr(store.platform, "machine", lambda: "riscv64")
-    with pytest.raises(runtime["words"].Failed, match="is for amd64, arm64; this node is riscv64"):
+    with pytest.raises(runtime["messages"].Failed, match="is for amd64, arm64; this node is riscv64"):
         kept._choose(json.dumps({"manifests": rows}).encode(), "x")
 
 
@@ -382,7 +384,7 @@ def test_the_right_architecture_is_chosen_from_a_list(
     ],
 )
 def test_registry_s_errors_in_words(runtime: dict[str, ModuleType], text: str, known: bool, words: str) -> None:
-    said = runtime["store"]._registry_error("r.test/x:1", text, known, "/home/a")
+    said = runtime["image_store"]._registry_error("r.test/x:1", text, known, "/home/a")
     assert words in said.message
     assert said.hint
 
@@ -390,20 +392,20 @@ def test_registry_s_errors_in_words(runtime: dict[str, ModuleType], text: str, k
 def test_a_file_of_passwords_for_other_registries_is_no_password_for_this_one(
     runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = runtime["store"]
+    store = runtime["image_store"]
     auth = write(
         tmp_path, ".docker/config.json", '{"auths": {"ghcr.io": {"auth": "eDp5"}}, "credHelpers": {"q.test": "pass"}}'
     )
     refused = subprocess.CompletedProcess([], 1, b"", b"unauthorized: authentication required")
     monkeypatch.setattr(store.subprocess, "run", lambda *_, **__: refused)
-    kept = store.Store(str(tmp_path), "", {"HOME": str(tmp_path)})
+    kept = store.ImageStore(str(tmp_path), "", {"HOME": str(tmp_path)})
     for host, words in (("nvcr.io", "you have none"), ("ghcr.io", "refuses"), ("q.test", "refuses")):
-        with pytest.raises(runtime["words"].Failed, match=words):
+        with pytest.raises(runtime["messages"].Failed, match=words):
             kept._skopeo(["inspect"], f"{host}/x:1", str(auth))
 
 
 def test_the_image_s_environment_does_not_take_the_job_s_place(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
-    made = runtime["box"].Box(str(tmp_path), {})
+    made = runtime["sandbox"].Sandbox(str(tmp_path), {})
     made.make()
     config = {
         "Env": ["PATH=/opt/bin", "CUDA_VISIBLE_DEVICES=7", "SLURM_JOB_ID=1", "HOME=/", "A=1\n2"],
@@ -419,15 +421,15 @@ def test_the_image_s_environment_does_not_take_the_job_s_place(runtime: dict[str
 def test_the_driver_s_libraries_are_found_before_the_image_s_or_else_the_user_s(
     runtime: dict[str, ModuleType], tmp_path: Path
 ) -> None:
-    box = runtime["box"]
-    made = box.Box(str(tmp_path), {"LD_LIBRARY_PATH": "/mine:/too"})
+    box = runtime["sandbox"]
+    made = box.Sandbox(str(tmp_path), {"LD_LIBRARY_PATH": "/mine:/too"})
     made.make()
     place = b"LD_LIBRARY_PATH=" + box.DRIVER_PLACE.encode()
     assert place + b":/mine:/too" in made.state(driver=True).split(b"\0")
     (Path(made.root) / ".headway-image.json").write_text('{"Env": ["LD_LIBRARY_PATH=/image"]}')
     assert place + b":/image" in made.state(driver=True).split(b"\0")
-    assert place in box.Box(str(tmp_path / "other"), {}).state(driver=True).split(b"\0")
-    assert b"LD_LIBRARY_PATH" not in box.Box(str(tmp_path / "other"), {"LD_LIBRARY_PATH": "/x"}).state(driver=False)
+    assert place in box.Sandbox(str(tmp_path / "other"), {}).state(driver=True).split(b"\0")
+    assert b"LD_LIBRARY_PATH" not in box.Sandbox(str(tmp_path / "other"), {"LD_LIBRARY_PATH": "/x"}).state(driver=False)
 
 
 @pytest.fixture

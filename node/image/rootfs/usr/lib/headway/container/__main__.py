@@ -17,11 +17,11 @@ import re
 import subprocess
 import sys
 
-import box
-import kernel
+import image_store
 import reference
-import store
-from words import Failed, say
+import sandbox
+import syscalls
+from messages import Failed, say
 
 
 def step(asked: argparse.Namespace) -> None:
@@ -35,7 +35,7 @@ def step(asked: argparse.Namespace) -> None:
         home = environment["HOME"] = pwd.getpwuid(os.getuid()).pw_dir
     mounts = reference.mounts(asked.mounts)
     name = f"name-{asked.name}" if asked.name else f"step-{asked.step}"
-    made = box.Box(os.path.join(asked.folder, name), environment)
+    made = sandbox.Sandbox(os.path.join(asked.folder, name), environment)
     made.make()
     lock = os.open(os.path.join(made.folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.lockf(lock, fcntl.LOCK_EX)
@@ -48,14 +48,14 @@ def step(asked: argparse.Namespace) -> None:
     if asked.name:
         shown = {"home": asked.home, "mounts": [dataclasses.astuple(mount) for mount in mounts]}
         _write(os.path.join(made.folder, "shown"), json.dumps(shown).encode())
-    kernel.own_namespaces()
+    syscalls.own_namespaces()
     made.mount(image)
     words = made.arguments(mounts, home=home, show_home=asked.home, script=asked.script)
-    _write(os.path.join(made.folder, "state"), made.state(driver=box.DRIVER_PLACE in " ".join(words)))
+    _write(os.path.join(made.folder, "state"), made.state(driver=sandbox.DRIVER_PLACE in " ".join(words)))
     _hold(made, words, asked.report, lock, named=bool(asked.name))
 
 
-def _image(asked: argparse.Namespace, made: box.Box, environment: dict[str, str]) -> str:
+def _image(asked: argparse.Namespace, made: sandbox.Sandbox, environment: dict[str, str]) -> str:
     """Path of the squashfs file; a named container keeps the one it began with."""
     if path := _kept_image(asked, made):
         if not os.path.exists(path):
@@ -68,7 +68,7 @@ def _image(asked: argparse.Namespace, made: box.Box, environment: dict[str, str]
         )
     step_name = f"{environment.get('SLURM_JOB_ID')}.{asked.step}.{environment.get('SLURM_RESTART_COUNT', '0')}"
     user = pwd.getpwuid(os.getuid()).pw_name
-    kept = store.Store(asked.cache.replace("%u", user), asked.shared, environment, step=step_name)
+    kept = image_store.ImageStore(asked.cache.replace("%u", user), asked.shared, environment, step=step_name)
     path = kept.squashfs(reference.parse(asked.image))
     if environment.get("SLURM_NODEID", "0") == "0":
         kept.note(environment.get("SLURM_JOB_ID", ""), asked.image, path)
@@ -77,7 +77,7 @@ def _image(asked: argparse.Namespace, made: box.Box, environment: dict[str, str]
     return path
 
 
-def _kept_image(asked: argparse.Namespace, made: box.Box) -> str:
+def _kept_image(asked: argparse.Namespace, made: sandbox.Sandbox) -> str:
     """Path of the image that a named container began with, "" where it has none yet. Raises Failed when another is asked for."""
     note = os.path.join(made.folder, "image")
     if not asked.name or not os.path.exists(note):
@@ -89,7 +89,7 @@ def _kept_image(asked: argparse.Namespace, made: box.Box) -> str:
     return path
 
 
-def _must_show(asked: argparse.Namespace, made: box.Box, mounts: list[reference.Mount]) -> None:
+def _must_show(asked: argparse.Namespace, made: sandbox.Sandbox, mounts: list[reference.Mount]) -> None:
     """Raises Failed for what a container that runs does not show: its steps share its mounts, which stay as they began."""
     _kept_image(asked, made)
     try:
@@ -108,10 +108,10 @@ def _must_show(asked: argparse.Namespace, made: box.Box, mounts: list[reference.
         )
 
 
-def _hold(made: box.Box, words: list[str], report: int, lock: int, *, named: bool) -> None:
+def _hold(made: sandbox.Sandbox, words: list[str], report: int, lock: int, *, named: bool) -> None:
     """Starts what keeps the namespaces, and passes its word on; then stays, as squashfuse lives as long as this does."""
     own, theirs = os.pipe()
-    hold = os.open(box.HOLD, os.O_RDONLY)
+    hold = os.open(sandbox.HOLD, os.O_RDONLY)
     for handle in (theirs, hold):
         os.set_inheritable(handle, True)
     log = os.path.join(made.folder, "bwrap.log")
@@ -199,7 +199,7 @@ def _shared() -> str:
 
 
 def import_(asked: argparse.Namespace) -> None:
-    kept = store.Store(asked.shared or _shared(), "", dict(os.environ), own=False)
+    kept = image_store.ImageStore(asked.shared or _shared(), "", dict(os.environ), own=False)
     path = kept.squashfs(reference.parse(asked.image))
     print(json.dumps({"image": asked.image, "path": path, "bytes": os.path.getsize(path)}))
 

@@ -7,7 +7,7 @@ import json
 import os
 import re
 
-from words import Failed, say
+from messages import Failed, say
 
 FILES = (".config/containers/auth.json", ".docker/config.json")
 ENROOT = ".config/enroot/.credentials"

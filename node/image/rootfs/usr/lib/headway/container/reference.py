@@ -12,7 +12,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from words import Failed
+from messages import Failed
 
 HUB = "docker.io"
 FORMS = "forms: repo:tag, registry#repo:tag, registry:port#repo:tag, docker://..., /path/image.sqsh, /path/oci-layout"

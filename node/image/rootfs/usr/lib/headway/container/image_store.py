@@ -24,8 +24,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import credentials
+from messages import Failed, say
 from reference import Path, Registry
-from words import Failed, say
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 EVERYWHERE = "put it where every node reads it, and name it there: --container-image=/path/image.sqsh"
@@ -42,7 +42,7 @@ def architecture() -> str:
     return ARCHITECTURES.get(machine, machine)
 
 
-class Store:
+class ImageStore:
     """The images one user can use. `step`: what makes all nodes of a step agree ("" outside of one). Not `own`: root
     imports for everybody, and what reads the image is run as nobody."""
 

@@ -17,10 +17,10 @@ import subprocess
 import time
 from typing import Any
 
-import kernel
+import syscalls
+from image_store import CONFIG
+from messages import Failed
 from reference import Mount
-from store import CONFIG
-from words import Failed
 
 HOLD = "/usr/lib/headway/spank/hold"
 SIMULATED_SMI = "/usr/lib/headway/spank/nvidia-smi"
@@ -43,7 +43,7 @@ KEPT = re.compile(
 )
 
 
-class Box:
+class Sandbox:
     """A container's folder on this node: `lower` (the image), `upper` (what was written), `root` (both)."""
 
     def __init__(self, folder: str, environment: dict[str, str]) -> None:
@@ -66,7 +66,7 @@ class Box:
         with open(log, "wb") as said:
             argv = ["/usr/bin/squashfuse", "-f", "-o", "uid=0,gid=0", image, self.lower]
             server = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, preexec_fn=kernel.die_with_parent, cwd="/"
+                argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, preexec_fn=syscalls.die_with_parent, cwd="/"
             )
         self.server = server.pid
         outside, ends = os.stat(self.folder).st_dev, time.monotonic() + MOUNTED_S
@@ -78,7 +78,7 @@ class Box:
             time.sleep(0.002)
         layers = f"lowerdir={self.lower},upperdir={self.upper},workdir={self.work},userxattr"
         try:
-            kernel.mount("overlay", self.root, layers)
+            syscalls.mount("overlay", self.root, layers)
         except OSError as error:
             raise Failed(f"no writable layer over the image: {error.strerror}", "tell your administrator") from None
 
