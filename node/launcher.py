@@ -4,10 +4,10 @@
 Kept beside a person's bundles and run as them, on the host or in their container. Only the standard library, Python 3.8
 or newer. It sets nothing that is set already.
 
-  launch.py job                 once a job, in the batch script: lines for `eval` (MASTER_ADDR, MASTER_PORT, the host file)
-  launch.py task [--] ARGV...   once a task: the node's own network, threads, ranks; becomes ARGV
-  launch.py end CODE            after the program: waits for Slurm's requeue when a node went away, else ends with CODE
-  launch.py PYTHON-ARGS...      as torchrun's interpreter (PYTHON_EXEC): CPUs near the worker's GPU; becomes Python
+  launcher.py job                 once a job, in the batch script: lines for `eval` (MASTER_ADDR, MASTER_PORT, the host file)
+  launcher.py task [--] ARGV...   once a task: the node's own network, threads, ranks; becomes ARGV
+  launcher.py end CODE            after the program: waits for Slurm's requeue when a node went away, else ends with CODE
+  launcher.py PYTHON-ARGS...      as torchrun's interpreter (PYTHON_EXEC): CPUs near the worker's GPU; becomes Python
 """
 
 import errno

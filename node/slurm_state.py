@@ -1,11 +1,13 @@
 """Slurm's state folder, as it was at one moment, to standard output; and back from standard input. Runs on the head, as root.
 
-    keep.py state FOLDER SINCE           a tar of it, compressed. SINCE: unix seconds; what Slurm took on until then is in it
-    keep.py begin FOLDER PLACE           before the two below; what an earlier restore kept of before it goes
-    keep.py take FOLDER                  takes such a tar in FOLDER's place; what was there stays beside it
-    keep.py database PLACE               takes a compressed dump in the place of the database that PLACE is called like; what was
+    slurm_state.py state FOLDER SINCE           a tar of it, compressed. SINCE: unix seconds; what Slurm took on until
+    then is in it
+    slurm_state.py begin FOLDER PLACE           before the two below; what an earlier restore kept of before it goes
+    slurm_state.py take FOLDER                  takes such a tar in FOLDER's place; what was there stays beside it
+    slurm_state.py database PLACE               takes a compressed dump in the place of the database that PLACE is
+    called like; what was
                                          there stays as a dump beside PLACE
-    keep.py end STAMP REF FOLDER PLACE   after them: STAMP says which restore this head's state is of
+    slurm_state.py end STAMP REF FOLDER PLACE   after them: STAMP says which restore this head's state is of
 
 Between begin and end there is FOLDER.restoring and PLACE.restoring, and slurmctld and slurmdbd don't start
 (render/system/systemd_files.py):

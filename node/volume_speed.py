@@ -1,9 +1,9 @@
-"""How fast a folder's file system is, from this machine: JSON, a line a folder. Runs as root.
+"""Measures how fast file systems are from this machine; prints one JSON line for each folder. Runs as root.
 
-    bench.py '{"paths": ["/scratch"], "mib": 256}'
+    volume_speed.py '{"paths": ["/scratch"], "mib": 256}'
 
-write: one file in pieces of 4 MiB, until it is on the disk. read: the same file, after the kernel was told to forget it.
-checkpoint: eight files side by side, each put on the disk and renamed into place, as trainings save. In MiB a second."""
+write: one file in pieces of 4 MiB, until it is on the disk. read: the same file, after the kernel dropped it from the cache.
+checkpoint: eight files in parallel, each synced and renamed into place, as trainings save. In MiB per second."""
 
 from __future__ import annotations
 

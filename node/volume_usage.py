@@ -1,10 +1,10 @@
-"""How full file systems are, from this machine: JSON, a line a place. Runs as root.
+"""Measures how full file systems are; prints one JSON line for each path. Runs as root.
 
-    volumes.py '{"paths": ["/home", "/scratch"], "mounted_s": 1}'
+    volume_usage.py '{"paths": ["/home", "/scratch"], "mounted_s": 1}'
 
-`mounted_s`: each has to be mounted within so long. Each is looked at by a process of its own, for one whose server is away may
-hold whoever asks for ever, and not even a kill ends it. While there is such a one, no other is started: a machine is asked
-again and again."""
+`mounted_s`: seconds within which each path must be mounted. Each path is read by a process of its own, because a file
+system whose
+server is away may block the reader for ever, and not even SIGKILL ends it. While such a process exists, no other is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""agent.pyz ROLE ...: see the package."""
+"""Entry point: `agent.pyz ROLE ...`. The docstring of the package describes the roles."""
 
 from __future__ import annotations
 

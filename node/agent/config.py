@@ -1,5 +1,5 @@
-"""What the cluster file says about this machine: /etc/headway/agent.json, the same on all of them. What machines one owns really
-have stands there under their names, in place of what the plan promises."""
+"""Configuration of the agent: /etc/headway/agent.json, rendered from the cluster file and the same on all machines. For machines
+that the user owns it holds, by machine name, the hardware that was found, which replaces what the plan promises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent's parts share: its journal, marks, and files of lines."""
+"""Shared by the agent's modules: the log, mark files, and files of whole lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what is asked, does it, and answers."""
+"""Reads a request from standard input, carries it out, and prints the answer."""
 
 from __future__ import annotations
 

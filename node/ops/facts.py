@@ -1,4 +1,4 @@
-"""The facts of one machine that differences are computed from."""
+"""Reads the facts of one machine that a ChangeSet is computed from."""
 
 from __future__ import annotations
 

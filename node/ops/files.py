@@ -1,4 +1,4 @@
-"""Files and whose they are."""
+"""Reads and writes files, their owners and their modes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Software on a machine that somebody owns: packages from its own sources, and the parts of Headway that are made there."""
+"""Installs software on a machine that the user owns: packages from its own sources, and Headway's own programs built there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps that change one machine, each a function `op_NAME`; a step that is done already changes nothing."""
+"""The steps that change a machine, each a function `op_NAME`. A step that is already done changes nothing."""
 
 from __future__ import annotations
 

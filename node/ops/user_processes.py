@@ -1,4 +1,4 @@
-"""What people run on this machine beside their jobs."""
+"""Finds and ends processes that users run on a machine outside of jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One request: what it asks for, done by the module that it belongs to."""
+"""Dispatches a request to the module that carries it out."""
 
 import json
 import sys

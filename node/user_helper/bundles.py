@@ -1,4 +1,4 @@
-"""Files that jobs work in: kept once under the digest of their content, and a copy for each job."""
+"""Bundles of job files: stored once under the digest of their content, copied for each job."""
 
 import json
 import os

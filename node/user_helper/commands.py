@@ -1,4 +1,4 @@
-"""Commands on the head: one whose place this program takes, and one that somebody watches."""
+"""Runs commands as a user: in place of this program, or watched with streamed output."""
 
 import os
 import select

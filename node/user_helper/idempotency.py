@@ -1,7 +1,7 @@
-"""What is done once under a tag: who comes again with it, by way of another server even, gets the first one's answer.
+"""Runs a request once per tag: a repeated request, also by way of another server, gets the first one's answer.
 
-A file in the person's home for each tag, of a day. It is locked while its work runs, so that a second one waits for the
-end of the first; it says that the work has begun before it has, so that one that was cut off is told from one that never ran."""
+Each tag has a file in the user's home for a day. The file is locked while the request runs, so that a second one waits for the
+first. It is marked before the request begins, so that an interrupted request differs from one that never ran."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""Who a request is done as: root is given up for good, under the limits of the person's own logins."""
+"""Becomes the user of a request: gives up root for good, under the limits of the user's own logins."""
 
 import os
 import pwd

@@ -1,4 +1,4 @@
-"""The environment that a login of the person sets, without a login each time."""
+"""The environment that a login of the user sets, cached until a login file changes."""
 
 import json
 import os

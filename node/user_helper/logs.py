@@ -1,4 +1,4 @@
-"""Parts of files: what jobs have written, as their owner may read it, and what the agents have kept of trainings."""
+"""Reads parts of files: job output, as its owner may read it, and the training reports that the agent stores."""
 
 import binascii
 import errno

@@ -1,4 +1,4 @@
-"""A helper that stays: requests of one person, or readings of anybody's files, one after the other."""
+"""A helper process that stays and serves many requests of one user, or reads of any user's files, one after the other."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The real sbatch, with the person's script in a file of its own."""
+"""Runs sbatch with the user's script in a file of its own."""
 
 import os
 import sys

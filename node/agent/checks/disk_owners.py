@@ -1,4 +1,5 @@
-"""Whose the room of a full disk is. What jobs put there is no fault of the machine's, and goes when they do."""
+"""Finds the jobs whose files fill a disk. A disk that jobs have filled is no fault of the machine, and is free again when
+they end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of GPUs, against what the plan promises."""
+"""Checks of GPUs: what the driver reports against what the plan promises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel's log, and the GPU errors in it."""
+"""Reads the kernel's log and the GPU errors (NVIDIA XID) in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trust that the machines of a cluster share."""
+"""Seals and opens messages with MUNGE (libmunge through ctypes)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of the machine around the GPUs."""
+"""Checks of everything but the GPUs: memory, disks, volumes, network, clock, daemons."""
 
 from __future__ import annotations
 

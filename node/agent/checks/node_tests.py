@@ -1,11 +1,11 @@
-"""Tests of a node that has nothing to do: before it is given work again, it has to prove itself.
+"""Active tests of an idle node, run before it returns to service.
 
     agent.pyz test NAME [--json] [--seconds S] [--expect JSON]       NAME: checks, memory, burn, copy, all
     agent.pyz test allreduce --peers ADDRESS,ADDRESS --rank 0|1      on two nodes at the same time; the first is rank 0
 
-One line a test; the exit status is 0 when all are ok. Figures are held against what the plan expects of a sound node.
-Where GPUs are simulated the same work is done by the processor: the result has to be right, the figure is only shown, and
-the line says that it is simulated."""
+Each test prints one line; the exit status is 0 when all pass. Figures are compared with what the plan expects of a sound node.
+Where GPUs are simulated, the processor does the same work: the result must be right, the figure is only shown, and the line
+says that it is simulated."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How checks are made and run; the checks are in gpu_checks.py and node_checks.py. docs/howto/monitoring.md says how to add one.
+"""Defines checks and runs them. The checks are in gpu_checks.py and node_checks.py; docs/checks.md says how to add one.
 
-A check looks at what was read of the machine (`Seen`) and returns what is wrong, or None. It never changes anything and
-never acts: what follows from a result is the policy's business, on the head and the server."""
+A check receives the machine's state (`MachineState`) and returns what is wrong, or None. It changes nothing and repairs nothing:
+the policy, on the head and the server, decides what follows from a result."""
 
 from __future__ import annotations
 

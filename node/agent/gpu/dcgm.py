@@ -1,4 +1,4 @@
-"""GPUs as a DCGM exporter tells them that runs on this machine already, where the driver's library is not to be had."""
+"""Reads GPUs from a DCGM exporter that runs on this machine, where the driver's library can't be loaded."""
 
 from __future__ import annotations
 

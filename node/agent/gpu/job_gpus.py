@@ -1,4 +1,4 @@
-"""Which job holds which GPU here: the prolog writes it down."""
+"""Reads which job holds which GPU. The prolog writes it to a file for each job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPUs as NVIDIA's driver tells them, by the library that every driver brings."""
+"""Reads GPUs through NVML (libnvidia-ml), which every NVIDIA driver installs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""GPUs that are not there, on machines for trying things out: what they show follows what the jobs that hold them really
-do. Faults of such a device are what injection has written to files in FAULTS: gpu3-ecc, gpu3-throttle, gpu3-lost ..."""
+"""Simulates GPUs on local clusters. Utilization and memory follow what the jobs that hold a GPU really do. Injected faults are
+files in FAULTS: gpu3-ecc, gpu3-throttle, gpu3-lost ..."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The one interface to GPUs, and the only place that knows whether they are real.
+"""The interface to GPUs, and the only module that knows whether they are real.
 
-Everything about a GPU is said under the names that dcgm-exporter gives it, whichever source it comes from: the driver's
-own library (nvml.py), a DCGM exporter that runs here already (dcgm.py), or a simulation (simulated.py)."""
+Every value has the name that dcgm-exporter gives it, whichever source it comes from: NVML (nvml.py), a DCGM exporter on this
+machine (dcgm.py), or the simulation (simulated.py)."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""On a second head, while the first one's machine is gone: what is said to its controller and its slurmdbd fails at once.
+"""Runs on a second head: while the first head's machine is gone, connections to its slurmctld and slurmdbd fail at once.
 
-A slurmctld that takes over asks slurmdbd four or five times before it works, and waits a second each time for a machine
-that is switched off, and minutes for one that hangs while its kernel takes connections. Whoever calls squeue here waits for the
-first controller in the same way. So the kernel is told not to try: a routing rule for those ports, which holds in whatever
-network the heads are and goes with the boot.
+A slurmctld that takes over asks slurmdbd four or five times before it serves. It waits a second each time for a machine that is
+switched off, and minutes for one that hangs while its kernel accepts connections. squeue waits for the first controller in the
+same way. A routing rule for those ports therefore refuses the connections; it works in any network and disappears with a reboot.
 
-Gone is who neither answers on its agent's port, of which the rule says nothing, nor writes its heartbeat into the state
-folder: of a network that is cut between the heads, or an agent that stands still, nothing follows."""
+The first head counts as gone when its agent's port does not answer (the rule does not cover that port) and its heartbeat in the
+state folder stands still. A network that is cut between the heads, or an agent that hangs, has no effect."""
 
 from __future__ import annotations
 

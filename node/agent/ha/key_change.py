@@ -1,9 +1,10 @@
-"""Machines that trust each other by a key, while that key is changed, and whose messages MUNGE looks at.
+"""Messages between agents while the cluster's MUNGE key changes.
 
-Between the first machine and the last one that takes up another key some can't read what others say. That is no silence: for
-as long as MARK is fresh, the head answers what it can't open with UNREAD, a node that is answered so keeps its lease, and the
-head counts it as heard. A node that is cut off hears nothing and is not heard, as always. What is believed of UNREAD is no more
-than that, and comes from the head's own port, which on the head no user has."""
+Between the first machine and the last one that receives the new key, some machines can't open the messages of others.
+They are not
+silent: as long as the file MARK is fresh, the head answers a message that it can't open with UNREAD, the node then keeps its
+lease, and the head counts the node as heard. A node that is cut off gets no answer, as always. UNREAD is trusted for nothing
+else, and only from the head's own port, which no user on the head can bind."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""Which of two heads leads: the one whose controller writes the heartbeat into the state folder. One alone writes none.
+"""Tells which of two heads leads: the one whose controller writes the heartbeat into the state folder. A cluster with one head
+has no such file.
 
-A controller that led, stood still with its machine or could not reach the folder, and goes on after the other has taken over
-would schedule beside it, from a queue of before. So who begins to lead leaves a new name there (render/ha/failback.py); where
-another one than its own stands there, this head's controller is ended, without saving what it takes for the queue. It
-starts again as one that stands by or takes back.
+A controller that led, then hung with its machine or lost the folder, and continues after the other one took over, would schedule
+beside it from an outdated queue. Whichever controller begins to lead therefore writes a new name (render/ha/failback.py). When a
+head finds another name than its own, it ends its controller without saving the queue; systemd starts it again as a standby.
 
-A name ends with the folder that its controller works in: not the one that the configuration names by now, where the switch to it
-failed or has yet to come."""
+A name ends with the folder that its controller works in, which differs from the configured one while a move of the
+folder is under
+way or has failed."""
 
 from __future__ import annotations
 

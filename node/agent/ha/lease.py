@@ -1,16 +1,14 @@
-"""A node that nobody hears must not go on writing: whoever takes its work over waits until this is sure.
+"""The lease of a node: a node without contact ends its own jobs before they are started elsewhere.
 
-The head answers each heartbeat. Without an answer for LEASE_S a node ends its own jobs' processes, unless the head is away
-and not the node: then other nodes, which are asked, have not heard it either, and most of them answer. Asked are
-those that the head has heard itself: many slots of a cluster that scales have no machine. A head that is
-started again, or a relay that is killed, so costs no job. A machine that stood still notices by the clock, and ends them
-before it asks anybody.
+The head answers each heartbeat. Without an answer for LEASE_S a node ends the processes of its jobs, unless the head is away
+rather than the node: then the other nodes have not heard the head either, and most of them answer when asked. Only nodes that the
+head has heard are asked, because many slots of an elastic cluster have no machine. A restart of the head, or of its agent, so
+costs no job. A machine that stood still notices it by the clock, and ends the jobs before it asks the others.
 
-Of two heads the answer of the one that leads counts: the controller there sets the node down. While nobody is known to
-lead, as in a takeover, either's does; that is so 12 seconds after the last heartbeat of the one that is away, so a takeover
-costs no job.
+With two heads, the answer of the leading head counts, because its controller sets the node down. While no head is known to lead,
+as during a takeover, the answer of either counts; a takeover begins 12 seconds after the last heartbeat, so it costs no job.
 
-The server, or the relay on the head, tells Slurm that the node is down later than that: LEASE_OVER_S."""
+The server, or the agent of the head, tells Slurm that a node is down only after LEASE_OVER_S, which is later."""
 
 from __future__ import annotations
 

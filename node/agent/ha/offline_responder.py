@@ -1,11 +1,10 @@
-"""On the head, while no server listens: acts by itself on what is sure, so that a fault at night with the server away costs a
-job minutes and not the night.
+"""Acts on the head while no server is connected, so that a fault at night costs a job minutes instead of hours.
 
-- A GPU error whose class drains the node (`Config.drains`): drained, and its jobs requeued.
-- A node that is silent for longer than its lease (lease.py), one of few: down, so that Slurm requeues its jobs.
+- A GPU error whose class drains the node (`Config.drain_codes`): the node is drained and its jobs are requeued.
+- A node that is silent for longer than its lease (lease.py), if few are: it is set down, and Slurm requeues its jobs.
 
-All else waits for the server. What was done is a line in DEEDS, which the server reads before anything else, so that nothing is
-done twice; and nothing is done about what a server has read already, for that one acts on it itself when it is back."""
+Everything else waits for the server. Each action is a line in DEEDS, which the server reads before anything else, so that nothing
+is done twice. What the server has already read is left to it."""
 
 from __future__ import annotations
 

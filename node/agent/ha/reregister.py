@@ -1,10 +1,9 @@
-"""A node registers anew some while after a controller has begun to lead, another head's or the same one started again.
+"""A node registers with Slurm once more some time after a controller began to lead, on either head or after a restart.
 
-A controller that is told to stand by may give a job its nodes in that very moment, and write down that it runs, without ever
-having launched it; one that is killed may have heard that a job ended and not have written it down. The next one believes that
-such a job runs, and finds out from the node's registration that it does not, which sends it back to the queue; but as long as
-BatchStartTimeout after its own start it leaves all of them alone, and the next registration that Slurm asks for by itself may be
-half an hour away (src/slurmctld/job_mgr.c, _purge_missing_jobs; ping_nodes.c, MAX_REG_FREQUENCY)."""
+A controller that is told to stand by may allocate a job at that moment and record it as running without having launched it; one
+that is killed may have heard that a job ended without recording it. The next controller learns from the node's registration that
+the job does not run and requeues it. For BatchStartTimeout after its own start it ignores such jobs, and the next registration
+that Slurm asks for may be half an hour away (src/slurmctld/job_mgr.c, _purge_missing_jobs; ping_nodes.c, MAX_REG_FREQUENCY)."""
 
 from __future__ import annotations
 

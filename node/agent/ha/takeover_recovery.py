@@ -1,9 +1,11 @@
-"""On a second head: jobs that the first one's controller had accepted and not written down when it fell silent.
+"""Runs on a second head: lists jobs that the first head's controller had accepted but not saved when it stopped.
 
-The controller that takes over reads what is written, and deletes the scripts of jobs that it does not know. So they are copied as
-soon as the first one's heartbeat stands still, which is before. Once the controller here leads, what people's sbatch noted and it
-has no job of is written down beside them. Which of these had ended only accounting knows, which went with the first head:
-they are submitted again when that one is back (recall.py)."""
+The controller that takes over loads the saved state and deletes the scripts of jobs that it does not know. This module
+copies them
+as soon as the first head's heartbeat stands still, which is earlier. Once the controller here leads, submissions that
+users' sbatch
+noted and that have no job are written to a list. Which of them had ended is known only to accounting, which is away with the
+first head; the first head submits them again when it is back (agent/jobs/queue_recovery.py)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Jobs that begin and end on this node, told at once: the prolog makes a job's folder, the epilog puts a mark beside it when it
-begins and takes both away when it is done. So nothing is started for it, and a prolog waits for nobody. (The folder is
-looked at and not watched by inotify, of which a host with many machines in containers has too few.)
+"""Reports at once that jobs begin and end on this node. The prolog makes a folder for a job; the epilog puts a mark beside it
+when it begins and removes both when it ends. No process is started for it, and no prolog waits. (The folder is polled instead of
+watched with inotify, of which a host with many containers has too few instances.)
 
-A heartbeat carries the last of them under a number; the head goes by the number, so a beat that is lost is made good by the
-next. It is only a hint to look: what became of the job, Slurm says."""
+Each heartbeat repeats the newest changes under a number, so a lost heartbeat loses nothing. The message is only a hint to look;
+Slurm says what became of the job."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Jobs whose batch script has lost the daemon that ran it. Slurm itself finds that out minutes later, and all the while the
-job counts as running."""
+"""Finds jobs whose batch script has lost its slurmstepd. Slurm notices minutes later, and the job counts as running
+until then."""
 
 from __future__ import annotations
 

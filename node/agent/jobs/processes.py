@@ -1,4 +1,4 @@
-"""Which job a process belongs to."""
+"""Lists processes, and tells which Slurm job a process belongs to."""
 
 from __future__ import annotations
 

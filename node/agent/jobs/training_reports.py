@@ -1,4 +1,4 @@
-"""Reports of trainings: what they said, and what of it goes to the head."""
+"""Receives the progress reports of trainings, and selects what is sent to the head."""
 
 from __future__ import annotations
 

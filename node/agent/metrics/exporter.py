@@ -1,4 +1,4 @@
-"""/metrics: the text that Prometheus reads, and who gives it out."""
+"""Serves /metrics for Prometheus."""
 
 from __future__ import annotations
 

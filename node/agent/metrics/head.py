@@ -1,4 +1,4 @@
-"""What the head tells Prometheus: its machine, its daemons, and how long ago each node was heard."""
+"""Metrics of the head: its machine, its daemons, and the age of each node's last heartbeat."""
 
 from __future__ import annotations
 

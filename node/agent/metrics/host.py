@@ -1,4 +1,4 @@
-"""Figures of the machine beside its GPUs, under the names that node_exporter gives them."""
+"""Metrics of the machine other than its GPUs, under the names that node_exporter uses."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What processors and memory drew: RAPL's counters, Intel's and AMD's, by the kernel's powercap interface, under the names
-that node_exporter gives them. Only root may read them."""
+"""Energy of processors and memory from RAPL counters (Intel and AMD, through the kernel's powercap interface), under the names
+that node_exporter uses. Only root can read them."""
 
 from __future__ import annotations
 

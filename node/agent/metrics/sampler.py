@@ -1,5 +1,5 @@
-"""Looks after the machine beside the agent's main loop, which never waits for it: reads GPUs and figures, runs checks,
-keeps the text for Prometheus ready."""
+"""Samples the machine in threads beside the agent's main loop, which never waits: reads GPUs and metrics, runs checks, and keeps
+the text for Prometheus ready."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent of the head: the relay between nodes and server. It keeps what nodes say until the server has read it."""
+"""The agent of a head: receives the nodes' messages and stores them until the server has read them."""
 
 from __future__ import annotations
 

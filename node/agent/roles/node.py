@@ -1,4 +1,4 @@
-"""The agent of a node."""
+"""The agent of a node: its main loop and its messages to the head."""
 
 from __future__ import annotations
 

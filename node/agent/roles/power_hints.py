@@ -1,6 +1,6 @@
-"""`agent.pyz power FOLDER WORD NODES`, run by slurmctld as its own user: one line that the server's `watch` reads. The folder is
-Slurm's alone, so nobody else can ask for machines. The names are not believed either: they are a reason to look at what states
-Slurm has its nodes in."""
+"""`agent.pyz power FOLDER WORD NODES`, run by slurmctld as SlurmUser: appends one line that the server reads (server_stream.py).
+Only SlurmUser can write to the folder, so nobody else can ask for machines. The node names are only a hint: the server then reads
+the node states from Slurm."""
 
 from __future__ import annotations
 

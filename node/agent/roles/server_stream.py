@@ -1,4 +1,4 @@
-"""What the server reads, on the head."""
+"""Streams events from the head to the server."""
 
 from __future__ import annotations
 

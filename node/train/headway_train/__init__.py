@@ -1,8 +1,8 @@
-"""Checkpoints that are whole or not there, and progress reports, for training with PyTorch.
+"""Atomic checkpoints and progress reports for training with PyTorch.
 
     from headway_train import Checkpointer, report
 
-`report` needs no torch and imports none; `Checkpointer` does, at first use.
+`report` imports no torch; `Checkpointer` imports it at first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checkpoints of a training that may be killed at any moment, on any of its machines."""
+"""Saves and loads checkpoints of a training that may be killed at any moment, on any of its nodes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What the ranks of a training say to each other around a checkpoint: over gloo, in a group of its own, so that it
-neither needs a GPU nor gets between the training's own messages."""
+"""Communication between the ranks of a training around a checkpoint: over gloo, in a process group of its own, so that
+it needs no
+GPU and does not mix with the training's own messages."""
 
 from __future__ import annotations
 

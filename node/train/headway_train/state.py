@@ -1,8 +1,8 @@
-"""A training's state as a checkpoint holds it, and back: models, optimizers and whatever else has a state_dict.
+"""Converts a training's state to what a checkpoint holds, and back: models, optimizers and any object with a state_dict.
 
-Two forms. "dcp": torch.distributed.checkpoint, each rank writes its own part, and a run with another number of ranks can
-read it. "torch": one file by rank 0, for a torch before 2.3 that lacks the first; it can't hold a sharded model.
-"""
+There are two formats. "dcp": torch.distributed.checkpoint, where each rank writes its own part and a run with another
+number of ranks can
+read it. "torch": one file written by rank 0, for torch before 2.3, which lacks the first; it can't hold a sharded model."""
 
 from __future__ import annotations
 
