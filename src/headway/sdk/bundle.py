@@ -1,5 +1,5 @@
-"""A working folder as one archive named by its content, by the rules of .gitignore files: its own and, in a repository,
-those above it."""
+"""A working folder as an archive named by the digest of its content, without what .gitignore files exclude: its own and, in a
+repository, those of the folders above it."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ MAX_FILES_MIB = 512  # before
 MAX_FILES = 20_000
 _NEVER = {".git", "__pycache__", ".venv", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 _PLACEHOLDERS = {".gitkeep", ".keep", ".gitignore"}
-_ANY = "\x01\x02"  # a file's name that no rule has in mind
+_ANY = "\x01\x02"  # a file name that no rule matches by name
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """`digest` depends on names, contents, links and the executable bit; not on times, owners or the folder's place."""
+    """A folder's files. `digest` depends on names, contents, links and the executable bit; not on times, owners or location."""
 
     folder: Path
     files: tuple[str, ...]  # relative, sorted
-    counted: tuple[str, ...]  # of each of them, what the digest is made of
+    counted: tuple[str, ...]  # each file's line of the digest
     size: int  # bytes before compression
 
     @property
     def digest(self) -> str:
-        """Names may hold any bytes, so they are counted as those, not as text."""
+        """The SHA-256 of all files' digest lines; names are hashed as bytes, for they need not be text."""
         return hashlib.sha256("\n".join(sorted(self.counted)).encode(errors="surrogateescape")).hexdigest()
 
     def archive(self) -> bytes:
-        """tar.gz, the same bytes each time. Raises Refused when it is larger than is sent, or a file is another one by now."""
+        """Returns a tar.gz, the same bytes each time. Raises Refused when it is too large, or a file has changed meanwhile."""
         buffer = io.BytesIO()
         with (
             _readable(self.folder),
@@ -55,8 +55,8 @@ class Bundle:
                 mark, content = _read_entry(self.folder / name)
                 if _digest_line(name, mark, content) != counted:
                     raise Refused(
-                        f"{_printable(str(self.folder / name))} changed while it was read",
-                        hint="send it again; what is being written all the time belongs into .gitignore",
+                        f"{_printable(str(self.folder / name))} changed while it was being read",
+                        hint="try again; add files that are written continuously to .gitignore",
                     )
                 tar.addfile(*_tar_member(name, mark, content))
         data = buffer.getvalue()
@@ -68,7 +68,7 @@ class Bundle:
 
 
 def bundle_folder(folder: Path) -> Bundle:
-    """Raises NotFound for no folder, Refused for too much in it (with the largest files named) and for what can't be read."""
+    """Returns the folder's files. Raises NotFound for a missing folder, Refused for too many or unreadable files."""
     if not folder.is_dir():
         raise NotFound(f"{folder}: no such folder")
     with _readable(folder):
@@ -84,7 +84,7 @@ def bundle_folder(folder: Path) -> Bundle:
 
 
 def git_state(folder: Path) -> GitIn | None:
-    """Commit, branch and whether files differ from it; None outside of a repository or without git."""
+    """Returns commit, branch and whether files differ from it; None outside a repository or without git."""
     from headway.schemas.submissions import GitIn
 
     if not any((place / ".git").exists() for place in (folder, *folder.parents)):
@@ -99,7 +99,7 @@ def git_state(folder: Path) -> GitIn | None:
 
 
 def _git(folder: Path, *words: str) -> list[str]:
-    """Lines of git's answer; [] when there is no git or it refuses. In a thread, as the caller may run in a loop."""
+    """Returns the lines of git's output; [] without git or when it fails. Runs X."""
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
 
@@ -117,29 +117,29 @@ def _git(folder: Path, *words: str) -> list[str]:
 
 
 def _files(folder: Path) -> list[str]:
-    """Files and links that git would not ignore, in every folder below. Raises Refused when rules leave out all there are.
+    """Returns files and links in all subfolders that git does not ignore. Raises Refused when rules exclude all files.
 
-    Who names a folder that git ignores wants it sent: rules above that leave out all of it, or all that is in it, do not
-    count."""
+    A folder that git itself ignores, but that the user names, is meant to be uploaded: rules above it that exclude it, or
+    everything in it, do not apply."""
     base, above = _above(folder)
     found, left_out = _walk(folder, base, _without(above, base))
     if left_out and not _real(found):
         found, left_out = _walk(folder, base, _without(above, base, f"{base}{_ANY}"))
     if left_out and not _real(found):
         raise Refused(
-            f"{_printable(str(folder))}: .gitignore files leave out all that is in it",
-            hint="name another folder, or send none: headway run --no-files",
+            f"{_printable(str(folder))}: its .gitignore files exclude everything in it",
+            hint="name another folder, or upload none: headway run --no-files",
         )
     return found
 
 
 def _real(files: Sequence[str]) -> bool:
-    """Whether there is more than what stands for a folder without files."""
+    """Returns whether there are files other than placeholders of empty folders."""
     return any(name.rpartition("/")[2] not in _PLACEHOLDERS for name in files)
 
 
 def _walk(folder: Path, base: str, above: dict[str, GitIgnoreSpec]) -> tuple[list[str], bool]:
-    """(what goes, whether a rule leaves anything out)"""
+    """Returns (files that are uploaded, whether a rule excludes anything)."""
     rules, found, left_out = dict(above), list[str](), False
     for place, folders, names in os.walk(folder, onerror=_unreadable):
         here = os.path.relpath(place, folder)
@@ -161,8 +161,8 @@ def _sent(path: Path) -> bool:
 
 
 def _above(folder: Path) -> tuple[str, dict[str, GitIgnoreSpec]]:
-    """(the folder's name from its repository's root on, "" or with "/" at its end; the rules of the folders above it by such
-    names)"""
+    """Returns the folder's path from its repository's root ("" or ending in "/"), and the rules of the folders above it by
+    such paths."""
     real = folder.resolve()
     root = next((place for place in (real, *real.parents) if (place / ".git").exists()), real)
     above = [place for place in real.parents if place.is_relative_to(root)]
@@ -171,7 +171,7 @@ def _above(folder: Path) -> tuple[str, dict[str, GitIgnoreSpec]]:
 
 
 def _without(rules: dict[str, GitIgnoreSpec], *names: str) -> dict[str, GitIgnoreSpec]:
-    """The same, where one of these names is ignored without the lines that say so."""
+    """Returns the rules without the lines that ignore one of these names."""
     from pathspec import GitIgnoreSpec
 
     made = dict(rules)
@@ -184,7 +184,7 @@ def _without(rules: dict[str, GitIgnoreSpec], *names: str) -> dict[str, GitIgnor
 
 
 def _rules(place: Path) -> GitIgnoreSpec:
-    """Those of this folder's file; none without one."""
+    """Returns the rules of this folder's .gitignore; none without the file."""
     from pathspec import GitIgnoreSpec
 
     file = place / ".gitignore"
@@ -192,7 +192,7 @@ def _rules(place: Path) -> GitIgnoreSpec:
 
 
 def _ignored(rules: dict[str, GitIgnoreSpec], name: str) -> bool:
-    """The innermost .gitignore that says anything about the name decides."""
+    """Returns whether the name is ignored: the innermost .gitignore with a matching rule decides."""
     for place in sorted(rules, key=len, reverse=True):
         if name.startswith(place):
             said = rules[place].check_file(name[len(place) :]).include
@@ -202,7 +202,7 @@ def _ignored(rules: dict[str, GitIgnoreSpec], name: str) -> bool:
 
 
 def _read_entry(path: Path) -> tuple[str, bytes]:
-    """(what it is: l for a link, x for a program, f for any other file; its content)"""
+    """Returns (l for a link, x for an executable, f for any other file; its content)."""
     if path.is_symlink():
         return "l", os.fsencode(path.readlink())
     return "x" if path.stat().st_mode & 0o100 else "f", path.read_bytes()
@@ -213,7 +213,7 @@ def _digest_line(name: str, mark: str, content: bytes) -> str:
 
 
 def _tar_member(name: str, mark: str, content: bytes) -> tuple[tarfile.TarInfo, io.BytesIO | None]:
-    """A file of its own, whatever other names it has on this machine: nothing of its owner, nor of when it was made."""
+    """Returns the tar entry of a file: hard links become files of their own; owner and times are left out."""
     info = tarfile.TarInfo(name)
     if mark == "l":
         info.type, info.linkname = tarfile.SYMTYPE, os.fsdecode(content)
@@ -229,7 +229,7 @@ def _readable(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise Refused(
             f"{_printable(str(error.filename or folder))} can't be read: {error.strerror}",
-            hint="put what the job does not need into .gitignore",
+            hint="add what the job does not need to .gitignore",
         ) from None
 
 
@@ -238,7 +238,7 @@ def _unreadable(error: OSError) -> None:
 
 
 def _printable(name: str) -> str:
-    """A name for the screen, which takes UTF-8 only."""
+    """Returns the name as valid UTF-8, for messages."""
     return name.encode(errors="surrogateescape").decode(errors="replace")
 
 
@@ -246,7 +246,7 @@ def _too_large(folder: Path, files: Sequence[str], has: str, most: str) -> Refus
     by_size = sorted(files, key=lambda name: -(folder / name).lstat().st_size)[:3]
     largest = ", ".join(f"{_printable(name)} ({(folder / name).lstat().st_size / 2**20:.1f} MiB)" for name in by_size)
     return Refused(
-        f"{_printable(str(folder))} has {has} to send with the job; at most {most} are sent",
+        f"{_printable(str(folder))} has {has} to upload; the maximum is {most}",
         hint=f"largest: {largest}\n"
-        "put what the job does not need into .gitignore; data belongs on /scratch (headway cp) or in a dataset",
+        "add what the job does not need to .gitignore; data belongs on /scratch (headway cp) or in a dataset",
     )

@@ -1,5 +1,5 @@
-"""A cluster file on disk -> the self-contained Document that the server takes: keys read, paths absolute, plans
-along."""
+"""Loads a cluster file into the self-contained Document that the server accepts: with keys, absolute paths and the user's
+catalogue."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ LARGEST_KEY = 64 * 1024
 
 
 def load_document(file: Path | str, *, config_dir: Path | None = None, home: Path | None = None) -> Document:
-    """Reads a cluster file. InvalidSpec with every fault found here; the server finds the others.
+    """Returns the document of a cluster file. Raises InvalidSpec with every fault found here; the server checks the rest.
 
-    Where the file names no key, the person's own is added: ~/.ssh/id_ed25519.pub, else Headway's, made at first use. Through
-    sudo it is root's, and that of the person who called it."""
+    Without `ssh_keys` in the file, the user's own key is added: ~/.ssh/id_ed25519.pub, else Headway's, created at first use.
+    Under sudo these are root's key and the calling user's."""
     file, through_sudo, home = Path(file), home is None, home or Path.home()
     config_dir = config_dir or paths.config_dir()
     text = read_text_file(file)
@@ -50,13 +50,13 @@ def load_document(file: Path | str, *, config_dir: Path | None = None, home: Pat
 
 
 def public_key(config_dir: Path | None = None, home: Path | None = None) -> str:
-    """The person's public key line; a key pair of Headway's own is made where they have none."""
+    """Returns the user's public key line; creates a key pair of Headway's own if there is none."""
     public = private_key_file(config_dir, home).with_suffix(".pub")
     return public.read_text().strip().splitlines()[0]
 
 
 def _key_behind_sudo() -> list[str]:
-    """The public key that whoever called sudo signs in with as themselves; none where their home can't be used."""
+    """Returns the public key of the user who called sudo; [] when their home can't be used."""
     user = behind()
     if user is None:
         return []
@@ -69,7 +69,7 @@ def _key_behind_sudo() -> list[str]:
 
 
 def private_key_file(config_dir: Path | None = None, home: Path | None = None) -> Path:
-    """The private key to sign in with: ~/.ssh/id_ed25519, else Headway's own in the config folder."""
+    """Returns the private key file for SSH: ~/.ssh/id_ed25519, else Headway's own in the config folder."""
     usual = (home or Path.home()) / ".ssh" / KEY_NAME
     if usual.with_suffix(".pub").is_file() and usual.is_file():
         return usual
@@ -80,7 +80,7 @@ def private_key_file(config_dir: Path | None = None, home: Path | None = None) -
 
 
 def read_text_file(file: Path, what: str = CLUSTER_FILE) -> str:
-    """What stands in a file that a person named as `what`. Raises NotFound, Refused, InvalidSpec."""
+    """Returns the text of a file that the user named; `what` describes it in messages. Raises NotFound, Refused, InvalidSpec."""
     try:
         return _read(file).decode("utf-8")
     except FileNotFoundError:
@@ -94,23 +94,22 @@ def read_text_file(file: Path, what: str = CLUSTER_FILE) -> str:
 
 
 def _read(file: Path) -> bytes:
-    """Never more than a cluster file can hold (some files, /dev/zero, have no end), and no waiting for somebody to open
-    the other end of a pipe."""
+    """Returns at most LARGEST_BYTES + 1 bytes (/dev/zero has no end); does not block on a pipe without a writer."""
     handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as source:
         try:
             first = os.read(handle, LARGEST_BYTES + 1)
-        except BlockingIOError:  # somebody has it open and will write, as in `headway plan <(...)`
+        except BlockingIOError:  # the pipe has a writer, as in `headway plan <(...)`
             first = b""
         else:
             if not first and stat.S_ISFIFO(os.fstat(handle).st_mode):
-                raise Refused(f"{file} is a pipe that nobody writes to", hint="name the cluster file")
+                raise Refused(f"{file} is a pipe without a writer", hint="name the cluster file")
         os.set_blocking(handle, True)
         return first + source.read(max(0, LARGEST_BYTES + 1 - len(first)))
 
 
 def _inline_keys(holder: dict[str, Any], path: str, folder: Path, home: Path, faults: list[Fault]) -> None:
-    """Replaces key files' paths by the keys in them. Anything else is left for the server to judge."""
+    """Replaces paths of key files by the keys in them. Other values are left for the server to check."""
     keys = holder.get("ssh_keys")
     if not isinstance(keys, list):
         return
@@ -168,7 +167,7 @@ def _absolute_paths(spec: dict[str, Any], folder: Path, home: Path) -> None:
 
 
 def _resolve(path: str, folder: Path, home: Path) -> Path:
-    """Absolute, without "..": relative to the cluster file, "~" the person's home."""
+    """Returns an absolute path without "..": relative to the cluster file; "~" is the user's home."""
     if path == "~" or path.startswith("~/"):
         path = str(home / path[2:])
     return Path(os.path.normpath(folder / path))
@@ -185,7 +184,7 @@ def _catalogue(file: Path) -> dict[str, Any]:
 
 
 def _make_key(file: Path) -> None:
-    """An ed25519 pair, the private half of mode 600 from its first moment."""
+    """Creates an ed25519 key pair; the private file has mode 600 from its creation."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
@@ -199,4 +198,6 @@ def _make_key(file: Path) -> None:
             out.write(private)
         file.with_suffix(".pub").write_bytes(public + b" headway\n")
     except OSError as error:
-        raise Refused(f"no key can be kept in {file.parent}: {error.strerror}", hint="name one in ssh_keys") from None
+        raise Refused(
+            f"no key can be stored in {file.parent}: {error.strerror}", hint="name a key in ssh_keys"
+        ) from None

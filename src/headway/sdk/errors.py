@@ -1,4 +1,4 @@
-"""The server's ErrorOut -> the same exception the server raised."""
+"""The server's ErrorOut as the exception that the server raised."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from headway.schemas.base import ErrorOut
 
 
 def error_from_answer(out: ErrorOut) -> HeadwayError:
-    """The HeadwayError whose `kind` the answer names; an unknown kind (a newer server) gives a plain HeadwayError."""
+    """Returns the HeadwayError of the answer's `kind`; a plain HeadwayError for an unknown kind (of a newer server)."""
     if out.kind == InvalidSpec.kind and out.faults:
-        return _as_said(InvalidSpec([Fault(f.path, f.message, f.hint, f.level) for f in out.faults]), out)
+        return _with_server_message(InvalidSpec([Fault(f.path, f.message, f.hint, f.level) for f in out.faults]), out)
     if out.kind == CommandFailed.kind:
-        return _as_said(CommandFailed((), None, "", hint=out.hint), out)
+        return _with_server_message(CommandFailed((), None, "", hint=out.hint), out)
     for cls in HeadwayError.__subclasses__():
         if cls.kind == out.kind and cls is not InvalidSpec:
             return cls(out.message, hint=out.hint)
     return HeadwayError(out.message, hint=out.hint)
 
 
-def _as_said(error: HeadwayError, out: ErrorOut) -> HeadwayError:
-    """The server's message names the file, or argv, place and stderr, already."""
+def _with_server_message(error: HeadwayError, out: ErrorOut) -> HeadwayError:
+    """Sets the server's message, which already names the file, or command, machine and stderr."""
     error.message, error.args = out.message, (out.message,)
     return error

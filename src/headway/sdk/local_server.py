@@ -1,4 +1,4 @@
-"""The server of this machine: is it there, start it, stop it. Standard library only, so that commands stay quick."""
+"""This machine's server: find, start and stop it. Standard library only, so that commands start quickly."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from headway.sdk.process_liveness import is_alive
 START_S = 60.0
 STOP_S = 15.0
 FULL_MIB = 16  # less than the server needs to start
-_LOOK_S = 0.02
+_POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A server that runs on a state folder."""
+    """A server process that runs on a state folder."""
 
     url: str
     pid: int
@@ -31,7 +31,7 @@ class RunningServer:
 
 
 def running_server(state_dir: Path | None = None) -> RunningServer | None:
-    """The server of the state folder, once it answers; None when there is none."""
+    """Returns the state folder's server once it has published its address; None when none runs."""
     folder = state_dir or paths.state_dir()
     try:
         known = json.loads((folder / paths.SERVER_FILE).read_text())
@@ -46,18 +46,19 @@ def running_server(state_dir: Path | None = None) -> RunningServer | None:
 
 
 def log_file(state_dir: Path | None = None) -> Path:
+    """Returns the path of the server's log."""
     return (state_dir or paths.state_dir()) / paths.LOG_FILE
 
 
 def server_argv() -> list[str]:
-    """What starts the server in the foreground; its folder and port come from HEADWAY_STATE and HEADWAY_PORT."""
+    """Returns the command that runs the server in the foreground; HEADWAY_STATE and HEADWAY_PORT set its folder and port."""
     return [sys.executable, "-P", "-m", "headway.server"]
 
 
 def start_server(state_dir: Path | None = None, *, port: int | None = None) -> RunningServer:
-    """Starts the server detached and returns once it answers. One that runs already is returned as it is.
+    """Starts the server in the background, unless one runs, and returns it once it answers.
 
-    Raises Refused with the end of its log when it does not start."""
+    Raises Refused with the last error of its log when it does not start."""
     folder = state_dir or paths.state_dir()
     already = _wait_until_answering(folder)
     if already is not None:
@@ -78,25 +79,26 @@ def start_server(state_dir: Path | None = None, *, port: int | None = None) -> R
             _end_duplicate(pid, found)
             return found
         if _has_ended(pid) and not _is_locked(folder):
-            found = running_server(folder)  # it may have come up and gone, or another start was faster
+            found = running_server(folder)  # it may have started and stopped, or another start was faster
             if found is not None:
                 return found
             message, hint = _last_error(log, before)
             raise Refused(f"the server did not start: {message}", hint=hint or _log_hint(log))
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     raise Refused(f"the server did not answer within {START_S:g} s", hint=f"see {log}")
 
 
 def _end_duplicate(pid: int, found: RunningServer) -> None:
-    """Ends the process just started when another server was faster: left alone it could take over after a stop."""
+    """Ends the process just started when another server was faster: it could take over after that one stops."""
     if pid != found.pid:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
 
 
 def _wait_until_answering(folder: Path) -> RunningServer | None:
-    """The server that runs and takes connections. One that was just killed is waited for until it is gone: its process
-    can be seen for a moment after its connections broke."""
+    """Returns the running server that accepts connections; None when none runs.
+
+    Waits for a server that was just killed: its process is visible for a moment after its connections broke."""
     import socket
     from urllib.parse import urlsplit
 
@@ -112,12 +114,12 @@ def _wait_until_answering(folder: Path) -> RunningServer | None:
                     f"the server (process {server.pid}) runs but does not answer at {server.url}",
                     hint=f"headway server stop, or kill -9 {server.pid}",
                 ) from None
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
     return None
 
 
 def stop_server(state_dir: Path | None = None) -> bool:
-    """Ends the server in good order; whether there was one. Clusters and their jobs go on."""
+    """Stops the server and returns whether one was running. Clusters and their jobs continue."""
     server = running_server(state_dir)
     if server is None:
         return False
@@ -131,10 +133,11 @@ def stop_server(state_dir: Path | None = None) -> bool:
     while is_alive(server.pid, server.started):
         if time.monotonic() > deadline:
             raise Refused(
-                f"the server (process {server.pid}) does not end", hint=f"kill -9 {server.pid} ends it; nothing is lost"
+                f"the server (process {server.pid}) does not stop",
+                hint=f"kill -9 {server.pid} ends it; no data is lost",
             )
         _has_ended(server.pid)
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     return True
 
 
@@ -143,14 +146,16 @@ def _make_state_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise Refused(
-            f"the state folder {folder} can't be made: {error.strerror}", hint="HEADWAY_STATE names another"
+            f"the state folder {folder} can't be created: {error.strerror}", hint="set HEADWAY_STATE to another folder"
         ) from None
     if not os.access(folder, os.W_OK):
-        raise Refused(f"{folder} belongs to another user", hint="use sudo, or HEADWAY_STATE for one of your own")
+        raise Refused(
+            f"{folder} belongs to another user", hint="use sudo, or set HEADWAY_STATE to a folder of your own"
+        )
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether a child of ours is gone (and no zombie of it stays)."""
+    """Returns whether a child process has ended, and reaps it."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
@@ -158,7 +163,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def _is_locked(folder: Path) -> bool:
-    """Whether some server holds the state folder: it is just starting."""
+    """Returns whether a server holds the state folder's lock; it may still be starting."""
     import fcntl
 
     try:
@@ -172,25 +177,25 @@ def _is_locked(folder: Path) -> bool:
 
 
 def _log_hint(log: Path) -> str:
-    """A full disk takes the server's last words too."""
+    """Returns the next step: free space on a full disk, where the log may lack the error, else the log."""
     import shutil
 
     free_mib = shutil.disk_usage(log.parent).free >> 20
-    return f"make room in {log.parent}, then start it again" if free_mib < FULL_MIB else f"see {log}"
+    return f"free space in {log.parent}, then start the server again" if free_mib < FULL_MIB else f"see {log}"
 
 
 def _last_error(log: Path, start: int) -> tuple[str, str]:
-    """The error this start ended with, and its hint ("" when there is none)."""
+    """Returns the error that this start ended with, and its hint ("" when there is none)."""
     try:
         with log.open("rb") as source:
             source.seek(start)
-            said = source.read()[-4000:].decode(errors="replace").splitlines()
+            lines = source.read()[-4000:].decode(errors="replace").splitlines()
     except OSError:
         return "no log", ""
-    firsts = [index for index, line in enumerate(said) if line and not line.startswith(" ")]
+    firsts = [index for index, line in enumerate(lines) if line and not line.startswith(" ")]
     if not firsts:
-        return "it said nothing", ""
-    line, after = said[firsts[-1]], said[firsts[-1] + 1 :]
+        return "its log is empty", ""
+    line, after = lines[firsts[-1]], lines[firsts[-1] + 1 :]
     try:
         entry = json.loads(line)
         return str(entry.get("error") or entry.get("event")), ""

@@ -1,4 +1,4 @@
-"""Is the process in server.json still that process? Shared by the client and `headway server`."""
+"""Whether a recorded process still runs, told apart from a later process with the same number."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def process_start_time(pid: int) -> str:
-    """The kernel's start time of a process ("" when there is none): tells a process from a later one of its number."""
+    """Returns the kernel's start time of a process, "" when it does not run."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -17,7 +17,7 @@ def process_start_time(pid: int) -> str:
 
 
 def is_alive(pid: int, started: str = "") -> bool:
-    """Whether process `pid` runs, and, where `started` is known, is the one that started then."""
+    """Returns whether process `pid` runs and, if `started` is given, is the one that started then."""
     if not Path("/proc/self/stat").exists():
         try:
             os.kill(pid, 0)

@@ -1,4 +1,4 @@
-"""What this person's machine says of S3: keys and place as the AWS tools find them."""
+"""S3 credentials and endpoint of this machine, found as the AWS tools find them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from headway.schemas.datasets import S3In
 
 
 def s3_access(endpoint_url: str = "") -> S3In:
-    """Keys of the environment, of AWS_PROFILE, or those that the machine is lent; none where there are none. Raises Refused
-    for settings that can't be read."""
+    """Returns credentials from the environment, AWS_PROFILE or the instance's role; empty ones when there are none.
+
+    Raises Refused for settings that can't be read."""
     import boto3
     from botocore.exceptions import BotoCoreError
 

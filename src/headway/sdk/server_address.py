@@ -1,4 +1,4 @@
-"""Which server is meant, and how to speak to it: from the environment, the state folder, or the config folder."""
+"""Where the server is: its address and token, from the environment, the state folder or the config folder."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ _START = "headway server start"
 
 
 def find_server(state_dir: Path | str | None = None) -> tuple[str, str, Callable[[], tuple[str, str]] | None]:
-    """(url, token, how to find it again): HEADWAY_URL (of several, separated by ",", the first that answers) and
-    HEADWAY_TOKEN, else the state folder's server, else one that this person started through sudo, else the config folder's
-    client.json. Raises Unreachable ("no server", and what starts it) when there is none, Refused for an address that can't
-    be one."""
+    """Returns (url, token, function that looks both up again; None for a single HEADWAY_URL).
+
+    The first of: HEADWAY_URL (of several, separated by ",", the first that answers) with HEADWAY_TOKEN; the state folder's
+    server; root's server that this user started through sudo; the config folder's client.json. Raises Unreachable ("no
+    server", and how to start one) when there is none, Refused for an invalid address."""
     url, token = os.environ.get("HEADWAY_URL", ""), os.environ.get("HEADWAY_TOKEN", "")
     if url and state_dir is None:
         several = configured_urls() or [url]
@@ -52,13 +53,12 @@ def find_server(state_dir: Path | str | None = None) -> tuple[str, str, Callable
 
 
 def configured_urls() -> list[str]:
-    """Those of HEADWAY_URL."""
+    """Returns the addresses in HEADWAY_URL."""
     return [one.strip() for one in os.environ.get("HEADWAY_URL", "").split(",") if one.strip()]
 
 
 def address_source(url: str) -> str:
-    """What names this server, of which only who wrote that knows where it is started: HEADWAY_URL or the config folder's file;
-    "" for this machine's own."""
+    """Returns where this server's address is configured: HEADWAY_URL or the config folder's file; "" for this machine's own."""
     if _normalized(url) in map(_normalized, configured_urls()):
         return "HEADWAY_URL"
     known = _configured_server()
@@ -66,7 +66,7 @@ def address_source(url: str) -> str:
 
 
 def start_command(state_dir: Path | str | None = None) -> str:
-    """The command that starts this machine's server again."""
+    """Returns the command that starts this machine's server."""
     if not is_root_server(state_dir):
         return _START
     folder = state_dir or os.environ.get("HEADWAY_STATE")
@@ -74,8 +74,10 @@ def start_command(state_dir: Path | str | None = None) -> str:
 
 
 def is_root_server(state_dir: Path | str | None = None) -> bool:
-    """Whether the server to reach here is root's, whom this person called by sudo. Also one that has ended: only root starts
-    it again, and one of the person's own would hide it; but where they have had one of their own that is theirs to start."""
+    """Returns whether this machine's server is root's, started by this user through sudo.
+
+    Also when it has stopped: only root can start it, and a server of the user's own would hide it. Not when the user has had
+    a server of their own."""
     folder = Path(state_dir) if state_dir is not None else paths.state_dir()
     chosen = state_dir is not None or "HEADWAY_STATE" in os.environ
     if os.geteuid() == 0 or _local_server(folder) is not None:
@@ -87,7 +89,7 @@ def is_root_server(state_dir: Path | str | None = None) -> bool:
 
 
 def _accepts_connections(url: str) -> bool:
-    """Whether somebody listens there."""
+    """Returns whether the address accepts connections."""
     import socket
     from urllib.parse import urlsplit
 
@@ -101,7 +103,7 @@ def _accepts_connections(url: str) -> bool:
 
 
 def _check_address(url: str, token: str) -> None:
-    """Raises Refused for an address or a token that can't be one."""
+    """Raises Refused for an invalid address or token."""
     from urllib.parse import urlsplit
 
     try:
@@ -110,15 +112,16 @@ def _check_address(url: str, token: str) -> None:
     except ValueError:
         fits = False
     if not fits or not (url.isascii() and url.isprintable()):
-        raise Refused(f"HEADWAY_URL is no server's address: {url[:200]!r}", hint="for example http://127.0.0.1:7878")
+        raise Refused(f"HEADWAY_URL is not a valid address: {url[:200]!r}", hint="for example http://127.0.0.1:7878")
     if not (token.isascii() and token.isprintable()):
         raise Refused(
-            "HEADWAY_TOKEN is no token: it has characters that none has", hint="headway token create makes one"
+            "HEADWAY_TOKEN is not a valid token: it has characters that no token has",
+            hint="headway token create makes one",
         )
 
 
 def _local_server(folder: Path) -> tuple[str, str] | None:
-    """(url, token) of the server running on this state folder."""
+    """Returns (url, token) of the server that runs on this state folder; None when none runs."""
     from headway.sdk.process_liveness import is_alive
 
     try:
@@ -132,7 +135,7 @@ def _local_server(folder: Path) -> tuple[str, str] | None:
 
 
 def local_certificate(url: str) -> str:
-    """The certificate's file of this state folder's server, if it is the one at this address; "" for none."""
+    """Returns the certificate file of this state folder's server if it has this address, else ""."""
     try:
         running = json.loads((paths.state_dir() / paths.SERVER_FILE).read_text())
         return str(running.get("cert", "")) if running["url"] == url.rstrip("/") else ""
@@ -141,7 +144,7 @@ def local_certificate(url: str) -> str:
 
 
 def _local_token(urls: list[str]) -> str:
-    """That of this state folder's server where it is one of these; who listens elsewhere does not get it."""
+    """Returns the token of this state folder's server if it is one of these; other servers must not get it."""
     known, token = _read_client_file(paths.state_dir())
     try:
         running = str(json.loads((paths.state_dir() / paths.SERVER_FILE).read_text())["url"])
@@ -151,12 +154,12 @@ def _local_token(urls: list[str]) -> str:
 
 
 def _normalized(url: str) -> str:
-    """The same for all names of this very machine's own address."""
+    """Returns the address with one spelling for all names of the loopback address."""
     return re.sub(r"//(localhost|\[::1\])(?=[:/]|$)", "//127.0.0.1", url.rstrip("/"))
 
 
 def _running_root_server(folder: Path) -> tuple[str, str] | None:
-    """(url, token) of root's server on this state folder, whose own files only root may read."""
+    """Returns (url, token) of root's running server on this state folder, from the user's own copy of them."""
     from headway.sdk.process_liveness import is_alive
 
     known = _known_root_server(folder)
@@ -169,7 +172,7 @@ def _running_root_server(folder: Path) -> tuple[str, str] | None:
 
 
 def _known_root_server(folder: Path) -> dict[str, Any] | None:
-    """What is known of root's server on this state folder, whether or not it runs."""
+    """Returns the user's record of root's server on this state folder, whether or not it runs."""
     try:
         known = json.loads((paths.config_dir() / paths.SUDO_FILE).read_text())[str(folder)]
     except (OSError, ValueError, KeyError, TypeError):

@@ -106,7 +106,7 @@ def test_where_something_is_kept_the_rest_of_what_a_rule_ignores_stays_out(tmp_p
 
 def test_a_folder_of_which_nothing_would_go_is_refused(tmp_path: Path) -> None:
     for rules in ("*\n", "*\n!.gitignore\n"):
-        with pytest.raises(Refused, match=r"work: \.gitignore files leave out all that is in it"):
+        with pytest.raises(Refused, match=r"work: its \.gitignore files exclude everything in it"):
             bundle_folder(tree(tmp_path / "work", **{".gitignore": rules, "a.py": "x"}))
     empty = tree(tmp_path / "empty", **{"__pycache__/x.pyc": "x"})
     assert bundle_folder(empty).files == ()
@@ -309,7 +309,7 @@ def test_too_much_is_refused_with_the_largest_named(folder: Path, monkeypatch: p
     monkeypatch.setattr(module, "MAX_FILES_MIB", 1)
     with pytest.raises(Refused) as caught:
         bundle_folder(folder)
-    assert "at most 1 MiB" in caught.value.message
+    assert "the maximum is 1 MiB" in caught.value.message
     assert "weights.bin (1.0 MiB)" in caught.value.hint
     monkeypatch.setattr(module, "MAX_FILES_MIB", 8)
     monkeypatch.setattr(module, "MAX_ARCHIVE_MIB", 1)

@@ -87,7 +87,7 @@ def test_a_server_that_never_answers(folder: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Refused, match="can't be made"):
+    with pytest.raises(Refused, match="can't be created"):
         local_server.start_server(tmp_path / "file/state")
 
 
