@@ -8,10 +8,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from headway.changes.image_changes import REBUILD, earlier_image_note
 from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.changes.slurm_accounts import account_changes
-from headway.domain.changeset import Change, ChangeSet, Disturbs
+from headway.domain.changeset import REBUILD, Change, ChangeSet, Disturbs
 from headway.domain.cluster import MAIN, Cluster
 from headway.domain.machine import MachineState
 from headway.domain.observed import Observed
@@ -213,3 +212,13 @@ def _with_diff(change: Change, goal: DesiredState, observed: Observed) -> Change
     lines = difflib.unified_diff(old.splitlines(), file.text.splitlines(), lineterm="", n=0)
     kept = tuple(line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---"))
     return replace(change, diff=kept[:60])
+
+
+def earlier_image_note(cluster: Cluster, names: tuple[str, ...]) -> str:
+    """For a plan: what an apply leaves as it is."""
+    run = f"{compress(names)} run{'s' * (len(names) == 1)}"
+    head = " --head" if set(cluster.heads) & set(names) else ""
+    return (
+        f"{run} another node image than {cluster.image} is now, and may go on so; effect of taking it up: "
+        f"{Disturbs.REBUILD}, node by node, jobs go on: headway roll {cluster.name}{head}"
+    )

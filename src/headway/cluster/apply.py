@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from headway.changes.cluster_changes import DesiredState, changeset, with_effects
-from headway.changes.image_changes import REBUILD
 from headway.changes.machine_changes import machine_changes
 from headway.changes.slurm_accounts import account_changes, desired_accounts
 from headway.cluster import head_upgrade, machine_claims, munge_key, remote_steps, secrets
@@ -34,7 +33,7 @@ from headway.cluster.parallel_machines import failed_machines_error, run_all
 from headway.cluster.readiness import finish_bring_up, return_new_node, wait_for_nodes, wait_for_slurmrestd
 from headway.cluster.scaling.scale_in import ScaleIn, SteppedAside, WaitingWork
 from headway.cluster.scaling.slot_selection import leaving_with_jobs, select_slots
-from headway.domain.changeset import Change, ChangeSet
+from headway.domain.changeset import REBUILD, Change, ChangeSet
 from headway.domain.cluster import ACCOUNTING, RESTORING, Cluster, Site
 from headway.domain.machine import Machine, MachineRequest
 from headway.domain.observed import NOT_SEEN, Observed, SeenMachine

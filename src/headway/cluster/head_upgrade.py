@@ -9,12 +9,11 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headway.changes.image_changes import REBUILD
 from headway.cluster import remote_steps
 from headway.cluster.active_head import active_or_stopped_head
 from headway.cluster.context import ClusterContext, ReportProgress
-from headway.cluster.observe import list_machines, machines_with_other_slurm
-from headway.domain.changeset import ChangeSet
+from headway.cluster.observe import machines_with_other_slurm
+from headway.domain.changeset import REBUILD, ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import ROLLS
@@ -75,20 +74,6 @@ async def _drain_nodes_in_service(
             await node_commands.drain_nodes(env.connections, head, sorted(served), ROLLS)
         return served
     return frozenset()
-
-
-async def nodes_await_rollout(cluster: Cluster, env: ClusterContext) -> bool:
-    """Whether the heads have the file's Slurm, and nodes that were drained for it (and for nothing else) another one."""
-    if not env.provider.traits.creates_machines:
-        return False
-    with contextlib.suppress(HeadwayError):
-        machines = await list_machines(env, cluster.name)
-        other = machines_with_other_slurm(cluster.slurm_version, machines.values(), await local_images.list_images())
-        head = await active_or_stopped_head(cluster, env, machines)
-        if other and head is not None and not other.keys() & set(cluster.heads):
-            reasons = await node_commands.read_node_reasons(env.connections, head)
-            return any(reasons.get(name, ("", ""))[1] == ROLLS for name in other)
-    return False
 
 
 async def image_tag_of(cluster: Cluster, env: ClusterContext, name: str, tag: str) -> str:

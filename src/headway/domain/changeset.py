@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from headway.domain.survey import Difference
 
+REBUILD = "machine.rebuild"  # kind of a Change: the machine is created again from another node image
+
 
 class Disturbs(StrEnum):
     """What a change does to work that is running, mildest first."""

@@ -13,14 +13,6 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from headway.changes.image_changes import (
-    RolloutState,
-    heads_to_roll,
-    leader_text,
-    nodes_left_out,
-    nodes_to_roll,
-    rollout_changes,
-)
 from headway.cluster.apply import MAKE_AT_ONCE, apply_cluster
 from headway.cluster.context import ReportProgress
 from headway.cluster.observe import heads_with_other_slurm, machines_with_other_slurm
@@ -39,6 +31,14 @@ from headway.health.incidents.repair import BOOT_S, wait_until_registered
 from headway.health.incidents.verification import run_node_tests
 from headway.images import build, local_images, recipe
 from headway.images.local_images import ImageInfo
+from headway.rollout.rollout_changes import (
+    RolloutState,
+    heads_to_roll,
+    leader_text,
+    nodes_left_out,
+    nodes_to_roll,
+    rollout_changes,
+)
 from headway.slurm import node_commands, node_jobs
 from headway.store.db.rows import NodeImage
 

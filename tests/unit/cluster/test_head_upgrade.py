@@ -11,12 +11,12 @@ from typing import Any, cast
 import pytest
 
 from headway.catalog.providers import LOCAL
-from headway.changes.image_changes import REBUILD
 from headway.cluster import head_upgrade
 from headway.cluster.context import ClusterContext
-from headway.domain.changeset import Change, ChangeSet
+from headway.domain.changeset import REBUILD, Change, ChangeSet
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, Refused, Unreachable
+from headway.rollout import slurm_upgrade
 from headway.store.db.rows import NodeImage
 from headway.store.store import Store
 from headway.transport.process import Ran
@@ -75,6 +75,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         return MACHINES[FIRST]
 
     monkeypatch.setattr(head_upgrade, "active_or_stopped_head", head)
+    monkeypatch.setattr(slurm_upgrade, "active_or_stopped_head", head)
     return made
 
 
@@ -174,15 +175,15 @@ async def test_nodes_follow_that_were_drained_for_it_and_none_that_are_out_for_s
         return said
 
     monkeypatch.setattr(head_upgrade.node_commands, "read_node_reasons", reasons)
-    assert not await head_upgrade.nodes_await_rollout(LAB, env), "all have it"
+    assert not await slurm_upgrade.nodes_await_rollout(LAB, env), "all have it"
     made["lab-1-2"] = "before"
-    assert not await head_upgrade.nodes_await_rollout(LAB, env), "somebody else has it out"
+    assert not await slurm_upgrade.nodes_await_rollout(LAB, env), "somebody else has it out"
     made["lab-1-1"] = "before"
-    assert await head_upgrade.nodes_await_rollout(LAB, env)
+    assert await slurm_upgrade.nodes_await_rollout(LAB, env)
     await env.store.node_images.set(LAB.name, NodeImage("before", "before"))
-    assert await head_upgrade.nodes_await_rollout(LAB, env), "what was drained for it is not left so"
+    assert await slurm_upgrade.nodes_await_rollout(LAB, env), "what was drained for it is not left so"
     made |= dict.fromkeys(LAB.heads, "before")
-    assert not await head_upgrade.nodes_await_rollout(LAB, env), "the heads come first"
+    assert not await slurm_upgrade.nodes_await_rollout(LAB, env), "the heads come first"
 
 
 async def test_a_cluster_that_went_back_keeps_to_no_image_of_the_slurm_before(

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from headway.catalog.providers import LOCAL, SSH
-from headway.changes.image_changes import RolloutState, earlier_image_note, rollout_changes
+from headway.changes.cluster_changes import earlier_image_note
 from headway.cluster import observe
 from headway.cluster.context import ClusterContext
 from headway.domain.changeset import Disturbs
@@ -23,6 +23,7 @@ from headway.health.incidents.verification import NodeTestReport, NodeTestResult
 from headway.images.local_images import ImageInfo
 from headway.rollout import image_rollout as module
 from headway.rollout.image_rollout import halt_rollout, plan_rollout, read_rollout_state, roll_heads, roll_nodes
+from headway.rollout.rollout_changes import RolloutState, rollout_changes
 from headway.store import StoreAway
 from headway.store.db.rows import NodeImage
 from headway.store.store import Store

@@ -144,7 +144,7 @@ class RealWork(Acting):
         await build.ensure_image(cluster.image, say, state_dir=(await self._env(cluster)).state_dir)
 
     async def wants_roll(self, cluster: Cluster) -> bool:
-        from headway.cluster.head_upgrade import nodes_await_rollout
+        from headway.rollout.slurm_upgrade import nodes_await_rollout
 
         tools = await self._tools(cluster)
         return await nodes_await_rollout(cluster, tools.env)

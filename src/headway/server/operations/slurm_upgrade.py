@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway import __version__
-from headway.changes.slurm_upgrade_path import is_upgrade, upgrade_fault
 from headway.domain.cluster import Cluster
 from headway.domain.slots import Deadline
 from headway.errors import InvalidSpec, Refused
+from headway.rollout.slurm_upgrade import is_upgrade, upgrade_fault
 from headway.server.operations.backups import back_up, passphrase_of
 from headway.services.cluster.path_policy import require_allowed_path
 from headway.services.cluster.planning import announce_operation

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headway.changes.slurm_upgrade_path import backup_before_upgrade, upgrade_fault
 from headway.changes.unrendered_settings import file_change, setting_changes
 from headway.clusterfile.node_counts import scaled, scaled_text, targets_of
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.errors import Conflict, Fault, InvalidSpec, NeedsConfirmation, NotAllowed, Refused
+from headway.rollout.slurm_upgrade import backup_before_upgrade, upgrade_fault
 from headway.schemas.clusters import ApplyIn, ChangeSetOut, Document, ScaleIn
 from headway.services.cluster.cost_guard import COST_LIMIT_FIELD, cost_limit_conflict
 from headway.services.cluster.path_policy import moved_dataset_faults, path_faults

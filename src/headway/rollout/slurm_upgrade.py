@@ -3,10 +3,18 @@ before their own, and of none after it."""
 
 from __future__ import annotations
 
+import contextlib
+
 from headway.catalog.releases import STATE_READ_BACK
+from headway.cluster.active_head import active_or_stopped_head
+from headway.cluster.context import ClusterContext
+from headway.cluster.observe import list_machines, machines_with_other_slurm
 from headway.domain.changeset import Change
 from headway.domain.cluster import Cluster
-from headway.errors import Fault
+from headway.domain.slots import ROLLS
+from headway.errors import Fault, HeadwayError
+from headway.images import local_images
+from headway.slurm import node_commands
 
 
 def upgrade_fault(written: str, after: Cluster, *, exists: bool) -> Fault | None:
@@ -68,3 +76,17 @@ def backup_before_upgrade(written: str, before: Cluster | None, after: Cluster) 
         return ()
     why = f"Slurm {written} becomes {after.slurm_version}: a backup comes first, the one way back"
     return (Change("backup.make", "cluster", str(after.backup.to), why),)
+
+
+async def nodes_await_rollout(cluster: Cluster, env: ClusterContext) -> bool:
+    """Whether the heads have the file's Slurm, and nodes that were drained for it (and for nothing else) another one."""
+    if not env.provider.traits.creates_machines:
+        return False
+    with contextlib.suppress(HeadwayError):
+        machines = await list_machines(env, cluster.name)
+        other = machines_with_other_slurm(cluster.slurm_version, machines.values(), await local_images.list_images())
+        head = await active_or_stopped_head(cluster, env, machines)
+        if other and head is not None and not other.keys() & set(cluster.heads):
+            reasons = await node_commands.read_node_reasons(env.connections, head)
+            return any(reasons.get(name, ("", ""))[1] == ROLLS for name in other)
+    return False

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from headway.domain.changeset import Change, ChangeSet, Disturbs
+from headway.domain.changeset import REBUILD, Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
 from headway.domain.slurm.hostlist import compress
-
-REBUILD = "machine.rebuild"
 
 
 @dataclass(frozen=True)
@@ -95,16 +93,6 @@ def leader_text(cluster: Cluster, head: str) -> str:
     """What is of the controller while this head is made anew."""
     others = [name for name in cluster.heads if name != head]
     return f"{others[0]} leads meanwhile" if others else "slurmctld is away meanwhile"
-
-
-def earlier_image_note(cluster: Cluster, names: tuple[str, ...]) -> str:
-    """For a plan: what an apply leaves as it is."""
-    run = f"{compress(names)} run{'s' * (len(names) == 1)}"
-    head = " --head" if set(cluster.heads) & set(names) else ""
-    return (
-        f"{run} another node image than {cluster.image} is now, and may go on so; effect of taking it up: "
-        f"{Disturbs.REBUILD}, node by node, jobs go on: headway roll {cluster.name}{head}"
-    )
 
 
 def _has_other_image(machine: Machine | None, image: str) -> bool:
