@@ -82,7 +82,7 @@ def test_a_power_cut_of_all_machines_costs_a_job_one_restart(lab: Lab) -> None:
     assert status.code == 1
     assert "bad is degraded" in status.out
     assert "headway apply brings them back" in status.out
-    assert "figures are old" in lab.cli("queue").err
+    assert "this data is old" in lab.cli("queue").err
     lab.cli("apply", write(lab), "--yes")
     # Its second run is not counted as a restart where the controller's last save, seconds old, had it still waiting.
     lab.wait(

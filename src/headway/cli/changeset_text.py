@@ -1,4 +1,4 @@
-"""A ChangeSet for people: counts by kind; what disturbs something by name."""
+"""A ChangeSet as text: counts by kind, and every change that disturbs running work."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ _DIFF_LINES = 12
 
 
 def print_changeset(changes: ChangeSetOut, output: Format) -> None:
+    """Prints the changes in the output format."""
     if output is Format.json:
         session.print_json(changes)
         return
@@ -31,11 +32,11 @@ def print_changeset(changes: ChangeSetOut, output: Format) -> None:
 
 
 def changeset_lines(changes: ChangeSetOut, terminal: Terminal, *, diffs: bool = False) -> list[str]:
-    """What would be done, grouped; then everything that disturbs something, one line each."""
+    """Returns the changes grouped by kind, then those that disturb running work; with `diffs` also the files' changes."""
     out = [paint(f"warning: {w.path + ': ' if w.path else ''}{w.message}", "warn", terminal) for w in changes.warnings]
     out += _different(changes.differences, terminal)
     if not changes.changes:
-        return [*out, f"{changes.cluster}: nothing to change: {changes.why_empty or 'it is as the file says'}"]
+        return [*out, f"{changes.cluster}: nothing to change: {changes.why_empty or 'the cluster matches its file'}"]
     price = f", {changes.price_usd_per_hour} USD an hour" if changes.price_usd_per_hour else ""
     out.append(
         f"{paint(changes.cluster, 'bold', terminal)}: {formatting.plural(len(changes.changes), 'change')}{price}"
@@ -43,7 +44,7 @@ def changeset_lines(changes: ChangeSetOut, terminal: Terminal, *, diffs: bool = 
     out += _counted(changes.changes, terminal)
     asked = [c for c in changes.changes if c.disturbs in _ASK]
     if asked:
-        out += ["", paint("These disturb what is running:", "warn", terminal)]
+        out += ["", paint("These disturb running work:", "warn", terminal)]
         out += _grouped(asked, terminal)
     if diffs:
         for change in changes.changes:
@@ -52,7 +53,7 @@ def changeset_lines(changes: ChangeSetOut, terminal: Terminal, *, diffs: bool = 
 
 
 def _counted(changes: Sequence[ChangeOut], terminal: Terminal) -> list[str]:
-    """One line a kind: how many, where, the most that one of them disturbs, and which things where they are few."""
+    """Returns a table with a row per kind: count, machines, the strongest effect, and up to four objects."""
     kinds: dict[str, list[ChangeOut]] = {}
     for change in changes:
         kinds.setdefault(change.kind, []).append(change)
@@ -73,7 +74,7 @@ def _counted(changes: Sequence[ChangeOut], terminal: Terminal) -> list[str]:
 
 
 def _different(found: Sequence[DifferenceOut], terminal: Terminal) -> list[str]:
-    """Where plan and machines disagree; equal ones in one line."""
+    """Returns a table of differences between the plan and the machines, equal ones in one row."""
     if not found:
         return []
     alike: dict[tuple[str, str, str], list[str]] = {}
@@ -89,14 +90,14 @@ def _different(found: Sequence[DifferenceOut], terminal: Terminal) -> list[str]:
         tables.Column("WHERE", shrink=True),
     ]
     return [
-        "The machines are not as the plan says; what was found is what Slurm is told:",
+        "The machines differ from the plan; Slurm is configured with the values found:",
         *tables.table_lines(columns, rows, terminal),
         "",
     ]
 
 
 def _grouped(asked: Sequence[ChangeOut], terminal: Terminal) -> list[str]:
-    """The same change on many machines is one line."""
+    """Returns a line per change; the same change on several machines is one line."""
     groups: dict[tuple[str, str, str, str], list[str]] = {}
     for c in asked:
         what = "" if c.what == c.where else c.what

@@ -1,4 +1,4 @@
-"""Keeps a traceback in a file, for a report; the terminal gets one line."""
+"""Saves a traceback in a file, for a bug report."""
 
 from __future__ import annotations
 

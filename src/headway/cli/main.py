@@ -1,4 +1,4 @@
-"""The `headway` command. Commands are loaded by name: only the one that was called is imported, and help needs none."""
+"""The `headway` command. Only the module of the called command is imported; `headway --help` imports none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UsageError: Any = typer.BadParameter.__base__
 
 
 class LazyCommand(TyperCommand):
-    """A command whose usage line may come from the index."""
+    """A command whose usage line may come from the registry."""
 
     usage = ""
 
@@ -32,7 +32,7 @@ class LazyCommand(TyperCommand):
 
 
 class SplitCommand(LazyCommand):
-    """Options end at `--`; the words after it are kept in the context's meta (None where there was no `--`)."""
+    """A command whose options end at `--`; the words after it are in the context's meta (None without `--`)."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         rest: list[str] | None = None
@@ -44,7 +44,7 @@ class SplitCommand(LazyCommand):
 
 
 class RawCommand(LazyCommand):
-    """Every word belongs to the command; only a leading --help is ours."""
+    """A command that parses all its words itself, but for a leading --help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args[:1] not in (["--help"], ["-h"]):
@@ -177,7 +177,7 @@ def _root(
 
 
 def main(argv: list[str]) -> int:
-    """Runs one command line; returns the exit code (errors.py's for a HeadwayError, 2 for wrong use, 130 for ^C)."""
+    """Runs one command line; returns the exit code (errors.py's for a HeadwayError, 2 for a usage error, 130 for ^C)."""
     try:
         get_completion_inspect_parameters()  # makes the shells known
         code = typer.main.get_command(app).main(args=argv, prog_name="headway", standalone_mode=False)
@@ -203,7 +203,7 @@ def main(argv: list[str]) -> int:
 
 
 def run() -> None:
-    """Entry point of the `headway` program."""
+    """Runs the `headway` program and exits."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without UTF-8 shows a "?"
     code = main(sys.argv[1:])
@@ -217,7 +217,7 @@ def run() -> None:
 
 
 def print_error(message: str, hint: str = "") -> None:
-    """`error: message`, then the hint, on standard error. Neither steers the terminal: they may hold others' words."""
+    """Prints `error: message` and the hint on standard error, without control characters: both may hold others' text."""
     from headway.cli.terminal import without_control_characters
 
     coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
@@ -240,41 +240,41 @@ def _report_usage_error(error: Any) -> int:
 
 
 def _invalid_request(error: Exception, argv: list[str]) -> int:
-    """2 for what no request can carry; 0 where it is no fault of what was typed."""
+    """Returns 2 and prints the faults of a request with invalid values; returns 0 for any other error."""
     from headway.cli.usage_errors import invalid_request_lines
 
     lines = invalid_request_lines(error, argv)
     if not lines:
         return 0
-    message = lines[0] if len(lines) == 1 else "\n".join(["this can't be asked for:", *(f"  {line}" for line in lines)])
+    message = lines[0] if len(lines) == 1 else "\n".join(["invalid values:", *(f"  {line}" for line in lines)])
     print_error(message, f"headway {argv[0]} --help")
     return 2
 
 
 def _close_broken_pipe() -> int:
-    """`headway queue | head`: the reader has seen enough."""
+    """Ends quietly when the reader of a pipe has closed it, as in `headway queue | head`."""
     _discard_stdout()
     return 141
 
 
 def _report_write_error(error: OSError) -> int:
-    """`headway queue > FILE` on a full disk, or a file of ours there."""
+    """Reports that standard output or a file can't be written, such as on a full disk."""
     try:
         sys.stdout.flush()
     except OSError:
         _discard_stdout()
-    what = f"{error.filename} can't" if error.filename else "this can't"
-    print_error(f"{what} be written: {(error.strerror or str(error)).lower()}")
+    what = error.filename or "standard output"
+    print_error(f"{what} can't be written: {(error.strerror or str(error)).lower()}")
     return 1
 
 
 def _discard_stdout() -> None:
-    """What is still to be written goes nowhere. Keeps Python from complaining at exit."""
+    """Sends buffered output to /dev/null, so that Python does not report it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _report_bug() -> int:
-    """A fault of ours: one line, and a file with the rest."""
+    """Reports an unexpected exception: one line, and a file with the traceback."""
     from headway.cli.crash_report import save_traceback
 
     error = sys.exc_info()[1]

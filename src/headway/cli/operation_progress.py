@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from headway.sdk.client import Client
 
 STEP_WIDTH = 14
-YIELDING_KINDS = ("apply", "scale", "roll")  # what others keep are no operations
+YIELDING_KINDS = ("apply", "scale", "roll")  # `kept` of other kinds does not name operations
 
 
 def follow_operation(
     api: Client, operation: OperationOut, *, quiet: bool = False, on_lost: Callable[[], None] | None = None
 ) -> OperationOut:
-    """Shows the operation's steps until it ends; its final state. Raises the error it failed with. ^C leaves it running
-    on the server, says how to follow it again and exits with 130."""
+    """Prints the operation's steps until it ends and returns its final state. Raises the error that it failed with.
+
+    ^C leaves it running on the server, prints how to follow it again and exits with 130."""
     terminal = detect_terminal()
     view: _Plain | _Live | _Quiet
     if quiet:
@@ -41,11 +42,11 @@ def follow_operation(
     except KeyboardInterrupt:
         name = operation.cluster
         session.print_note(
-            f"\nthe {operation.kind} of {name} goes on on the server; "
+            f"\nthe {operation.kind} of {name} continues on the server; "
             f"follow it again: headway apply --follow {operation.id}"
         )
         if operation.kind == "apply":
-            session.print_note(f"  take back what it makes: headway down {name}; let it rest: headway server stop")
+            session.print_note(f"  undo it: headway down {name}; pause it: headway server stop")
         raise typer.Exit(130) from None
     final = api.operations.get(operation.id)
     if final.state == "failed":
@@ -56,11 +57,11 @@ def follow_operation(
 def follow_to_end(
     api: Client, operation: OperationOut, *, quiet: bool, on_lost: Callable[[], None] | None = None
 ) -> OperationOut:
-    """As `follow`; what stepped aside for something else goes on as another operation."""
+    """As `follow_operation`; an operation that yielded to another one is followed in its successor."""
     final = follow_operation(api, operation, quiet=quiet, on_lost=on_lost)
     while final.kept and final.kind in YIELDING_KINDS:
         if not quiet:
-            session.print_note(f"it goes on after that as {final.kept[0]}")
+            session.print_note(f"it continues as operation {final.kept[0]}")
         final = follow_operation(api, api.operations.get(final.kept[0]), quiet=quiet, on_lost=on_lost)
     return final
 
@@ -74,7 +75,7 @@ def _error(operation: OperationOut) -> HeadwayError:
 
 
 class _Quiet:
-    """Shows nothing: the answer goes to a program."""
+    """Prints nothing: the output is for a program."""
 
     def __enter__(self) -> None: ...
 
@@ -84,12 +85,12 @@ class _Quiet:
 
 
 def _line(event: EventOut) -> str:
-    """An event is one line; what more there is to an error, is said with the whole at the end."""
+    """Returns the event's first line; an error is printed in full at the end."""
     return without_control_characters(event.text.partition("\n")[0])
 
 
 class _Plain(_Quiet):
-    """`  12.3s  lab-1-2         slurmd is up`: seconds since the operation was asked for."""
+    """Lines such as `  12.3s  lab-1-2         slurmd is up`: seconds since the operation was requested."""
 
     def __init__(self, started_at: float) -> None:
         self._started_at = started_at
@@ -101,7 +102,7 @@ class _Plain(_Quiet):
 
 
 class _Live(_Quiet):
-    """Open steps with a spinner and their seconds at the bottom; finished ones stay above."""
+    """Open steps with a spinner and their seconds at the bottom, finished ones above."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -147,7 +148,7 @@ class _Live(_Quiet):
 
 
 class _Step:
-    """An open step: one spinner for its whole life, or it would stand still."""
+    """An open step, with one spinner for its whole duration: a new one would restart its animation."""
 
     def __init__(self, name: str) -> None:
         from rich.spinner import Spinner

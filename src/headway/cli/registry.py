@@ -1,4 +1,4 @@
-"""Every command by name: where its code is and one line about it, so that help loads none of them."""
+"""Every command by name: its code's location and one line of help, so that `headway --help` imports none of them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """`target` is "module:attribute" under headway.cli: a function, or a Typer app for a group of commands.
+    """A command. `target` is "module:attribute" under headway.cli.commands: a function, or a Typer app for a group.
 
-    `words` says how a command's line is read: "" by its options; "split": options end at `--` and what follows is
-    kept apart; "raw": every word is the command's own (sbatch's and scp's flags are not ours to know)."""
+    `parsing`: "" by the command's options; "split": options end at `--`, the words after it are kept apart; "raw": the command
+    parses all words itself (flags of sbatch and scp are not known here)."""
 
     name: str
     target: str
     help: str
     parsing: str = ""
-    usage: str = ""  # the words after the command's name, where its options do not say it
+    usage: str = ""  # the words after the command's name; "": from its options
 
 
 THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
@@ -152,6 +152,6 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
 
 ENTRIES: dict[str, Entry] = {entry.name: entry for _, entries in THEMES for entry in entries}
 
-WORDS_AFTER_DASHES = "headway.rest"  # in a parsed line's meta: the words after `--` (None where there was none)
+WORDS_AFTER_DASHES = "headway.rest"  # key in the context's meta: the words after `--` (None without `--`)
 
 EXAMPLE = "headway init && headway apply cluster.yaml && headway submit train.sbatch"

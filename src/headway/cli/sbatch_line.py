@@ -1,4 +1,4 @@
-"""Reads an sbatch command line far enough to find the script: which of sbatch's flags take a value. Pure."""
+"""Parses an sbatch command line far enough to find the script: knows which of sbatch's flags take a value. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KNOWN = LONG | OWN_WITHOUT_VALUE | OWN_WITH_VALUE
 
 @dataclass(slots=True)
 class SbatchLine:
-    """`args` go to sbatch as they are; `own` are the flags that headway itself answers ("json", "parsable", "wait",
+    """A parsed command line. `args` are passed to sbatch unchanged; `own` are headway's flags ("json", "parsable", "wait",
     "help": "1"; "as", "chdir": their value). `script` None: from --wrap or standard input."""
 
     args: list[str] = field(default_factory=list)
@@ -30,7 +30,7 @@ class SbatchLine:
 
 
 def parse_sbatch_line(words: Sequence[str]) -> SbatchLine:
-    """Words after the cluster's name. Raises BadParameter for a flag without its value, or a script beside --wrap."""
+    """Parses the words after the cluster's name. Raises BadParameter for a flag without value, or a script with --wrap."""
     line = SbatchLine()
     left = list(words)
     while left:
@@ -49,7 +49,7 @@ def parse_sbatch_line(words: Sequence[str]) -> SbatchLine:
             break
     if line.wrap and line.script is not None:
         raise typer.BadParameter(
-            f"--wrap has its command already: {line.script} is one too many; quote all of --wrap's text"
+            f"--wrap can't be combined with the script {line.script}; quote the whole command of --wrap"
         )
     return line
 
@@ -98,7 +98,7 @@ def _short(line: SbatchLine, word: str, left: list[str]) -> None:
             line.own["wait"] = "1"
         elif letter in SHORT_WITHOUT_VALUE:
             kept += letter
-        else:  # not one of sbatch's: the word passes as it is
+        else:  # unknown to sbatch: passed on unchanged
             kept += letter + rest
             break
     if kept:

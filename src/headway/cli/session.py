@@ -1,4 +1,4 @@
-"""What every command needs: the server, which cluster is meant, and how answers are printed."""
+"""What every command needs: the server, the cluster's name, job ids, output, confirmation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Format(StrEnum):
 
 
 def complete_cluster(incomplete: str) -> list[str]:
-    """Cluster names for the shell; silent where there is no server."""
+    """Returns cluster names for shell completion; [] without a server."""
     try:
         return [c.name for c in connect().clusters.list() if c.name.startswith(incomplete)]
     except HeadwayError:
@@ -47,26 +47,28 @@ ClusterOption = Annotated[
 
 
 def connect() -> Client:
-    """The server in reach. Raises Unreachable ("no server") when there is none."""
+    """Returns a client of the server in reach. Raises Unreachable ("no server") when there is none."""
     from headway.sdk import client
 
     return client.connect()
 
 
 def choose_cluster(api: Client, name: str | None) -> str:
-    """`name`, or the one cluster there is where none was given. Raises NotFound when that is not clear, and as `named`."""
+    """Returns `name`, or the only cluster's name for None.
+
+    Raises NotFound when there is not exactly one cluster, BadParameter for an empty name."""
     return api.clusters.only_name() if name is None else require_cluster_name(name)
 
 
 def require_cluster_name(cluster: str) -> str:
-    """Raises BadParameter for "": `headway down "$NAME"` without a NAME must not mean the only cluster there is."""
+    """Returns the name. Raises BadParameter for "": `headway down "$NAME"` with NAME unset must not mean the only cluster."""
     if not cluster:
-        raise typer.BadParameter("the cluster's name is empty: say it, or leave it out where there is one")
+        raise typer.BadParameter("the cluster's name is empty: give a name, or omit it if there is only one cluster")
     return cluster
 
 
 def expand_home(path: Path | str) -> Path:
-    """With the home of `~` or `~ann` in its place. Raises BadParameter where nobody has that name."""
+    """Returns the path with `~` or `~ann` replaced by the home folder. Raises BadParameter for an unknown user."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -74,7 +76,7 @@ def expand_home(path: Path | str) -> Path:
 
 
 def split_cluster(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Job ids are numbers and cluster names start with a letter: ("lab" or None, the other words)."""
+    """Returns (cluster name or None, the other words): cluster names start with a letter, job ids with a digit."""
     if words and (not words[0] or words[0][0].isalpha()):
         return words[0], list(words[1:])
     return None, list(words)
@@ -89,13 +91,13 @@ def check_job_ids(words: Sequence[str]) -> None:
 
 
 def get_job(api: Client, cluster: str, word: str) -> JobOut:
-    """Job `12`, or task 3 of array `12_3`. Raises NotFound."""
+    """Returns job `12`, or task 3 of array `12_3`. Raises NotFound."""
     number, task = split_job_id(word)
     return api.jobs.get(cluster, number, task=task) if task else api.jobs.get(cluster, number)
 
 
 def split_job_id(word: str) -> tuple[int, str]:
-    """`12` -> (12, ""); `12_3` -> (12, "3")."""
+    """Returns (12, "") of `12` and (12, "3") of `12_3`."""
     number, _, task = word.partition("_")
     return int(number), task
 
@@ -114,32 +116,32 @@ def _json_data(answer: Any) -> Any:
 
 
 def print_line(text: str = "") -> None:
-    """A line on standard output."""
+    """Prints a line on standard output."""
     typer.echo(text)
 
 
 def print_note(text: str) -> None:
-    """A line for the person on standard error: standard output stays what the command is asked for."""
+    """Prints a line on standard error, so that standard output holds only the command's result."""
     sys.stdout.flush()
     typer.echo(text, err=True)
 
 
 def warn_if_stale(cluster: ClusterOut) -> None:
-    """Says, beside the answer, that it is not what is now."""
+    """Prints a note when the data is old."""
     if cluster.stale:
-        print_note(f"these figures are old: {cluster.stale}; headway status {cluster.name}")
+        print_note(f"this data is old: {cluster.stale}; headway status {cluster.name}")
 
 
 def is_interactive() -> bool:
-    """Whether a person can be asked."""
+    """Returns whether the command runs on a terminal, so that it can ask."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def confirm(question: str, *, yes: bool, refusal: str) -> None:
-    """Asks on a terminal. Raises NeedsConfirmation without one (unless `yes`), Refused when the answer is no."""
+    """Asks on a terminal, unless `yes`. Raises Refused when the answer is no, NeedsConfirmation(`refusal`) without a terminal."""
     if yes:
         return
     if not is_interactive():
-        raise NeedsConfirmation(refusal, hint="--yes goes ahead without asking")
+        raise NeedsConfirmation(refusal, hint="--yes confirms without asking")
     if not typer.confirm(question, default=False):
-        raise Refused("nothing was done")
+        raise Refused("not confirmed; nothing was changed")

@@ -14,21 +14,23 @@ from headway.errors import Refused
 if TYPE_CHECKING:
     from headway.schemas.people import AccessOut
 
-KEY_FILE = "id_ed25519"  # the client's own key, where it made one: it asks for no passphrase, and is tried first
+KEY_FILE = "id_ed25519"  # the client's own key, if it created one: without passphrase, and tried first
 USUAL_KEYS = ("id_ed25519", "id_ed25519_sk", "id_ecdsa", "id_ecdsa_sk", "id_rsa")
 
 
 def ssh_folder() -> Path:
+    """Returns the folder of the clusters' ssh files."""
     return paths.config_dir() / "ssh"
 
 
 def config_text(access: AccessOut) -> str:
-    """The Host blocks of a cluster: the head that leads under two names, another one under its own, nodes through the head.
-    Raises Refused for an answer that could add lines of its own."""
+    """Returns the Host blocks of a cluster: the active head under two names, a second head, and nodes through the active head.
+
+    Raises Refused for names with characters that could add configuration lines."""
     addresses = (one for one in access.machines.values() if one)
     for word in (access.cluster, access.user, access.head, access.address, *access.machines, *addresses):
         if not word or any(c.isspace() or c in '"*?!%' for c in word):
-            raise Refused(f"the server gave a name that does not fit an ssh config: {word!r}")
+            raise Refused(f"the server sent a name that is not valid in an ssh config: {word!r}")
     known = [
         f"  User {access.user}",
         f"  UserKnownHostsFile {_quote(known_hosts_file(access.cluster))}",
@@ -62,8 +64,10 @@ def _is_node(cluster: str, name: str) -> bool:
 
 
 def node_patterns(access: AccessOut) -> Iterable[list[str]]:
-    """`lab-1-*` for each leaf, so that nodes that come later are found as well, and what is none of these: heads (one that is
-    reached through itself starts ssh without end), and machines of a cluster lab-1, whose names are longer by a part."""
+    """Yields Host patterns: `lab-1-*` for each leaf, which also match nodes added later, and exclusions.
+
+    Excluded are heads (a head that is reached through itself would start ssh endlessly) and machines of a cluster lab-1, whose
+    names have one part more."""
     nodes = [name.rpartition("-")[0] for name in access.machines if _is_node(access.cluster, name)]
     for deep in sorted({leaf.count("-") for leaf in nodes}):
         leaves = dict.fromkeys(f"{leaf}-*" for leaf in nodes if leaf.count("-") == deep)
@@ -76,8 +80,9 @@ def known_hosts_file(cluster: str) -> Path:
 
 
 def write_ssh_config(access: AccessOut) -> Path:
-    """Writes the cluster's files, and the config that includes all of them and the person's own; returns its path. What two
-    clusters' blocks both match (lab-gpu-1-1: of lab's group, and of a cluster lab-gpu) is this one's."""
+    """Writes the cluster's files, and a config that includes all clusters' files and the user's own; returns its path.
+
+    A name that two clusters' blocks match (lab-gpu-1-1: of lab's group gpu, and of a cluster lab-gpu) resolves to this one."""
     text, own = config_text(access), ssh_folder() / f"{access.cluster}.conf"
     _put(known_hosts_file(access.cluster), "".join(f"{line.strip()}\n" for line in _pinned(access)))
     _put(own, text)
@@ -87,7 +92,7 @@ def write_ssh_config(access: AccessOut) -> Path:
 
 
 def _pinned(access: AccessOut) -> Iterable[str]:
-    """known_hosts lines under the names ssh will look for: the machine's name, whatever address it has now."""
+    """Yields known_hosts lines under the machines' names, which ssh looks up whatever their address is."""
     names = {address: name for name, address in access.machines.items()} | {access.address: access.head}
     for line in access.host_keys:
         hosts, _, key = line.strip().partition(" ")
@@ -100,7 +105,7 @@ def _pinned(access: AccessOut) -> Iterable[str]:
 
 
 def remove_ssh_config(cluster: str) -> None:
-    """After `down`: the cluster's files are of no use."""
+    """Removes the cluster's files, after `down`."""
     for path in (known_hosts_file(cluster), ssh_folder() / f"{cluster}.conf"):
         path.unlink(missing_ok=True)
 
@@ -110,7 +115,7 @@ def include_line() -> str:
 
 
 def install_include() -> tuple[Path, bool]:
-    """Puts the Include line at the top of ~/.ssh/config; (its path, whether it was written now)."""
+    """Adds the Include line at the top of ~/.ssh/config; returns (its path, whether it was added now)."""
     target = Path.home() / ".ssh" / "config"
     old = target.read_text() if target.exists() else ""
     if include_line() in old.splitlines():
@@ -131,6 +136,6 @@ def _put(path: Path, text: str, *, mode: int = 0o600) -> None:
 
 
 def _quote(path: Path) -> str:
-    """A path in an ssh config: quotes for blanks, %% for a percent sign."""
+    """Returns a path for an ssh config: quoted if it has blanks, with %% for a percent sign."""
     text = str(path).replace("%", "%%")
     return f'"{text}"' if " " in text else text

@@ -1,4 +1,4 @@
-"""What was typed and no request can carry, in words. Loaded once something has gone wrong."""
+"""Messages for command lines whose values a request does not accept. Imported only after an error."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ OPTION_OF_FIELD = {
     "idle_minutes": "idle",
     "in_s": "in",
     "label": "name",
-}  # a request's field, and the option that fills it
+}  # field of a request -> option, where the names differ
 _FORM = ("string_pattern_mismatch", "string_unicode")
 
 
 def invalid_request_lines(error: Exception, argv: Sequence[str]) -> list[str]:
-    """A line for each fault of what was typed; none where the error is a bug."""
+    """Returns a line for each invalid value that was typed; [] when the error is a bug."""
     kind = type(error).__name__  # pydantic is not imported for this
     if kind == "ValidationError" and str(getattr(error, "title", "")).endswith("In"):  # a request, never an answer
         faults: Any = error
@@ -31,7 +31,7 @@ def _no_text(argv: Sequence[str]) -> list[str]:
 def _line(fault: Any, argv: Sequence[str]) -> str:
     why = fault["msg"].removeprefix("Value error, ").removeprefix("Input ").removeprefix("String ")
     if fault["type"] in _FORM:
-        why = "is not of the form it takes"
+        why = "has the wrong format"
     path = [str(part) for part in fault["loc"] if isinstance(part, str)]
     name = "_".join(path[:2] if path[:1] == ["container"] else path[:1])
     option = f"--{OPTION_OF_FIELD.get(name, name).replace('_', '-')}"

@@ -178,16 +178,16 @@ def test_a_cluster_that_was_not_named_is_told_from_an_empty_name(name: str) -> N
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("notebook lab --time infinite", "--time 'infinite': is not of the form it takes"),
-        ("notebook lab --time=90m", "--time '90m': is not of the form it takes"),
+        ("notebook lab --time infinite", "--time 'infinite': has the wrong format"),
+        ("notebook lab --time=90m", "--time '90m': has the wrong format"),
         ("notebook lab --gpus 1000", "--gpus 1000: should be less than or equal to 64"),
         ("notebook lab --idle 100000", "--idle 100000: should be less than or equal to 1440"),
         ("token create --days 99999999", "--days 99999999: should be less than"),
         (f"token create --name {'x' * 201}", "should have at most 200 characters"),
         (f"people set ann member --user {'x' * 33}", "should have at most 32 characters"),
         ("fault lab xid 79 lab-1-2 --gpu 100", "--gpu 100: should be less than or equal to 63"),
-        ("fault lab xid 79 lab-1-2 --text é", r"--text '\xe9': is not of the form it takes"),
-        ("job retry lab 12_9999999999", "task '9999999999': is not of the form it takes"),
+        ("fault lab xid 79 lab-1-2 --text é", r"--text '\xe9': has the wrong format"),
+        ("job retry lab 12_9999999999", "task '9999999999': has the wrong format"),
         ("pipeline run latin.yaml --cluster lab", "latin.yaml is not UTF-8 text"),
         ("plan latin.yaml", "latin.yaml is not UTF-8 text"),
         ("submit lab ~nosuch/x.sbatch", "~nosuch/x.sbatch: there is no such home folder"),
@@ -197,7 +197,7 @@ def test_a_cluster_that_was_not_named_is_told_from_an_empty_name(name: str) -> N
         ("backups --in ~nosuch/b", "~nosuch/b: there is no such home folder"),
         ("run lab --no-files --launcher foo -- x", "--launcher 'foo': should be 'torchrun'"),
         ("run lab -N 0 --gpus -1 -- x", "--gpus -1: should be greater than or equal to 0"),
-        ("run lab --no-files --stage-in A -- x", "--stage-in 'A': is not of the form it takes"),
+        ("run lab --no-files --stage-in A -- x", "--stage-in 'A': has the wrong format"),
         ("run lab --no-files --env NOT_SET_HERE -- x", "--env NOT_SET_HERE: it is not set in this environment"),
         ("usage lab --nodes --team v", "--team does not go with --nodes"),
         ("usage lab --nodes --job 3", "--job does not go with --nodes"),
@@ -206,7 +206,7 @@ def test_a_cluster_that_was_not_named_is_told_from_an_empty_name(name: str) -> N
         ("goodput lab --job 4 --period 2020-01", "--period does not go with --job"),
         ("submit lab --env", "--env needs a value"),
         ("submit lab --stage-in 'a b' s.sbatch", "--stage-in a b: not a dataset"),
-        ("submit lab --wrap hostname s.sbatch", "s.sbatch is one too many"),
+        ("submit lab --wrap hostname s.sbatch", "can't be combined with the script s.sbatch"),
     ],
 )
 def test_ordinary_wrong_input_is_wrong_use(
@@ -296,7 +296,7 @@ def test_a_full_disk_is_said_in_one_line(words: list[str], tmp_path: Path) -> No
             [sys.executable, "-c", script, *words], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False,
             env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
         )  # fmt: skip
-    assert (done.returncode, done.stderr) == (1, b"error: this can't be written: no space left on device\n")
+    assert (done.returncode, done.stderr) == (1, b"error: standard output can't be written: no space left on device\n")
     assert not list(tmp_path.iterdir())
 
 

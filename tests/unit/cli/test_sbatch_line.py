@@ -78,7 +78,7 @@ def test_wrap_is_the_script() -> None:
     line = sbatch_line.parse_sbatch_line(["-N", "2", "--wrap", "srun hostname; date"])
     assert line.wrap
     assert (line.args, line.script) == (["-N", "2", "--wrap", "srun hostname; date"], None)
-    with pytest.raises(typer.BadParameter, match=r"x\.sh is one too many"):
+    with pytest.raises(typer.BadParameter, match=r"the script x\.sh"):
         sbatch_line.parse_sbatch_line(["--wrap=hostname", "x.sh"])
 
 

@@ -96,7 +96,7 @@ def test_what_steps_aside_is_followed_to_its_end(cli: Cli, file: str) -> None:
     answers = iter([operation("done", kept=["op-2"]), operation("running"), operation("done", finished_at=1020.0)])
     cli.api.on("operations.get", lambda _: next(answers))
     done = cli("apply", file)
-    assert (done.code, "it goes on after that as op-2" in done.err) == (0, True)
+    assert (done.code, "it continues as operation op-2" in done.err) == (0, True)
     assert "lab is ready" in done.out
 
 
@@ -105,7 +105,7 @@ def test_a_disturbing_change_needs_a_yes(cli: Cli, file: str) -> None:
     done = cli("apply", file)
     assert done.code == 3
     assert "machine.delete on lab-1-4: jobs end or are requeued (4 nodes become 3)" in done.out
-    assert done.err == "error: 1 change would disturb what is running\n  --yes goes ahead without asking\n"
+    assert done.err == "error: 1 change would disturb what is running\n  --yes confirms without asking\n"
     assert not cli.api.named("clusters.apply")
 
     assert cli("apply", file, "--yes").code == 0
@@ -204,7 +204,7 @@ def test_interrupt_says_that_the_work_goes_on(cli: Cli, file: str) -> None:
     cli.api.on("operations.events", interrupted)
     done = cli("apply", file)
     assert done.code == 130
-    assert "the apply of lab goes on on the server" in done.err
+    assert "the apply of lab continues on the server" in done.err
     assert "headway apply --follow op1" in done.err
     assert "headway down lab" in done.err
 

@@ -43,7 +43,7 @@ def test_what_stepped_aside_is_followed_to_its_end(cli: Cli) -> None:
     cli.api.on("clusters.plan_roll", changes("lab-1-1")).on("clusters.roll", first).on("operations.events", [])
     cli.api.on("operations.get", lambda _: next(answers))
     ended = cli("roll", "lab", "--yes", "--back", "--head")
-    assert "goes on after that as op-2" in ended.err
+    assert "continues as operation op-2" in ended.err
     assert ended.out.splitlines()[-1].startswith("lab is rolled")
     assert cli.api.named("clusters.roll") == [(("lab",), {"back": True, "head": True, "by_s": None})]
 

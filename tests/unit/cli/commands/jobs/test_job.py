@@ -210,7 +210,7 @@ def test_old_figures_are_called_old(cli: Cli, command: str, output: str) -> None
     done = cli(command, "lab", "-o", output)
     assert done.code == 0
     assert output == "table" or json.loads(done.out) == []
-    assert "these figures are old: no SSH to lab-head; headway status lab" in done.err
+    assert "this data is old: no SSH to lab-head; headway status lab" in done.err
 
 
 def test_queue_watch_needs_a_terminal(cli: Cli) -> None:
