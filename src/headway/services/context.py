@@ -24,7 +24,6 @@ from headway.domain.slurm.state import MOST_SIBLINGS, Check, JobState, Room
 from headway.errors import HeadwayError, NotFound
 from headway.jobs.view.array_tasks import tasks_of
 from headway.paths import volumes_dir
-from headway.render.monitoring.metric_queries import SCRAPE_S
 from headway.schemas.clusters import Document
 from headway.schemas.jobs import ProgressOut
 from headway.schemas.nodes import DeedOut
@@ -306,12 +305,6 @@ class AppState:
     async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
         """What teams have used; it moves by the minute."""
         return await self.cache.get(f"{cluster.name}/shares", HISTORY_S, lambda: self.work.shares(cluster))
-
-    async def gpu_use(self, cluster: Cluster) -> tuple[dict[tuple[str, int], int], str]:
-        """((node, GPU) -> percent, why there is none). Prometheus is asked once for everybody: it has others no sooner."""
-        from headway.api.routers.cluster.metrics import gpu_use
-
-        return await self.cache.get(f"{cluster.name}/use", SCRAPE_S, lambda: gpu_use(self, cluster))
 
     async def job(self, cluster: Cluster, job_id: int) -> JobState:
         """One job, for somebody who looks: as last seen, else Slurm is asked for it, once in a while for everybody.

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from headway.api.routers.cluster.backups import queue_backup
 from headway.domain.cluster import BackupRule, Cluster
 from headway.errors import HeadwayError, InvalidSpec, Refused
 from headway.schemas.clusters import Document
+from headway.services.cluster.backups import queue_backup
 from headway.services.cluster.path_policy import path_faults, require_allowed_path
 from headway.services.context import AppState
 from headway.services.mappers import prices_of, summary_of

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import structlog
 
-from headway.api.routers.cluster.nodes import go_on_with_reboots
 from headway.domain.cluster import Cluster
 from headway.domain.machine import MachineState
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.errors import HeadwayError
 from headway.server.backend.watcher import Watcher
 from headway.services.billing.collector import MachineMeter
+from headway.services.cluster.nodes import resume_reboots
 from headway.services.context import AppState
 from headway.services.read_model.snapshot import ALL_JOBS, Snapshot
 from headway.store import ClusterRow
@@ -168,7 +168,7 @@ class Poller:
             return
         await self._note(cluster, self._watcher.step(cluster, snapshot.nodes, snapshot.jobs))
         with contextlib.suppress(HeadwayError):  # with the next look
-            await go_on_with_reboots(self._state, cluster)
+            await resume_reboots(self._state, cluster)
 
     async def _hurry(self, cluster: Cluster) -> None:
         if self._watcher is not None:

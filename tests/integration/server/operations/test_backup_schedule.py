@@ -208,7 +208,7 @@ async def test_a_roll_that_waits_keeps_no_backup_from_being_made(server: Server,
 
 
 async def test_two_servers_make_one(server: Server, tmp_path: Path) -> None:
-    from headway.api.routers.cluster.backups import queue_backup
+    from headway.services.cluster.backups import queue_backup
 
     first = await queue_backup(server.state, "lab", "headway", tmp_path, "correct horse", ref="scheduled-5")
     assert first is not None

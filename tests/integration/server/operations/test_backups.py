@@ -172,7 +172,7 @@ async def test_a_backup_that_is_given_up_leaves_no_key(server: Server, tmp_path:
 async def test_a_scheduled_backup_that_could_not_be_queued_is_queued_later(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headway.api.routers.cluster.backups import queue_backup
+    from headway.services.cluster.backups import queue_backup
 
     async def away(*_: Any, **__: Any) -> Any:
         raise Unreachable("the database is away")
@@ -376,8 +376,8 @@ async def test_the_page_and_the_list_of_events_know_the_kind(server: Server, kin
     page = await client.get(f"/operations/{operation.id}")
     assert page.status_code == 200, page.text[-500:]
     words = {
-        "backup": "backup: failed", "restore": "coming back from a backup: failed", "rotate": "a new key: done",
-        "dataset": "a dataset: failed",
+        "backup": "backup: failed", "restore": "restore from a backup: failed", "rotate": "key rotation: done",
+        "dataset": "dataset: failed",
     }  # fmt: skip
     assert words[kind] in (await client.get("/api/v1/clusters/lab/happenings")).text
 

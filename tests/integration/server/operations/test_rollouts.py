@@ -67,7 +67,7 @@ async def test_another_machine_is_that_machine_alone_and_the_cluster_stays_what_
     assert await state_of(server) == state
     client = await server.client()
     assert "Another machine of lab" in (await client.get(f"/operations/{asked.id}")).text
-    assert "another machine: done" in (await client.get("/api/v1/clusters/lab/happenings")).text
+    assert "machine replacement: done" in (await client.get("/api/v1/clusters/lab/happenings")).text
 
 
 async def test_the_head_comes_after_the_nodes_and_back_goes_back(server: Server) -> None:
@@ -152,7 +152,7 @@ async def test_the_page_and_the_list_of_events_know_it(server: Server) -> None:
     client = await server.client()
     page = await client.get(f"/operations/{operation.id}")
     assert (page.status_code, "Roll lab" in page.text) == (200, True)
-    assert "another node image: done" in (await client.get("/api/v1/clusters/lab/happenings")).text
+    assert "node image rollout: done" in (await client.get("/api/v1/clusters/lab/happenings")).text
 
 
 async def test_an_operation_that_meets_a_database_that_is_away_begins_anew_when_it_is_back(

@@ -1,42 +1,17 @@
-"""What happened on a cluster: applies, incidents, and what people did to its nodes."""
+"""What happened on a cluster: operations, incidents, and what people did to its nodes."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from headway.api.auth.dependencies import MAX_PATH_NUMBER, Anyone, State
+from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.pagination import Cursor
-from headway.errors import Refused
-from headway.schemas.people import HappeningOut, HappeningPage
-from headway.services.cursors import decode_cursor, encode_cursor
-from headway.store import HappeningPlace, HappeningRow
-from headway.store.core.activity import KINDS
+from headway.schemas.people import HappeningPage
+from headway.services.cluster.activity import Kind, get_activity
 
 router = APIRouter(prefix="/clusters/{name}", tags=["events"])
-Kind = Literal["", "operation", "incident", "deed"]
-_OPERATIONS = {
-    "apply": "apply",
-    "scale": "scaling",
-    "down": "taking the cluster down",
-    "backup": "backup",
-    "restore": "coming back from a backup",
-    "rotate": "a new key",
-    "dataset": "a dataset",
-    "roll": "another node image",
-    "replace": "another machine",
-}
-_DEEDS = {
-    "node.drain": "drained",
-    "node.return": "returned to service",
-    "node.reboot": "rebooted",
-    "node.test": "tested",
-}
-_BY_ITSELF = ("headway", "relay")
-_LEVELS: dict[str, Literal["info", "warning", "error"]] = {
-    "seen": "warning", "jobs moved": "warning", "out of service": "error", "failed": "error",
-}  # fmt: skip
 
 
 @router.get("/happenings")
@@ -48,57 +23,5 @@ async def happenings(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     cursor: Cursor = "",
 ) -> HappeningPage:
-    """The latest first. What happens now comes by the events stream."""
-    await state.row(name)
-    after = _place(cursor) if cursor else None
-    rows = await state.store.activity.recent(name, kind=kind, after=after, limit=limit + 1)
-    more = encode_cursor(rows[limit - 1].place) if len(rows) > limit else ""
-    return HappeningPage(happenings=[told(row) for row in rows[:limit]], next=more)
-
-
-def _place(cursor: str) -> HappeningPlace:
-    at, kind, number, seq = decode_cursor(cursor, float, str, int, int)
-    if not (0 <= at < 1e12 and kind in KINDS and 0 <= number <= MAX_PATH_NUMBER and 0 <= seq <= MAX_PATH_NUMBER):
-        raise Refused("the cursor does not belong to this list", hint="start again without it")
-    return at, kind, number, seq
-
-
-def told(row: HappeningRow) -> HappeningOut:
-    """In words."""
-    if row.kind == "operation":
-        return HappeningOut(
-            at=row.at, kind="operation", level=_LEVELS.get(row.state, "info"), text=_operation(row), person=row.person,
-            operation=row.name,
-        )  # fmt: skip
-    if row.kind == "incident":
-        by = "" if row.person in _BY_ITSELF else row.person
-        return HappeningOut(
-            at=row.at, kind="incident", level=_LEVELS.get(row.state, "info"), text=_incident(row), node=row.node,
-            person=by, incident=int(row.name),
-        )  # fmt: skip
-    return HappeningOut(at=row.at, kind="deed", text=_deed(row), person=row.person, node=row.node)
-
-
-def _operation(row: HappeningRow) -> str:
-    what = _OPERATIONS.get(str(row.detail.get("kind")), str(row.detail.get("kind")))
-    took = row.detail.get("took_s")
-    if row.state == "done":
-        return f"{what}: done" + (f" in {took:.0f} s" if took is not None else "")
-    if row.state == "failed":
-        why = str(dict(row.detail.get("error") or {}).get("message", "")).partition("\n")[0]
-        return f"{what}: failed; {why}".rstrip("; ")
-    return f"{what}: {'under way' if row.state == 'running' else 'waits its turn'}"
-
-
-def _incident(row: HappeningRow) -> str:
-    text = str(row.detail.get("text", ""))
-    return text if row.state in ("seen", "jobs moved") or row.state in text else f"{row.state}: {text}"
-
-
-def _deed(row: HappeningRow) -> str:
-    detail = row.detail
-    if row.name == "fault":
-        what = " ".join(str(detail[key]) for key in ("kind", "code") if detail.get(key))
-        return f"fault {'healed' if detail.get('heal') else 'made'}: {what}"
-    reason = f": {detail['reason']}" if detail.get("reason") else ""
-    return f"{_DEEDS.get(row.name, row.name)}{reason}"
+    """The latest first. New entries come by the events stream."""
+    return await get_activity(state, name, kind=kind, limit=limit, cursor=cursor)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 from fastapi import APIRouter, Header, Query, Request
@@ -11,8 +10,6 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from headway.api.auth.dependencies import MAX_PATH_NUMBER, Admin, Anyone, AnyoneAllClusters, Member, Planner, State
 from headway.api.http.pagination import ANY, Page, States, Text, Words, fits, says
 from headway.api.http.revalidated_stream import stream_while_allowed
-from headway.domain.machine import MachineState
-from headway.errors import Conflict
 from headway.schemas.clusters import (
     ApplyIn,
     ChangeSetOut,
@@ -24,18 +21,18 @@ from headway.schemas.clusters import (
     StatusOut,
 )
 from headway.schemas.people import AccessOut
-from headway.services.authorization import write_audit_line
+from headway.services.cluster import clusters as service
 from headway.services.cluster import planning
 from headway.services.context import AppState
 from headway.services.identity import Right
-from headway.services.mappers import check_out, cluster_out, event_out, node_outs, operation_out, without_secrets
+from headway.services.mappers import cluster_out, event_out, operation_out
 from headway.services.read_model.snapshot import operation_topic
 from headway.store import OperationAsk
 
 router = APIRouter(tags=["clusters"])
-LOOK_S = 1.0  # another server may write the events: look at least this often
+RECHECK_S = 1.0  # another server may write the events: check at least this often
 PING_S = 10
-EVENTS_AT_ONCE = 1000
+EVENTS_BATCH = 1000
 
 
 @router.post("/plan")
@@ -47,9 +44,7 @@ async def plan(document: Document, state: State, who: Planner) -> ChangeSetOut:
 @router.post("/clusters/{name}/apply", status_code=202)
 async def apply(name: str, ask: ApplyIn, state: State, who: Admin) -> OperationOut:
     """Queues an apply. Follow it at /operations/{id}/events."""
-    operation = await planning.queue_apply(state, who, name, ask)
-    await write_audit_line(state, who, "apply", name, operation=operation.id, confirmed=ask.confirmed)
-    return operation_out(operation)
+    return await service.apply_document(state, who, name, ask)
 
 
 @router.post("/clusters/{name}/scale/plan")
@@ -62,19 +57,13 @@ async def plan_scale(name: str, ask: ScaleIn, state: State, who: Planner) -> Cha
 async def scale(name: str, ask: ScaleIn, state: State, who: Admin) -> OperationOut:
     """Queues another number of nodes: up in one step, down by draining. Nodes with running jobs go only when
     `deadline_s` says how long those may go on before they are requeued."""
-    operation = await planning.queue_scale(state, who, name, ask)
-    await write_audit_line(
-        state, who, "scale", name, operation=operation.id, groups=ask.groups, deadline_s=ask.deadline_s
-    )
-    return operation_out(operation)
+    return await service.scale_cluster(state, who, name, ask)
 
 
 @router.post("/clusters/{name}/down", status_code=202)
 async def down(name: str, ask: DownIn, state: State, who: Admin) -> OperationOut:
     """Queues taking the cluster down. Data is kept unless `delete_data`."""
-    operation = await planning.queue_down(state, who, name, delete_data=ask.delete_data)
-    await write_audit_line(state, who, "down", name, operation=operation.id, delete_data=ask.delete_data)
-    return operation_out(operation)
+    return await service.take_down(state, who, name, delete_data=ask.delete_data)
 
 
 @router.get("/clusters")
@@ -89,52 +78,25 @@ async def clusters(
 
 @router.get("/clusters/{name}")
 async def cluster(name: str, state: State, _: Anyone) -> ClusterOut:
-    return cluster_out(await state.row(name), state.live.snapshot(name))
+    return await service.get_cluster(state, name)
 
 
 @router.get("/clusters/{name}/status")
 async def status(name: str, state: State, _: Anyone) -> StatusOut:
     """Readiness, one (ok, message) a thing, and the nodes, read now."""
-    row, cluster = await state.cluster(name)
-    snapshot, checks = await asyncio.gather(state.read(cluster), state.checks(cluster))
-    return StatusOut(
-        cluster=cluster_out(row, snapshot),
-        checks=[check_out(check) for check in checks],
-        nodes=node_outs(cluster, snapshot),
-    )
+    return await service.get_status(state, name)
 
 
 @router.get("/clusters/{name}/document")
 async def document(name: str, state: State, _: Member) -> Document:
-    """The document that was last applied, without what is as good as a password."""
-    return without_secrets(Document.model_validate((await state.row(name)).document))
+    """The document that was last applied, without secrets."""
+    return await service.get_document(state, name)
 
 
 @router.get("/clusters/{name}/access")
 async def access(name: str, state: State, who: Member) -> AccessOut:
     """What plain ssh needs to reach the cluster as this person."""
-    _, cluster = await state.cluster(name)
-    machines = await state.work.machines(cluster)
-    by_name = {machine.name: machine for machine in machines}
-    heads = [by_name[name] for name in cluster.heads if name in by_name]
-    head = next((machine for machine in heads if machine.state is MachineState.RUNNING), heads[0] if heads else None)
-    if head is None:
-        raise Conflict(f"{cluster.head} does not exist yet", hint=f"headway status {name}")
-    lines = []
-    for machine in machines:
-        key = " ".join(machine.host_key.split()[:2])
-        if key:
-            lines += [f"{machine.name} {key}", f"{_known_host(machine.address, machine.port)} {key}"]
-    return AccessOut(
-        cluster=name,
-        user=who.user,
-        head=head.name,
-        address=head.address,
-        port=head.port,
-        host_keys=lines,
-        machines={machine.name: machine.address for machine in machines},
-        ports={machine.name: machine.port for machine in machines if machine.port != 22},
-    )
+    return await service.get_ssh_access(state, who, name)
 
 
 @router.get("/operations")
@@ -174,8 +136,8 @@ async def events(
     """Progress as server-sent events (EventOut, id = seq), then one event `end` (OperationOut), or `stopping` when the
     server stops before. Resumes after the `Last-Event-ID` header or `?after=`."""
     who.require_cluster((await state.store.operations.get(operation_id)).cluster)
-    told = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= len(str(MAX_PATH_NUMBER))
-    seen = min(int(last_event_id), MAX_PATH_NUMBER) if told else after
+    valid = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= len(str(MAX_PATH_NUMBER))
+    seen = min(int(last_event_id), MAX_PATH_NUMBER) if valid else after
     progress = stream_while_allowed(request, _follow(state, operation_id, seen), Right.READ)
     return EventSourceResponse(progress, ping=PING_S, headers={"Cache-Control": "no-store"})
 
@@ -185,18 +147,14 @@ async def _follow(state: AppState, operation_id: str, seen: int) -> AsyncIterato
     while not state.live.stopping.is_set():
         number = state.live.hub.number(topic)
         operation = await state.store.operations.get(operation_id)  # before the events: none is written after the end
-        found = await state.store.operations.events_after(operation_id, seen, limit=EVENTS_AT_ONCE)
+        found = await state.store.operations.events_after(operation_id, seen, limit=EVENTS_BATCH)
         for event in found:
             seen = event.seq
             yield ServerSentEvent(event_out(event).model_dump_json(), event="progress", id=str(seen))
-        if len(found) == EVENTS_AT_ONCE:  # there may be more
+        if len(found) == EVENTS_BATCH:  # there may be more
             continue
         if operation.finished:
             yield ServerSentEvent(operation_out(operation).model_dump_json(), event="end")
             return
-        await state.live.hub.changed(topic, number, LOOK_S)
+        await state.live.hub.changed(topic, number, RECHECK_S)
     yield ServerSentEvent("", event="stopping")
-
-
-def _known_host(address: str, port: int) -> str:
-    return address if port == 22 else f"[{address}]:{port}"

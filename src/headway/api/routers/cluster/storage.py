@@ -1,106 +1,24 @@
-"""A cluster's volumes: who has them, how full and how fast they are."""
+"""A cluster's volumes."""
 
 from __future__ import annotations
-
-import re
-from collections.abc import Iterator
 
 from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, Operator, State
-from headway.domain.cluster import Cluster
-from headway.domain.incident import Incident
-from headway.domain.slurm.state import NodeState, Room
-from headway.errors import HeadwayError
 from headway.schemas.backups import BenchIn, VolumeSpeedOut
-from headway.schemas.storage import LostOut, MeasuredOut, StorageOut, VolumeOut
-from headway.services.authorization import write_audit_line
-from headway.store import SpeedRow
+from headway.schemas.storage import StorageOut
+from headway.services.cluster.storage import get_storage, measure_speed
 
 router = APIRouter(prefix="/clusters/{name}/storage", tags=["storage"])
-KEPT_S = 10.0  # a look serves all who ask within
-_AWAY = frozenset({"DOWN", "POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "UNKNOWN", "FUTURE"})
 
 
 @router.get("")
 async def storage(name: str, state: State, _: Anyone) -> StorageOut:
     """Each volume: which nodes have lost it, how full it is, and how fast it was when it was last measured."""
-    cluster = (await state.cluster(name))[1]
-    rooms: dict[str, Room] = {}
-    seen = await state.seen(cluster)
-    stale = seen.stale  # who is known to be away is not asked again by everybody who looks
-    try:
-        if not stale:
-            rooms = {room.path: room for room in await state.rooms(cluster, KEPT_S)}
-    except (HeadwayError, TimeoutError, OSError) as error:
-        stale = error.message.splitlines()[0] if isinstance(error, HeadwayError) else f"{cluster.head} did not answer"
-    speeds = await state.store.volume_speeds.of_cluster(name)
-    nodes = [node for node in seen.nodes if _AWAY.isdisjoint(node.states)]
-    incidents = await state.store.incidents.search(name, unfinished=True)
-    volumes = [
-        _volume(cluster, path, rooms.get(path), speeds.get(path), nodes, incidents) for path in cluster.storage.paths
-    ]
-    return StorageOut(cluster=name, volumes=volumes, stale=stale)
+    return await get_storage(state, name)
 
 
 @router.post("/bench")
 async def storage_bench(name: str, ask: BenchIn, state: State, who: Operator) -> list[VolumeSpeedOut]:
-    """Measures each volume from one machine, now; what is written there is removed. The figures stay as the latest."""
-    _, cluster = await state.cluster(name)
-    found = await state.work.storage_bench(cluster, ask.node, ask.mib)
-    now, node = state.clock(), ask.node or cluster.head
-    await state.store.volume_speeds.record(
-        SpeedRow(name, one.path, node, ask.mib, now, one.write_mib_s, one.read_mib_s, one.checkpoint_mib_s, one.error)
-        for one in found
-    )
-    await write_audit_line(state, who, "storage.bench", name, node=ask.node, mib=ask.mib)
-    return list(found)
-
-
-def _volume(
-    cluster: Cluster,
-    path: str,
-    room: Room | None,
-    speed: SpeedRow | None,
-    nodes: list[NodeState],
-    incidents: tuple[Incident, ...],
-) -> VolumeOut:
-    from_elsewhere = next((one for one in cluster.storage.volumes if one.path == path), None)
-    lost = list(lost_by(path, nodes, incidents))
-    return VolumeOut(
-        path=path,
-        type=from_elsewhere.type if from_elsewhere else "",
-        source=from_elsewhere.source if from_elsewhere else "",
-        read_only=from_elsewhere.read_only if from_elsewhere else False,
-        size_bytes=room.size if room else None,
-        free_bytes=room.free if room else None,
-        used_bytes=None if room is None or room.size is None or room.free is None else room.size - room.free,
-        fault=room.fault if room else "",
-        nodes=len(nodes) - len(lost),
-        lost=lost,
-        measured=_measured(speed) if speed else None,
-    )
-
-
-def lost_by(path: str, nodes: list[NodeState], incidents: tuple[Incident, ...]) -> Iterator[LostOut]:
-    """Nodes whose checks say that this volume is not there, or can't be used, in the words of their incident or of what
-    keeps them out of service."""
-    named = re.compile(rf"(?<![\w/.-]){re.escape(path)}(?![\w/.-])")
-    told = {one.node: one.what for one in incidents if named.search(one.what)}
-    for node in nodes:
-        why = told.get(node.name) or (node.reason if not node.usable and named.search(node.reason) else "")
-        if why:
-            yield LostOut(node=node.name, why=why)
-
-
-def _measured(row: SpeedRow) -> MeasuredOut:
-    return MeasuredOut(
-        path=row.path,
-        write_mib_s=row.write_mib_s,
-        read_mib_s=row.read_mib_s,
-        checkpoint_mib_s=row.checkpoint_mib_s,
-        error=row.error,
-        node=row.node,
-        mib=row.mib,
-        at=row.at,
-    )
+    """Measures each volume from one machine, now; its test files are removed. The figures stay as the latest."""
+    return await measure_speed(state, who, name, ask)

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.pagination import Cursor
-from headway.api.routers.cluster import activity
+from headway.services.cluster.activity import Kind, get_activity
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 
@@ -22,10 +22,10 @@ async def page(
     name: str,
     state: State,
     who: Anyone,
-    show: activity.Kind = "",
+    show: Kind = "",
     cursor: Cursor = "",
 ) -> Response:
-    found = await activity.happenings(name, state, who, show, ROWS, cursor)
+    found = await get_activity(state, name, kind=show, limit=ROWS, cursor=cursor)
     here = {"show": show} if show else {}
     return render(
         "events.html",

@@ -18,6 +18,7 @@ from headway.api.auth.dependencies import Anyone, State
 from headway.domain.cluster import Partition
 from headway.domain.slurm.hostlist import natural_key
 from headway.schemas.clusters import NodeOut
+from headway.services.cluster.metrics import get_gpu_utilisation
 from headway.services.mappers import cluster_out, node_outs
 from headway.web.page_routes import page_router
 from headway.web.rendering import HEADERS, render
@@ -59,7 +60,7 @@ async def fabric(name: str, state: State, _: Anyone, use: bool = False) -> Respo
     cluster = (await state.cluster(name))[1]
     snapshot = state.live.snapshot(name)
     nodes = node_outs(cluster, snapshot)[1:]
-    known, trouble = await state.gpu_use(cluster) if use else ({}, "")
+    known, trouble = await get_gpu_utilisation(state, cluster) if use else ({}, "")
     held = {gpu.job_id for node in nodes for gpu in node.gpus if gpu.job_id is not None}
     told = {
         "leaves": _leaves(nodes, known),

@@ -11,9 +11,9 @@ from fastapi import Form
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, AnyoneAllClusters, Operator, PathNumber, State
-from headway.api.routers.cluster import incidents as api
 from headway.domain.incident import Incident, IncidentState
-from headway.schemas.incidents import IncidentOut, IncidentStepOut, ReturnIn
+from headway.schemas.incidents import IncidentOut, IncidentStepOut
+from headway.services.cluster.incidents import get_incident, return_from_incident
 from headway.services.context import AppState
 from headway.services.identity import Right
 from headway.services.mappers import incident_out
@@ -59,7 +59,7 @@ async def of_cluster(name: str, state: State, who: Anyone, show: str = "all") ->
 
 @router.get("/clusters/{name}/incidents/{number}")
 async def one(name: str, number: PathNumber, state: State, who: Anyone) -> Response:
-    found = await api.incident(name, number, state, who)
+    found = await get_incident(state, name, number)
     cluster = (await state.cluster(name))[1]
     return render(
         "incident.html",
@@ -80,7 +80,7 @@ async def one(name: str, number: PathNumber, state: State, who: Anyone) -> Respo
 async def bring_back(
     name: str, number: PathNumber, state: State, who: Operator, false_alarm: bool = Form(False)
 ) -> Response:
-    done = await api.bring_back(name, number, ReturnIn(false_alarm=false_alarm), state, who)
+    done = await return_from_incident(state, who, name, number, false_alarm=false_alarm)
     return redirect_with_message(f"/clusters/{name}/incidents/{number}", f"{done.node}: {done.steps[-1].text}")
 
 

@@ -21,12 +21,11 @@ from starlette.responses import RedirectResponse, Response
 
 from headway.api.auth.dependencies import Admin, Planner, State
 from headway.api.http.failure_audit import audit_failure
-from headway.api.routers.cluster import clusters
 from headway.clusterfile import form as forms
 from headway.domain.cluster import Plan
 from headway.errors import Fault, HeadwayError, InvalidSpec
 from headway.schemas.clusters import ApplyIn, Document
-from headway.services.cluster import planning
+from headway.services.cluster import clusters, planning
 from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.mappers import HIDDEN, price
@@ -106,7 +105,7 @@ async def new(state: State, who: Planner, cluster: str = "") -> Response:
     from headway.validation.yaml_parser import dump_yaml
 
     if cluster:
-        stored = await clusters.document(cluster, state, who)
+        stored = await clusters.get_document(state, cluster)
         text = stored.text if _self_contained(stored) else dump_yaml(stored.spec)
     else:
         text = dump_yaml(forms.write(forms.start(await _free_name(state)), {}))
@@ -143,7 +142,7 @@ async def apply(request: Request, state: State, who: Admin) -> Response:
             confirmed=bool(_one(sent, "confirmed")),
             deadline_s=deadline_s(_one(sent, "deadline")),
         )
-        operation = await clusters.apply(str(document.spec.get("name")), ask, state, who)
+        operation = await clusters.apply_document(state, who, str(document.spec.get("name")), ask)
     except HeadwayError as error:
         await audit_failure(request, error)
         return await _with_changes(state, who, flow, error, deadline=_one(sent, "deadline"))
@@ -210,7 +209,7 @@ async def _with_changes(
     """The page with what apply would change, looked at now. `error` is why the last try was refused, `deadline` what was typed
     as one then."""
     try:
-        changes = await clusters.plan(await _document(state, flow.text), state, who)
+        changes = await planning.plan_document(state, who, await _document(state, flow.text))
     except HeadwayError as failed:
         return _page(who, flow, error=failed, status=failed.http_status)
     return _page(

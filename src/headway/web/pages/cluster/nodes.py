@@ -9,11 +9,10 @@ from fastapi import Form
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, Operator, State
-from headway.api.routers.cluster import incidents as incidents_api
-from headway.api.routers.cluster import nodes as api
 from headway.errors import Refused
 from headway.schemas.jobs import JobOut
-from headway.schemas.nodes import DrainIn, NodeTestIn, RebootIn
+from headway.services.cluster import nodes as service
+from headway.services.cluster.incidents import get_node_history
 from headway.services.identity import Right
 from headway.services.mappers import job_out
 from headway.web.page_context import redirect_with_message
@@ -34,8 +33,8 @@ Word = Annotated[str, Form(max_length=400)]
 
 @router.get("/clusters/{name}/nodes/{node}")
 async def page(name: str, node: str, state: State, who: Anyone) -> Response:
-    told = await api.node(name, node, state, who)
-    past = await incidents_api.history(name, node, state, who)
+    told = await service.get_node(state, name, node)
+    past = await get_node_history(state, name, node)
     jobs = [job_out(job, state.clock()) for job in state.live.snapshot(name).jobs if node in job.nodes]
     kind, word = node_kind(told.node)
     states = set(told.node.states)
@@ -66,24 +65,24 @@ async def drain(name: str, node: str, state: State, who: Operator, reason: Word 
     words = " ".join(reason.split())
     if not words:
         raise Refused("why is it drained? the reason is empty", hint="everybody who looks at the node sees it")
-    done = await api.drain(name, node, DrainIn(reason=words[:200]), state, who)
+    done = await service.drain_node(state, who, name, node, words[:200])
     return _back(name, node, done.done)
 
 
 @router.post("/clusters/{name}/nodes/{node}/return")
 async def bring_back(name: str, node: str, state: State, who: Operator) -> Response:
-    return _back(name, node, (await api.bring_back(name, node, state, who)).done)
+    return _back(name, node, (await service.return_node(state, who, name, node)).done)
 
 
 @router.post("/clusters/{name}/nodes/{node}/reboot")
 async def reboot(name: str, node: str, state: State, who: Operator, busy: bool = Form(False)) -> Response:
-    await api.reboot(name, node, RebootIn(busy=busy), state, who)
+    await service.start_reboot(state, who, name, node, busy=busy)
     return _back(name, node, "its machine restarts")
 
 
 @router.post("/clusters/{name}/nodes/{node}/test")
 async def run_tests(name: str, node: str, state: State, who: Operator, hard: bool = Form(False)) -> Response:
-    await api.test(name, node, NodeTestIn(hard=hard), state, who)
+    await service.start_tests(state, who, name, node, hard=hard)
     return _back(name, node, "its tests run")
 
 

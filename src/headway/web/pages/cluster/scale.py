@@ -13,9 +13,9 @@ from starlette.responses import RedirectResponse, Response
 
 from headway.api.auth.dependencies import Admin, Anyone, Planner, State
 from headway.api.http.failure_audit import audit_failure
-from headway.api.routers.cluster import clusters
 from headway.errors import HeadwayError, Refused
 from headway.schemas.clusters import ChangeSetOut, ScaleIn
+from headway.services.cluster import clusters, planning
 from headway.services.context import AppState
 from headway.services.identity import Principal, Right
 from headway.services.mappers import cluster_out
@@ -39,7 +39,7 @@ async def plan(name: str, request: Request, state: State, who: Planner) -> Respo
     sent = await _sent(request)
     try:
         asked = await _asked(name, state, sent)
-        changes = await clusters.plan_scale(name, ScaleIn(groups=asked), state, who)
+        changes = await planning.plan_scale(state, who, name, ScaleIn(groups=asked))
     except HeadwayError as error:
         return await _page(name, state, who, sent, error=error)
     return await _page(name, state, who, sent, changes=changes)
@@ -56,7 +56,7 @@ async def apply(name: str, request: Request, state: State, who: Admin) -> Respon
             confirmed=bool(sent.get("confirmed")),
             deadline_s=minutes_s,
         )
-        operation = await clusters.scale(name, ask, state, who)
+        operation = await clusters.scale_cluster(state, who, name, ask)
     except HeadwayError as error:
         await audit_failure(request, error)
         return await _page(name, state, who, sent, error=error)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, State
-from headway.api.routers.cluster import storage as api
 from headway.domain.dataset import size
 from headway.services.cluster.datasets import list_versions
+from headway.services.cluster.storage import get_storage
 from headway.services.identity import Right
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
@@ -18,7 +18,7 @@ FULL = 0.9  # of a volume: it is time to make room
 
 @router.get("/clusters/{name}/storage")
 async def page(name: str, state: State, who: Anyone) -> Response:
-    found = await api.storage(name, state, who)
+    found = await get_storage(state, name)
     versions = sorted(await list_versions(state, name), key=lambda one: (one.name, -one.version))
     return render(
         "storage.html",

@@ -111,7 +111,7 @@ async def test_apply_runs_and_its_events_can_be_followed(server: Server) -> None
 async def test_all_events_of_a_long_operation_come_before_its_end(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clusters, "EVENTS_AT_ONCE", 3)
+    monkeypatch.setattr(clusters, "EVENTS_BATCH", 3)
     server.work.answers |= {"plan": changes(Disturbs.NOTHING), "apply": None}
     client = await server.client()
     operation = (await client.post("/api/v1/clusters/lab/apply", json=ask())).json()

@@ -6,9 +6,9 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from headway.api.routers.cluster.nodes import go_on_with_reboots
 from headway.domain.incident import REBOOTS, IncidentState, XidClass
 from headway.errors import Conflict, Unreachable
+from headway.services.cluster.nodes import resume_reboots
 from tests.support import builders
 from tests.support.server_fakes import Server, reading
 
@@ -91,11 +91,11 @@ async def test_a_reboot_that_a_server_was_ended_under_goes_on_once(server: Serve
     node = replace(builders.node(name), states=("DOWN", "DRAIN"), reason=f"olga: {REBOOTS}")
     server.state.live.put(replace(snapshot, nodes=(node, builders.node("lab-1-2"))))
     server.work.answers["reboot_again"] = None
-    await go_on_with_reboots(server.state, cluster)
+    await resume_reboots(server.state, cluster)
     assert server.state.node_actions == {}, "another server is at it"
     server.work.answers["reboot_again"] = ("olga", going())
     for _ in range(2):
-        await go_on_with_reboots(server.state, cluster)
+        await resume_reboots(server.state, cluster)
     assert [args[1] for args in server.work.named("reboot_again")] == [name, name]
     deed = (await olga.get(NODE)).json()["deed"]
     assert (deed["kind"], deed["person"], deed["ended_at"]) == ("reboot", "olga", None)

@@ -1,0 +1,92 @@
+"""A cluster's activity: operations, incidents, and what people did to its nodes, in words."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from headway.errors import Refused
+from headway.schemas.people import HappeningOut, HappeningPage
+from headway.services.context import AppState
+from headway.services.cursors import decode_cursor, encode_cursor
+from headway.store import HappeningPlace, HappeningRow
+from headway.store.core.activity import KINDS
+
+MAX_NUMBER = 2**31 - 1  # the largest integer that the database's columns hold
+Kind = Literal["", "operation", "incident", "deed"]
+_OPERATIONS = {
+    "apply": "apply",
+    "scale": "scaling",
+    "down": "taking the cluster down",
+    "backup": "backup",
+    "restore": "restore from a backup",
+    "rotate": "key rotation",
+    "dataset": "dataset",
+    "roll": "node image rollout",
+    "replace": "machine replacement",
+}
+_ACTIONS = {
+    "node.drain": "drained",
+    "node.return": "returned to service",
+    "node.reboot": "rebooted",
+    "node.test": "tested",
+}
+_NOT_PEOPLE = ("headway", "relay")
+_LEVELS: dict[str, Literal["info", "warning", "error"]] = {
+    "seen": "warning", "jobs moved": "warning", "out of service": "error", "failed": "error",
+}  # fmt: skip
+
+
+async def get_activity(state: AppState, name: str, *, kind: Kind, limit: int, cursor: str) -> HappeningPage:
+    """Up to `limit` entries, the latest first. Raises Refused for a cursor of another list."""
+    await state.row(name)
+    after = _decode_place(cursor) if cursor else None
+    rows = await state.store.activity.recent(name, kind=kind, after=after, limit=limit + 1)
+    more = encode_cursor(rows[limit - 1].place) if len(rows) > limit else ""
+    return HappeningPage(happenings=[_activity_out(row) for row in rows[:limit]], next=more)
+
+
+def _decode_place(cursor: str) -> HappeningPlace:
+    at, kind, number, seq = decode_cursor(cursor, float, str, int, int)
+    if not (0 <= at < 1e12 and kind in KINDS and 0 <= number <= MAX_NUMBER and 0 <= seq <= MAX_NUMBER):
+        raise Refused("the cursor does not belong to this list", hint="start again without it")
+    return at, kind, number, seq
+
+
+def _activity_out(row: HappeningRow) -> HappeningOut:
+    if row.kind == "operation":
+        return HappeningOut(
+            at=row.at, kind="operation", level=_LEVELS.get(row.state, "info"), text=_operation(row), person=row.person,
+            operation=row.name,
+        )  # fmt: skip
+    if row.kind == "incident":
+        by = "" if row.person in _NOT_PEOPLE else row.person
+        return HappeningOut(
+            at=row.at, kind="incident", level=_LEVELS.get(row.state, "info"), text=_incident(row), node=row.node,
+            person=by, incident=int(row.name),
+        )  # fmt: skip
+    return HappeningOut(at=row.at, kind="deed", text=_action(row), person=row.person, node=row.node)
+
+
+def _operation(row: HappeningRow) -> str:
+    what = _OPERATIONS.get(str(row.detail.get("kind")), str(row.detail.get("kind")))
+    took = row.detail.get("took_s")
+    if row.state == "done":
+        return f"{what}: done" + (f" in {took:.0f} s" if took is not None else "")
+    if row.state == "failed":
+        why = str(dict(row.detail.get("error") or {}).get("message", "")).partition("\n")[0]
+        return f"{what}: failed; {why}".rstrip("; ")
+    return f"{what}: {'under way' if row.state == 'running' else 'queued'}"
+
+
+def _incident(row: HappeningRow) -> str:
+    text = str(row.detail.get("text", ""))
+    return text if row.state in ("seen", "jobs moved") or row.state in text else f"{row.state}: {text}"
+
+
+def _action(row: HappeningRow) -> str:
+    detail = row.detail
+    if row.name == "fault":
+        what = " ".join(str(detail[key]) for key in ("kind", "code") if detail.get(key))
+        return f"fault {'healed' if detail.get('heal') else 'made'}: {what}"
+    reason = f": {detail['reason']}" if detail.get("reason") else ""
+    return f"{_ACTIONS.get(row.name, row.name)}{reason}"

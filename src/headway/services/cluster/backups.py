@@ -1,0 +1,167 @@
+"""Backups, restores and key rotation: requests check their input and queue an operation.
+
+Passphrases are not stored. While an operation runs, its row holds the key derived from the passphrase and the backup's salt."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import secrets as random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway import __version__
+from headway.errors import Conflict, NeedsConfirmation, Refused
+from headway.schemas.backups import BackupIn, BackupOut, RestoreIn, RotateIn, VerifyIn
+from headway.schemas.clusters import OperationOut
+from headway.services.authorization import write_audit_line
+from headway.services.cluster.path_policy import require_allowed_path
+from headway.services.cluster.planning import announce_operation
+from headway.services.context import AppState
+from headway.services.identity import Principal
+from headway.services.mappers import operation_out
+from headway.store import Operation
+
+if TYPE_CHECKING:
+    from headway.backup.archive import Header
+
+
+async def start_backup(state: AppState, who: Principal, name: str, ask: BackupIn) -> OperationOut:
+    """Queues a backup; jobs go on. The operation's `kept` names the file."""
+    folder = require_allowed_path(state, ask.to)
+    operation = await queue_backup(state, name, who.person, folder, ask.passphrase, idempotency_key=who.idempotency_key)
+    assert operation is not None
+    await write_audit_line(state, who, "backup", name, operation=operation.id, to=str(folder))
+    return operation_out(operation)
+
+
+async def start_restore(state: AppState, who: Principal, name: str, ask: RestoreIn) -> OperationOut:
+    """Queues a restore. Raises Refused if the file is no backup of this cluster or the passphrase is wrong, NeedsConfirmation
+    if the cluster exists."""
+    from headway.backup import archive
+
+    path = require_allowed_path(state, ask.path)
+    header = await asyncio.to_thread(archive.read_header, path)
+    if header.cluster != name:
+        raise Refused(
+            f"{path} is a backup of the cluster {header.cluster}, not of {name}",
+            hint=f"headway restore {header.cluster} --from {path}",
+        )
+    key = await asyncio.to_thread(archive.key_of, ask.passphrase, header.salt)
+    await asyncio.to_thread(archive.opens, path, key)
+    row = await state.store.clusters.get(name)
+    if row is not None and not ask.confirmed:
+        raise NeedsConfirmation(
+            f"queue and accounting of {name} are replaced by those of the backup", hint="headway restore with --yes"
+        )
+    ref = random.token_hex(8)
+    params = {"path": str(path), "ref": ref}
+    operation = await state.store.operations.enqueue(
+        name, "restore", who.person, params=params, secret=_text(key), key=who.idempotency_key
+    )
+    announce_operation(state, operation)
+    await write_audit_line(state, who, "restore", name, operation=operation.id, path=str(path))
+    return operation_out(operation)
+
+
+async def list_backups(state: AppState, folder: str) -> list[BackupOut]:
+    """Backups in a folder of the server's machine; without one, in the folders that cluster files schedule backups to."""
+    from headway.backup import archive
+
+    folders = [folder] if folder else await _scheduled_folders(state)
+    found = [
+        await asyncio.to_thread(archive.found, require_allowed_path(state, one), missing_ok=not folder)
+        for one in folders
+    ]
+    return [_out(path, header, size) for part in found for path, header, size in part]
+
+
+async def _scheduled_folders(state: AppState) -> list[str]:
+    """Folders that cluster files write backups to. Raises Refused if there are none."""
+    files = [row.document.get("spec", {}).get("backup") or {} for row in await state.store.clusters.all()]
+    found = sorted({str(one["to"]) for one in files if one.get("to")})
+    if not found:
+        raise Refused("no cluster file schedules backups, so there is no default folder", hint="name one: --in DIR")
+    return found
+
+
+async def verify_backup(state: AppState, ask: VerifyIn) -> BackupOut:
+    """Reads all of a backup. Raises Refused if it is damaged or the passphrase is wrong."""
+    from headway.backup import archive
+    from headway.backup.backup import prove
+
+    path = require_allowed_path(state, ask.path)
+    header = await asyncio.to_thread(archive.read_header, path)
+    key = await asyncio.to_thread(archive.key_of, ask.passphrase, header.salt)
+    proof = await asyncio.to_thread(prove, path, key)
+    found = _out(path, header, proof.bytes)
+    return found.model_copy(update={"records": proof.records, "state_files": proof.state_files})
+
+
+async def start_key_rotation(state: AppState, who: Principal, name: str, ask: RotateIn) -> OperationOut:
+    """Queues replacing a key by a new one. No job is lost. Raises Refused for keys that Headway does not own."""
+    _, cluster = await state.cluster(name)
+    if ask.what == "database":
+        raise Refused(
+            f"the database of {name} has no password to change: it knows slurmdbd by its system user, on its socket alone",
+            hint="headway secrets rotate munge, jwt or ssh",
+        )
+    if ask.what == "munge" and cluster.munge_key is not None:
+        raise Refused(
+            f"the MUNGE key of {name} comes from {cluster.munge_key.words}, as its file says",
+            hint="change it there, then headway apply",
+        )
+    if ask.what == "ssh" and not cluster.provider.creates_machines:
+        raise Refused(
+            f"{name} is signed in to with keys of your own inventory", hint="change them on the machines and in hosts"
+        )
+    params = {"what": ask.what, "ref": random.token_hex(8)}
+    operation = await state.store.operations.enqueue(name, "rotate", who.person, params=params, key=who.idempotency_key)
+    announce_operation(state, operation)
+    await write_audit_line(state, who, "secrets.rotate", name, operation=operation.id, what=ask.what)
+    return operation_out(operation)
+
+
+async def queue_backup(
+    state: AppState,
+    name: str,
+    person: str,
+    folder: Path,
+    passphrase: str,
+    *,
+    keep: int = 0,
+    ref: str = "",
+    idempotency_key: str = "",
+) -> Operation | None:
+    """Queues a backup and returns its operation. `keep`: how many of the cluster's backups stay in the folder; 0: all. `ref`
+    names a scheduled backup, so that only one of several servers queues it: None if another server did."""
+    from headway.backup import archive
+
+    _, cluster = await state.cluster(name)
+    header = archive.Header(name, state.clock(), __version__, cluster.slurm_version, archive.new_salt())
+    key = await asyncio.to_thread(archive.key_of, passphrase, header.salt)
+    ref = ref or random.token_hex(8)
+    params: dict[str, Any] = {"to": str(folder), "ref": ref, "header": vars(header), "keep": keep}
+    try:
+        operation = await state.store.operations.enqueue(
+            name, "backup", person, params=params, secret=_text(key), key=idempotency_key
+        )
+    except Conflict:
+        return None
+    announce_operation(state, operation)
+    return operation
+
+
+def _text(key: bytes) -> str:
+    return base64.b64encode(key).decode()
+
+
+def _out(path: Path, header: Header, size: int) -> BackupOut:
+    return BackupOut(
+        path=str(path),
+        cluster=header.cluster,
+        at=header.at,
+        bytes=size,
+        headway=header.headway,
+        slurm_version=header.slurm_version,
+    )

@@ -1,0 +1,89 @@
+"""One cluster: its state, its stored document, how to reach it by SSH; and queueing what changes it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headway.domain.machine import MachineState
+from headway.errors import Conflict
+from headway.schemas.clusters import ApplyIn, ClusterOut, Document, OperationOut, ScaleIn, StatusOut
+from headway.schemas.people import AccessOut
+from headway.services.authorization import write_audit_line
+from headway.services.cluster import planning
+from headway.services.context import AppState
+from headway.services.identity import Principal
+from headway.services.mappers import check_out, cluster_out, node_outs, operation_out, without_secrets
+
+
+async def get_cluster(state: AppState, name: str) -> ClusterOut:
+    """The cluster as last read. Raises NotFound."""
+    return cluster_out(await state.row(name), state.live.snapshot(name))
+
+
+async def get_status(state: AppState, name: str) -> StatusOut:
+    """The cluster's readiness checks and nodes, read now."""
+    row, cluster = await state.cluster(name)
+    snapshot, checks = await asyncio.gather(state.read(cluster), state.checks(cluster))
+    return StatusOut(
+        cluster=cluster_out(row, snapshot),
+        checks=[check_out(check) for check in checks],
+        nodes=node_outs(cluster, snapshot),
+    )
+
+
+async def get_document(state: AppState, name: str) -> Document:
+    """The document that was last applied, without secrets."""
+    return without_secrets(Document.model_validate((await state.row(name)).document))
+
+
+async def get_ssh_access(state: AppState, who: Principal, name: str) -> AccessOut:
+    """Addresses and host keys for plain ssh to the cluster. Raises Conflict before its head exists."""
+    _, cluster = await state.cluster(name)
+    machines = await state.work.machines(cluster)
+    by_name = {machine.name: machine for machine in machines}
+    heads = [by_name[name] for name in cluster.heads if name in by_name]
+    head = next((machine for machine in heads if machine.state is MachineState.RUNNING), heads[0] if heads else None)
+    if head is None:
+        raise Conflict(f"{cluster.head} does not exist yet", hint=f"headway status {name}")
+    lines = []
+    for machine in machines:
+        key = " ".join(machine.host_key.split()[:2])
+        if key:
+            lines += [f"{machine.name} {key}", f"{_known_host(machine.address, machine.port)} {key}"]
+    return AccessOut(
+        cluster=name,
+        user=who.user,
+        head=head.name,
+        address=head.address,
+        port=head.port,
+        host_keys=lines,
+        machines={machine.name: machine.address for machine in machines},
+        ports={machine.name: machine.port for machine in machines if machine.port != 22},
+    )
+
+
+def _known_host(address: str, port: int) -> str:
+    return address if port == 22 else f"[{address}]:{port}"
+
+
+async def apply_document(state: AppState, who: Principal, name: str, ask: ApplyIn) -> OperationOut:
+    """Queues an apply. Raises as planning.queue_apply."""
+    operation = await planning.queue_apply(state, who, name, ask)
+    await write_audit_line(state, who, "apply", name, operation=operation.id, confirmed=ask.confirmed)
+    return operation_out(operation)
+
+
+async def scale_cluster(state: AppState, who: Principal, name: str, ask: ScaleIn) -> OperationOut:
+    """Queues another number of nodes. Raises as planning.queue_apply."""
+    operation = await planning.queue_scale(state, who, name, ask)
+    await write_audit_line(
+        state, who, "scale", name, operation=operation.id, groups=ask.groups, deadline_s=ask.deadline_s
+    )
+    return operation_out(operation)
+
+
+async def take_down(state: AppState, who: Principal, name: str, *, delete_data: bool) -> OperationOut:
+    """Queues taking the cluster down."""
+    operation = await planning.queue_down(state, who, name, delete_data=delete_data)
+    await write_audit_line(state, who, "down", name, operation=operation.id, delete_data=delete_data)
+    return operation_out(operation)

@@ -1,0 +1,58 @@
+"""Incidents of nodes, and simulated faults."""
+
+from __future__ import annotations
+
+from headway.errors import NotFound
+from headway.health.policy import repair_ladder
+from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut
+from headway.services.authorization import write_audit_line
+from headway.services.context import AppState
+from headway.services.identity import Principal
+from headway.services.mappers import incident_out
+
+
+async def get_incident(state: AppState, name: str, number: int) -> IncidentOut:
+    """Raises NotFound, also for an incident of another cluster."""
+    await state.row(name)
+    found = await state.store.incidents.get(number) if number else None
+    if found is None or found.cluster != name:
+        raise NotFound(f"{name} has no incident {number}", hint=f"headway incidents {name}")
+    return incident_out(found)
+
+
+async def return_from_incident(
+    state: AppState, who: Principal, name: str, number: int, *, false_alarm: bool
+) -> IncidentOut:
+    """Tests the node and returns it to service; returns the closed incident."""
+    _, cluster = await state.cluster(name)
+    await get_incident(state, name, number)
+    done = await state.work.bring_back(cluster, number, who.person, false_alarm=false_alarm)
+    await write_audit_line(state, who, "incident.return", f"{name}/{number}", false_alarm=false_alarm)
+    state.live.note(name, f"incident {number}: {done.steps[-1].text}", where=done.node)
+    return incident_out(done)
+
+
+async def get_node_history(state: AppState, name: str, node: str) -> NodeHistoryOut:
+    """The node's incidents and the score that they give it. Raises NotFound."""
+    cluster = (await state.cluster(name))[1]
+    if node not in cluster.slot_names:
+        raise NotFound(f"{name} has no node {node}", hint=f"headway nodes {name}")
+    found = await state.store.incidents.search(name, node=node)
+    now = state.clock()
+    return NodeHistoryOut(
+        node=node,
+        score=repair_ladder.node_score(found, cluster.health, now),
+        limit=cluster.health.lemon_score,
+        days=cluster.health.lemon_days,
+        why_out=repair_ladder.keep_out_reason(found, cluster.health, now)
+        or repair_ladder.spare_work_reason(found, cluster.health, now),
+        incidents=[incident_out(await state.store.incidents.get(one.number)) for one in found],
+    )
+
+
+async def inject_fault(state: AppState, who: Principal, name: str, ask: FaultIn) -> FaultMadeOut:
+    """Makes or heals a simulated fault on a local cluster."""
+    _, cluster = await state.cluster(name)
+    done = await state.work.inject(cluster, ask)
+    await write_audit_line(state, who, "fault", f"{name}/{ask.node}", kind=ask.kind, code=ask.code, heal=ask.heal)
+    return FaultMadeOut(done=done)

@@ -1,0 +1,162 @@
+"""One node: its details, and what operators do with it: drain, return, reboot, test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+
+from headway.domain.cluster import Cluster
+from headway.domain.incident import REBOOTS, Incident, XidClass
+from headway.errors import Conflict, HeadwayError, NotFound
+from headway.schemas.nodes import DeedOut, DoneOut, NodeDetailOut, TestOut
+from headway.services.authorization import write_audit_line
+from headway.services.context import AppState
+from headway.services.identity import Principal
+from headway.services.mappers import incident_out, node_outs
+
+_BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+
+
+async def get_node(state: AppState, name: str, node: str) -> NodeDetailOut:
+    """The node as last read, with its open incident and the latest reboot or test. Raises NotFound."""
+    cluster = await _cluster_with_node(state, name, node)
+    incident = await _open_incident(state, name, node)
+    out = next((one for one in node_outs(cluster, state.live.snapshot(name)) if one.name == node), None)
+    if out is None:
+        raise NotFound(f"{node} is a slot without a machine now", hint=f"headway nodes {name}")
+    return NodeDetailOut(
+        node=out,
+        simulated_gpus=cluster.simulated_gpus and bool(out.gpus),
+        incident=incident_out(await state.store.incidents.get(incident.number)) if incident else None,
+        deed=state.node_actions.get((name, node)),
+    )
+
+
+async def drain_node(state: AppState, who: Principal, name: str, node: str, reason: str) -> DoneOut:
+    """Drains the node: running jobs go on, no new job starts until the node is returned to service."""
+    cluster = await _cluster_with_node(state, name, node)
+    done = await state.work.drain_node(cluster, node, " ".join(reason.split()), who.person)
+    await _record_action(state, who, "node.drain", name, node, done, reason=reason)
+    return DoneOut(done=done)
+
+
+async def return_node(state: AppState, who: Principal, name: str, node: str) -> DoneOut:
+    """Returns the node to service. With an open incident its tests run first, and this waits for them."""
+    cluster = await _cluster_with_node(state, name, node)
+    incident = await _open_incident(state, name, node)
+    if incident is not None:
+        closed = await state.work.bring_back(cluster, incident.number, who.person, false_alarm=False)
+        done = f"incident {closed.number}: {closed.steps[-1].text}"
+    else:
+        done = await state.work.return_node(cluster, node, who.person)
+    await _record_action(state, who, "node.return", name, node, done)
+    return DoneOut(done=done)
+
+
+async def start_reboot(state: AppState, who: Principal, name: str, node: str, *, busy: bool) -> DeedOut:
+    """Starts a reboot in the background; `get_node` shows its result. A node that was in service returns to it once its tests
+    pass. Raises Conflict during an incident or another reboot or test, and for running jobs unless `busy`."""
+    cluster = await _cluster_with_node(state, name, node)
+    incident = await _open_incident(state, name, node)
+    if incident is not None:
+        raise Conflict(
+            f"{node} is under incident {incident.number}, which repairs it: {incident.state.value}",
+            hint=f"headway incident show {incident.number}",
+        )
+    _require_idle(state, name, node)
+    work = await state.work.reboot_node(cluster, node, who.person, busy=busy)
+    await _record_action(state, who, "node.reboot", name, node, f"{who.person} reboots it", busy=busy)
+    return _run_in_background(
+        state, name, node, DeedOut(kind="reboot", person=who.person, begun_at=state.clock()), work
+    )
+
+
+async def resume_reboots(state: AppState, cluster: Cluster) -> None:
+    """Carries on the reboots that an earlier server process began: their nodes are drained, and their machines may be off."""
+    for node in state.live.snapshot(cluster.name).nodes:
+        action = state.node_actions.get((cluster.name, node.name))
+        if not node.reason.endswith(f": {REBOOTS}") or (action is not None and action.ended_at is None):
+            continue
+        found = await state.work.reboot_again(cluster, node.name)
+        if found is not None:
+            person, work = found
+            state.live.note(cluster.name, f"resuming the reboot that {person} requested", where=node.name)
+            action = DeedOut(kind="reboot", person=person, begun_at=state.clock())
+            _run_in_background(state, cluster.name, node.name, action, work)
+
+
+async def start_tests(state: AppState, who: Principal, name: str, node: str, *, hard: bool) -> DeedOut:
+    """Starts the node's tests in the background; they change nothing. Raises Conflict for `hard` tests while jobs run there."""
+    cluster = await _cluster_with_node(state, name, node)
+    _require_idle(state, name, node)
+    known = next((one for one in state.live.snapshot(name).nodes if one.name == node), None)
+    if hard and known is not None and _BUSY.intersection(known.states):
+        raise Conflict(f"jobs run on {node}: hard tests would disturb them", hint="drain it and wait")
+    await write_audit_line(state, who, "node.test", f"{name}/{node}", hard=hard)
+    action = DeedOut(kind="test", person=who.person, begun_at=state.clock())
+    return _run_in_background(state, name, node, action, _run_tests(state, cluster, node, action, hard=hard))
+
+
+async def _run_tests(state: AppState, cluster: Cluster, node: str, action: DeedOut, *, hard: bool) -> str:
+    found = await state.work.test_node(cluster, node, hard=hard)
+    action.tests = [TestOut(name=name, ok=ok, text=text) for name, ok, text in found]
+    return next((one.text or f"{one.name} failed" for one in action.tests if not one.ok), "")
+
+
+def _run_in_background(state: AppState, name: str, node: str, action: DeedOut, work: Awaitable[str]) -> DeedOut:
+    """Runs `work` (which returns a fault or "") after the response; the result is kept in `AppState.node_actions`."""
+
+    async def run() -> None:
+        try:
+            action.fault = await work
+        except HeadwayError as error:
+            action.fault = error.message.splitlines()[0]
+        finally:
+            action.ended_at = state.clock()
+        words = action.fault or ("it runs again" if action.kind == "reboot" else "all tests passed")
+        level = "error" if action.fault else "info"
+        state.live.note(name, f"{action.kind} requested by {action.person}: {words}", level=level, where=node)
+        with contextlib.suppress(HeadwayError):
+            _, cluster = await state.cluster(name)
+            await state.read(cluster, max_age_s=0)
+
+    state.node_actions[name, node] = action
+    task = asyncio.create_task(run(), name=f"{action.kind} {node}")
+    state.beside.add(task)
+    task.add_done_callback(state.beside.discard)
+    return action.model_copy()
+
+
+def _require_idle(state: AppState, name: str, node: str) -> None:
+    """Raises Conflict while a reboot or test of the node is under way."""
+    action = state.node_actions.get((name, node))
+    if action is not None and action.ended_at is None:
+        raise Conflict(
+            f"a {action.kind} of {node}, requested by {action.person}, is under way", hint="wait until it has ended"
+        )
+
+
+async def _record_action(
+    state: AppState, who: Principal, action: str, name: str, node: str, words: str, **detail: str | bool
+) -> None:
+    """Writes the audit line and the event, and reads the cluster again so that pages show the change."""
+    await write_audit_line(state, who, action, f"{name}/{node}", **detail)
+    state.live.note(name, words, where=node)
+    with contextlib.suppress(HeadwayError):
+        _, cluster = await state.cluster(name)
+        await state.read(cluster, max_age_s=0)
+
+
+async def _cluster_with_node(state: AppState, name: str, node: str) -> Cluster:
+    """The cluster; raises NotFound if it has no such node."""
+    _, cluster = await state.cluster(name)
+    if node not in cluster.slot_names:
+        raise NotFound(f"{name} has no node {node}", hint=f"headway nodes {name}")
+    return cluster
+
+
+async def _open_incident(state: AppState, name: str, node: str) -> Incident | None:
+    """Its open incident; not those that say that a machine could not be created or deleted."""
+    found = await state.store.incidents.search(name, node=node, unfinished=True)
+    return next((one for one in found if one.action is not XidClass.MAKE), None)

@@ -1,0 +1,33 @@
+"""Node image rollouts: nodes get another image one after the other, while jobs run."""
+
+from __future__ import annotations
+
+from headway.errors import Fault
+from headway.schemas.clusters import ChangeSetOut, OperationOut, RollIn
+from headway.services.authorization import write_audit_line
+from headway.services.cluster.planning import announce_operation
+from headway.services.context import AppState
+from headway.services.identity import Principal
+from headway.services.mappers import changeset_out, operation_out
+
+
+async def plan_rollout(state: AppState, name: str, ask: RollIn) -> ChangeSetOut:
+    """Which nodes a rollout would replace, and why."""
+    _, cluster = await state.cluster(name)
+    changes = await state.work.plan_roll(cluster, back=ask.back, head=ask.head, by=ask.by_s is not None)
+    return changeset_out(changes, cluster, "", [Fault("", note, level="warning") for note in changes.notes])
+
+
+async def start_rollout(state: AppState, who: Principal, name: str, ask: RollIn) -> OperationOut:
+    """Queues a rollout of the node image, or its stop. Raises what makes it impossible."""
+    _, cluster = await state.cluster(name)
+    if not ask.stop:
+        await state.work.plan_roll(
+            cluster, back=ask.back, head=ask.head, by=ask.by_s is not None
+        )  # raises what stops it
+    until = None if ask.by_s is None else state.clock() + ask.by_s
+    params = {"back": ask.back, "head": ask.head, "stop": ask.stop, "until": until}
+    operation = await state.store.operations.enqueue(name, "roll", who.person, params=params, key=who.idempotency_key)
+    announce_operation(state, operation)
+    await write_audit_line(state, who, "roll", name, operation=operation.id, **ask.model_dump())
+    return operation_out(operation)

@@ -1,0 +1,101 @@
+"""A cluster's volumes: which nodes have them, free space and speed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from headway.domain.cluster import Cluster
+from headway.domain.incident import Incident
+from headway.domain.slurm.state import NodeState, Room
+from headway.errors import HeadwayError
+from headway.schemas.backups import BenchIn, VolumeSpeedOut
+from headway.schemas.storage import LostOut, MeasuredOut, StorageOut, VolumeOut
+from headway.services.authorization import write_audit_line
+from headway.services.context import AppState
+from headway.services.identity import Principal
+from headway.store import SpeedRow
+
+MAX_AGE_S = 10.0  # of the cached sizes
+_AWAY = frozenset({"DOWN", "POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "UNKNOWN", "FUTURE"})
+
+
+async def get_storage(state: AppState, name: str) -> StorageOut:
+    """Each volume: the nodes that lost it, its free space, and its speed when last measured."""
+    cluster = (await state.cluster(name))[1]
+    rooms: dict[str, Room] = {}
+    snapshot = await state.seen(cluster)
+    stale = snapshot.stale  # a head that is known not to answer is not asked again by each reader
+    try:
+        if not stale:
+            rooms = {room.path: room for room in await state.rooms(cluster, MAX_AGE_S)}
+    except (HeadwayError, TimeoutError, OSError) as error:
+        stale = error.message.splitlines()[0] if isinstance(error, HeadwayError) else f"{cluster.head} did not answer"
+    speeds = await state.store.volume_speeds.of_cluster(name)
+    nodes = [node for node in snapshot.nodes if _AWAY.isdisjoint(node.states)]
+    incidents = await state.store.incidents.search(name, unfinished=True)
+    volumes = [
+        _volume(cluster, path, rooms.get(path), speeds.get(path), nodes, incidents) for path in cluster.storage.paths
+    ]
+    return StorageOut(cluster=name, volumes=volumes, stale=stale)
+
+
+async def measure_speed(state: AppState, who: Principal, name: str, ask: BenchIn) -> list[VolumeSpeedOut]:
+    """Measures the speed of each volume from one machine, and stores it as the latest. Its test files are removed."""
+    _, cluster = await state.cluster(name)
+    found = await state.work.storage_bench(cluster, ask.node, ask.mib)
+    now, node = state.clock(), ask.node or cluster.head
+    await state.store.volume_speeds.record(
+        SpeedRow(name, one.path, node, ask.mib, now, one.write_mib_s, one.read_mib_s, one.checkpoint_mib_s, one.error)
+        for one in found
+    )
+    await write_audit_line(state, who, "storage.bench", name, node=ask.node, mib=ask.mib)
+    return list(found)
+
+
+def _volume(
+    cluster: Cluster,
+    path: str,
+    room: Room | None,
+    speed: SpeedRow | None,
+    nodes: list[NodeState],
+    incidents: tuple[Incident, ...],
+) -> VolumeOut:
+    mounted = next((one for one in cluster.storage.volumes if one.path == path), None)
+    lost = list(_lost_by(path, nodes, incidents))
+    return VolumeOut(
+        path=path,
+        type=mounted.type if mounted else "",
+        source=mounted.source if mounted else "",
+        read_only=mounted.read_only if mounted else False,
+        size_bytes=room.size if room else None,
+        free_bytes=room.free if room else None,
+        used_bytes=None if room is None or room.size is None or room.free is None else room.size - room.free,
+        fault=room.fault if room else "",
+        nodes=len(nodes) - len(lost),
+        lost=lost,
+        measured=_measured(speed) if speed else None,
+    )
+
+
+def _lost_by(path: str, nodes: list[NodeState], incidents: tuple[Incident, ...]) -> Iterator[LostOut]:
+    """Nodes whose checks say that the volume is missing or unusable, with the text of their incident or drain reason."""
+    named = re.compile(rf"(?<![\w/.-]){re.escape(path)}(?![\w/.-])")
+    told = {one.node: one.what for one in incidents if named.search(one.what)}
+    for node in nodes:
+        why = told.get(node.name) or (node.reason if not node.usable and named.search(node.reason) else "")
+        if why:
+            yield LostOut(node=node.name, why=why)
+
+
+def _measured(row: SpeedRow) -> MeasuredOut:
+    return MeasuredOut(
+        path=row.path,
+        write_mib_s=row.write_mib_s,
+        read_mib_s=row.read_mib_s,
+        checkpoint_mib_s=row.checkpoint_mib_s,
+        error=row.error,
+        node=row.node,
+        mib=row.mib,
+        at=row.at,
+    )
