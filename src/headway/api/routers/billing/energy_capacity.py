@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, State
-from headway.api.routers.billing.query_parameters import MonthText
+from headway.api.http.billing_parameters import MonthText
 from headway.schemas.billing import CapacityOut, EnergyOut
 from headway.services.billing.capacity import load_capacity
 from headway.services.billing.energy import load_energy

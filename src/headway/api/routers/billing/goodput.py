@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, PathNumber, State
-from headway.api.routers.billing.query_parameters import MonthText
+from headway.api.http.billing_parameters import MonthText
 from headway.schemas.billing import GoodputOut, JobGoodputOut
 from headway.services.billing.goodput import load_goodput, load_job_goodput
 from headway.services.billing.ledger_refresh import load_report_scope, refresh_ledger

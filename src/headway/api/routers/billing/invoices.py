@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Admin, Anyone, Operator, State
-from headway.api.routers.billing.query_parameters import MonthText, ReportFormat, csv_response
+from headway.api.http.billing_parameters import MonthText, ReportFormat, csv_response
 from headway.schemas.billing import ChargebackOut, CloseIn, CollectedOut, InvoiceOut
 from headway.services.billing.invoice_reports import (
     close_invoice,

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, State
-from headway.api.http.pagination import Cursor
-from headway.api.routers.billing.query_parameters import (
+from headway.api.http.billing_parameters import (
     MAX_ROWS,
     FilterText,
     NodeStateNames,
@@ -17,6 +16,7 @@ from headway.api.routers.billing.query_parameters import (
     TimeText,
     csv_response,
 )
+from headway.api.http.pagination import Cursor
 from headway.schemas.billing import NodeStatesOut
 from headway.services.billing.ledger_refresh import refresh_ledger
 from headway.services.billing.node_states import (
