@@ -129,7 +129,8 @@ def cluster_file_page() -> str:
 
     return page(
         "cluster.yaml",
-        "Every field of the cluster file. A field without a default is required. `headway init` writes a commented file, "
+        "Every field of the cluster file. Fields marked as required must be present; a field with an empty default may be "
+        "omitted. `headway init` writes a commented file, "
         "`headway schema` prints the JSON Schema for editors, `headway plan` checks a file.",
         body(),
     )
