@@ -11,8 +11,8 @@ from typing import Any
 
 from headway import paths
 from headway.errors import Unreachable
-from headway.jobs.remote.helper_pool import Warm
-from headway.jobs.submission.submit import submit
+from headway.jobs.remote.helper_pool import HelperPool
+from headway.jobs.submission.submit import run_sbatch
 from headway.schemas.submissions import SubmitIn, SubmitOut
 from headway.server.main import Notebooks, serve
 from headway.store import Store
@@ -26,7 +26,7 @@ class Shared(FakeWork):
             plan=changes(), machines=(), checks=(), read=Unreachable("no Slurm"), apply=self._apply, accounting=()
         )
         self._data = data
-        self._links = Warm(Machine(data / "home"))
+        self._links = HelperPool(Machine(data / "home"))
 
     async def _apply(self, cluster: Any, say: Any) -> None:
         """Takes a moment in which the server may die; two at once on a cluster are written down."""
@@ -39,7 +39,7 @@ class Shared(FakeWork):
             await asyncio.sleep(0.15)
 
     async def submit(self, _: Any, request: SubmitIn, user: str, stage: Any = None, *, tag: str = "") -> SubmitOut:
-        return await submit(self._links, HEAD, request, PERSON, None, tag)
+        return await run_sbatch(self._links, HEAD, request, PERSON, None, tag)
 
 
 if __name__ == "__main__":

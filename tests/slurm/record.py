@@ -20,12 +20,12 @@ from typing import Any
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slurm.state import SPARES
 from headway.errors import HeadwayError
-from headway.jobs.submission.submit import submit
+from headway.jobs.submission.submit import run_sbatch
 from headway.schemas.submissions import SubmitIn
 from headway.slurm import node_commands, reservations, sacct_jobs, sacct_usage, sacctmgr
 from headway.slurm.adapters import adapter
 from headway.slurm.reader import SlurmReader
-from headway.slurm.rest import Rest, SlurmToken
+from headway.slurm.rest import SlurmRestClient, SlurmToken
 from headway.transport.ssh import Connections
 
 HERE = Path(__file__).parent
@@ -46,7 +46,7 @@ def slim(value: Any) -> Any:
 async def record(links: Connections, head: Machine, jwt_key: bytes, version: str) -> None:
     folder = HERE / version
     folder.mkdir(exist_ok=True)
-    rest = Rest(links, head, SlurmToken(jwt_key))
+    rest = SlurmRestClient(links, head, SlurmToken(jwt_key))
     known = adapter(version)
 
     def keep(name: str, text: str) -> None:
@@ -66,7 +66,7 @@ async def record(links: Connections, head: Machine, jwt_key: bytes, version: str
         return ran.stdout
 
     async def start(user: str, *args: str, script: str = SLEEP, name: str = "train.sbatch") -> int:
-        return (await submit(links, head, SubmitIn(args=list(args), script=script, script_name=name), user)).job_id
+        return (await run_sbatch(links, head, SubmitIn(args=list(args), script=script, script_name=name), user)).job_id
 
     quick = await start("alice", "-t1", script="#!/bin/bash\nexit 3\n", name="fails.sbatch")
     running = await start("alice", "-N2", "--gres=gpu:3", "-t30", "-o", "logs/%x-%j.out", "-e", "logs/%x-%j.err")
@@ -77,7 +77,7 @@ async def record(links: Connections, head: Machine, jwt_key: bytes, version: str
     await reservations.set_reserved_nodes(links, head, ["lab-1-2"])
     await node_commands.drain_node(links, head, "lab-1-1", "checked by hand")
     await settled(SlurmReader(links, head, jwt_key, version), running, quick)
-    await accounted(links, head, sacctmgr.questions()["busy"], "alice|vision", "carol|speech")
+    await accounted(links, head, sacctmgr.accounts_argv()["busy"], "alice|vision", "carol|speech")
     await keep_rest("nodes", known.nodes)
     await keep_rest("jobs_plain", known.jobs, known.plain)
     await keep_rest("jobs_detailed", known.jobs, known.detailed)
@@ -86,17 +86,17 @@ async def record(links: Connections, head: Machine, jwt_key: bytes, version: str
     await keep_rest("reservations", known.reservations)
     await keep_rest("ping", known.ping)
     await keep_command("reservation", ["scontrol", "--oneliner", "show", "reservation", SPARES])
-    for name, argv in sacctmgr.questions().items():
+    for name, argv in sacctmgr.accounts_argv().items():
         await keep_command(f"accounts_{name}", argv)
     await reservations.set_reserved_nodes(links, head, [])
     await node_commands.resume_node(links, head, "lab-1-1")
     for user in ("alice", "carol"):
         await links.remote(head, ["scancel", f"--user={user}"], timeout_s=30)
-    await accounted(links, head, sacct_jobs.query(running, version), "train.sbatch", "CANCELLED")
-    await keep_command("usage_runs", sacct_usage.runs_query(int(time.time()) - 3600, int(time.time())))
-    await keep_command("usage_events", sacct_usage.events_query(int(time.time()) - 3600))
+    await accounted(links, head, sacct_jobs.sacct_argv(running, version), "train.sbatch", "CANCELLED")
+    await keep_command("usage_runs", sacct_usage.runs_argv(int(time.time()) - 3600, int(time.time())))
+    await keep_command("usage_events", sacct_usage.node_events_argv(int(time.time()) - 3600))
     ids = ",".join(str(job) for job in (quick, running, running + 1))
-    await keep_command("sacct", [*sacct_jobs.query(running, version)[:-1], ids])
+    await keep_command("sacct", [*sacct_jobs.sacct_argv(running, version)[:-1], ids])
     await rest.close()
 
 

@@ -40,7 +40,7 @@ from headway.domain.machine import Machine, MachineState
 from headway.domain.slurm.accounts import Share
 from headway.domain.slurm.state import Check, JobState, NodeState
 from headway.errors import NotFound, Unreachable
-from headway.jobs.logs.log_window import window
+from headway.jobs.logs.log_window import last_lines
 from headway.render.monitoring.metric_queries import Query, Row
 from headway.schemas.clusters import ClusterOut, NodeOut, StatusOut
 from headway.schemas.incidents import IncidentOut
@@ -103,7 +103,7 @@ def log_part(before: int | None, lines: int) -> LogPartOut:
     """As the cluster's own reading of it."""
     data = "".join(f"{line}\n" for line in LOG).encode()
     end = len(data) if before is None else min(before, len(data))
-    return window(data[:end], 0, len(data), lines)
+    return last_lines(data[:end], 0, len(data), lines)
 
 
 def log_search(text: str) -> LogFoundOut:

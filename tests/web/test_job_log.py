@@ -19,8 +19,8 @@ from conftest import Site
 from headway import Client
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import JobState
-from headway.jobs.logs.follow import part_of
-from headway.jobs.logs.log_window import window
+from headway.jobs.logs.follow import log_piece
+from headway.jobs.logs.log_window import last_lines
 from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
 
 pytestmark = pytest.mark.browser
@@ -49,7 +49,7 @@ class Log:
         while True:
             self.news.clear()
             if len(self.data) > start:
-                piece = part_of(self.data[start:], start)
+                piece = log_piece(self.data[start:], start)
                 start += len(piece)
                 yield piece
             if self.ended:
@@ -59,7 +59,7 @@ class Log:
     def part(self, _: Cluster, job: JobState, before: int | None, lines: int, __: bool) -> LogPartOut:
         self.read.append(job.id)
         data = self.data[:before]
-        return window(data, 0, len(self.data), lines)
+        return last_lines(data, 0, len(self.data), lines)
 
     def search(self, _: Cluster, job: JobState, text: str, __: bool) -> LogFoundOut:
         self.read.append(job.id)

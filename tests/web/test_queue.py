@@ -17,7 +17,7 @@ from tests.support import builders
 from conftest import PEOPLE, Site
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused
-from headway.jobs.submission.lineage import kept_request
+from headway.jobs.submission.lineage import stored_request
 from headway.jobs.submission.run_request import prepare_run
 from headway.schemas.submissions import RunIn, SubmitOut
 
@@ -266,13 +266,13 @@ def test_a_clone_has_its_own_folder_and_asks_for_secrets_again(demo: Site, page:
     _, cluster = demo.run(demo.state.cluster("demo"))
     first = prepare_run(run, cluster, "alice", "20260101-000000-abcd")
     keeping = demo.state.store.jobs.record("demo", 104, person="alice", user="alice", kind="run",
-                                        request=kept_request(first), facts={}, audit={})  # fmt: skip
+                                        request=stored_request(first), facts={}, audit={})  # fmt: skip
     demo.run(keeping)
     demo.goto(page, "/clusters/demo/jobs/104", role="member")
     page.get_by_role("link", name="Clone").click()
     expect(page.locator("#f-args")).to_have_value("train.py --tokenizer gpt2")
-    expect(page.locator("#f-script")).to_have_value(re.compile(re.escape(first.work)))
-    expect(page.locator("#origin")).to_contain_text(f"name that one instead of {first.work}")
+    expect(page.locator("#f-script")).to_have_value(re.compile(re.escape(first.job_folder)))
+    expect(page.locator("#origin")).to_contain_text(f"name that one instead of {first.job_folder}")
     expect(page.locator("#f-chdir")).to_have_count(0)
     expect(page.locator(".field.is-bad")).to_contain_text("HF_TOKEN was not kept, as it is a secret")
     page.get_by_label("HF_TOKEN").fill("again")
@@ -284,6 +284,6 @@ def test_a_clone_has_its_own_folder_and_asks_for_secrets_again(demo: Site, page:
     page.wait_for_url("**/jobs/105")
     _, sent, _, stage = next(call for call in demo.work.named("submit")[::-1] if "--test-only" not in call[1].args)
     assert (sent.env, sent.script_args) == (run.env | {"HF_TOKEN": "again"}, ["train.py", "--tokenizer", "gpt2"])
-    assert stage.work == sent.chdir != first.work
-    assert first.work not in sent.script
+    assert stage.work == sent.chdir != first.job_folder
+    assert first.job_folder not in sent.script
     assert complaints == []

@@ -511,7 +511,7 @@ class ApplyRun:
             await remote_steps.run_steps(
                 self.env.connections, head, [wait_for_slurmdbd()], timeout_s=CONVERT_S + STAGE_S
             )
-            return await sacctmgr.read(self.env.connections, head)
+            return await sacctmgr.read_accounts(self.env.connections, head)
         except HeadwayError as error:
             raise Refused(
                 f"{head.name}: slurmdbd runs but does not answer sacctmgr: {error.message}",

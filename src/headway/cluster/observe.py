@@ -19,8 +19,7 @@ from headway.errors import CommandFailed, HeadwayError
 from headway.images import local_images
 from headway.providers.base import Owned
 from headway.render.slurm.change_impact import Aborts, aborts, unreadable
-from headway.slurm import node_jobs
-from headway.slurm.sacctmgr import read
+from headway.slurm import node_jobs, sacctmgr
 
 # So many machines are asked at once; each is one SSH channel and one short Python process over there.
 FAN_OUT = 64
@@ -197,6 +196,6 @@ async def read_accounts(env: ClusterContext, head: Machine | None) -> Accounts |
     if head is None or head.state is not MachineState.RUNNING:
         return None
     try:
-        return await read(env.connections, head)
+        return await sacctmgr.read_accounts(env.connections, head)
     except HeadwayError:
         return None

@@ -10,14 +10,15 @@ import hashlib
 
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
-from headway.jobs.submission.job_folders import place
-from headway.jobs.submission.node_capacity import Offer
-from headway.jobs.submission.run_request import Prepared
-from headway.jobs.submission.submit import Stage
+from headway.jobs.submission.job_folders import user_folders
+from headway.jobs.submission.node_capacity import NodeCapacity
+from headway.jobs.submission.run_request import PreparedJob
+from headway.jobs.submission.submit import JobFiles
 from headway.schemas.submissions import NotebookIn, SubmitIn
 
-SECRET = "HEADWAY_NOTEBOOK_SECRET"  # noqa: S105 (the name of a variable)
-BASE = "HEADWAY_NOTEBOOK_BASE_SECRET"  # where it is in the address; a secret by its name, so the record of the job masks it
+SECRET_VARIABLE = "HEADWAY_NOTEBOOK_SECRET"  # noqa: S105 (the name of a variable)
+# The secret path segment of the address. Its name says SECRET, so that the stored request masks it.
+BASE_VARIABLE = "HEADWAY_NOTEBOOK_BASE_SECRET"
 
 _SCRIPT = """\
 #!/bin/bash
@@ -51,23 +52,23 @@ wait "$lab"
 """
 
 
-def base(notebook_id: str) -> str:
+def notebook_path(notebook_id: str) -> str:
     """The beginning of a notebook's addresses."""
     return f"/n/{notebook_id}/"
 
 
-def socket(folder: str) -> str:
+def notebook_socket(folder: str) -> str:
     return f"{folder}/socket"
 
 
-def prepare(
-    ask: NotebookIn, cluster: Cluster, offer: Offer, user: str, notebook_id: str, secret: str
-) -> tuple[Prepared, str]:
+def prepare_notebook(
+    ask: NotebookIn, cluster: Cluster, offer: NodeCapacity, user: str, notebook_id: str, secret: str
+) -> tuple[PreparedJob, str]:
     """What sbatch is given, and the notebook's folder. Raises Refused with every fault."""
     faults = list(_faults(ask, cluster, offer))
     if faults:
         raise Refused("\n".join(["this notebook can't be started:", *(f"  {fault}" for fault in faults)]))
-    there = place(cluster, user)
+    there = user_folders(cluster, user)
     folder = f"{there.root}/notebooks/{hashlib.sha256(f'folder {notebook_id}'.encode()).hexdigest()[:16]}"
     args = [
         "--job-name=notebook",
@@ -89,12 +90,12 @@ def prepare(
         script=_SCRIPT,
         script_name="notebook",
         script_args=[folder, str(ask.idle_minutes * 60)],
-        env={SECRET: secret, BASE: base(notebook_id)},
+        env={SECRET_VARIABLE: secret, BASE_VARIABLE: notebook_path(notebook_id)},
     )
-    return Prepared(request, Stage(there.root, "", folder), launcher="notebook"), folder
+    return PreparedJob(request, JobFiles(there.root, "", folder), launcher="notebook"), folder
 
 
-def _faults(ask: NotebookIn, cluster: Cluster, offer: Offer) -> list[Fault]:
+def _faults(ask: NotebookIn, cluster: Cluster, offer: NodeCapacity) -> list[Fault]:
     found = []
     if ask.gpus > offer.gpus:
         found.append(Fault("gpus", f"a node of {cluster.name} has {offer.gpus}", "ask for fewer"))

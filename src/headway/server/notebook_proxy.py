@@ -30,7 +30,7 @@ from headway.services.jobs import notebooks
 from headway.store import NotebookRow
 
 if TYPE_CHECKING:
-    from headway.jobs.remote.tunnel import Wire
+    from headway.jobs.remote.tunnel import TunnelConnection
 
 log = structlog.get_logger("headway.door")
 HEAD_S = 75.0  # a kept-alive connection waits so long for its next request
@@ -197,7 +197,7 @@ class Door:
         text = f"{name}={session}; Path={path}; HttpOnly; SameSite=Lax{'; Secure' if self._secure else ''}"
         return b"set-cookie", text.encode()
 
-    async def wire(self, row: NotebookRow) -> Wire:
+    async def wire(self, row: NotebookRow) -> TunnelConnection:
         page = f"{self._state.settings.url}/clusters/{quote(row.cluster)}/notebooks"
         try:
             return await (await notebooks.open_tunnel(self._state, row)).connect()
@@ -241,7 +241,7 @@ class _Talk:
         finally:
             await wire.close()
 
-    async def _lead(self, request: h11.Request, row: NotebookRow, wire: Wire) -> None:
+    async def _lead(self, request: h11.Request, row: NotebookRow, wire: TunnelConnection) -> None:
         """The request to Jupyter, its answer back."""
         far = h11.Connection(h11.CLIENT, max_incomplete_event_size=256 * 1024)
         upgrade = _upgrades(request)
@@ -263,7 +263,7 @@ class _Talk:
                 sending.cancel()
                 await asyncio.gather(sending, return_exceptions=True)
 
-    async def _body(self, far: h11.Connection, wire: Wire) -> None:
+    async def _body(self, far: h11.Connection, wire: TunnelConnection) -> None:
         while True:
             event = await self._next()
             if isinstance(event, h11.Data):
@@ -274,7 +274,7 @@ class _Talk:
             else:
                 return
 
-    async def _answer(self, far: h11.Connection, wire: Wire, upgrade: bool, request: h11.Request) -> None:
+    async def _answer(self, far: h11.Connection, wire: TunnelConnection, upgrade: bool, request: h11.Request) -> None:
         while True:
             event = far.next_event()
             if event is h11.NEED_DATA:
@@ -303,7 +303,7 @@ class _Talk:
                 return
 
     async def _switched(
-        self, far: h11.Connection, wire: Wire, event: h11.InformationalResponse, request: h11.Request
+        self, far: h11.Connection, wire: TunnelConnection, event: h11.InformationalResponse, request: h11.Request
     ) -> None:
         """A WebSocket: bytes both ways until either end is gone, or its person may no longer be here."""
         kept = [(name, value) for name, value in event.headers if name not in _NOT_BACK | {b"sec-websocket-extensions"}]
@@ -333,12 +333,12 @@ class _Talk:
             except _Refused:
                 return
 
-    async def _out(self, wire: Wire) -> None:
+    async def _out(self, wire: TunnelConnection) -> None:
         while data := await wire.read():
             self.writer.write(data)
             await self.writer.drain()
 
-    async def _in(self, wire: Wire) -> None:
+    async def _in(self, wire: TunnelConnection) -> None:
         while data := await self.reader.read(CHUNK):
             await wire.write(data)
 

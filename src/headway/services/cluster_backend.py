@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # the cluster room and its libraries are loaded with the firs
     from headway.cluster.context import ReportProgress
     from headway.datasets.library_location import Shelf
     from headway.jobs.remote.tunnel import Tunnel
-    from headway.jobs.submission.submit import Stage
+    from headway.jobs.submission.submit import JobFiles
     from headway.rollout.image_rollout import OperationWaits
 
 
@@ -181,7 +181,7 @@ class Work(Protocol):
         ...
 
     async def submit(
-        self, cluster: Cluster, request: SubmitIn, user: str, stage: Stage | None = None, *, tag: str = ""
+        self, cluster: Cluster, request: SubmitIn, user: str, stage: JobFiles | None = None, *, tag: str = ""
     ) -> SubmitOut:
         """`tag`: of the request; what comes with it twice is submitted once, and answered the same."""
         ...

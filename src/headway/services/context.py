@@ -36,8 +36,8 @@ from headway.store import ClusterRow, Store
 
 if TYPE_CHECKING:
     from headway.datasets.library import Library
-    from headway.jobs.explain.pending import Why
-    from headway.jobs.explain.placement_search import World
+    from headway.jobs.explain.pending import PendingReason
+    from headway.jobs.explain.placement_search import ClusterSnapshot
 
 READ_TIMEOUT_S = 10.0
 _FRESH_S = 0.4  # readings younger than this are not asked for again
@@ -123,7 +123,7 @@ class AppState:
     )  # web.pages.cluster.operations' of its viewers
     node_actions: dict[tuple[str, str], DeedOut] = field(default_factory=dict)  # (cluster, node): a person's latest
     beside: set[asyncio.Task[None]] = field(default_factory=set)  # what goes on after its request was answered
-    worlds: dict[str, tuple[Snapshot, World, dict[int, Why | None]]] = field(
+    worlds: dict[str, tuple[Snapshot, ClusterSnapshot, dict[int, PendingReason | None]]] = field(
         default_factory=dict
     )  # services.read_model.pending_reasons's
     cache: SharedCache = field(init=False)

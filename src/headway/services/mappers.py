@@ -17,10 +17,10 @@ from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import LEMONS, SPARES, Check, JobState, NodeState
 from headway.errors import Fault, InvalidSpec
 from headway.health.incidents.timings import incident_timings
-from headway.jobs.explain.pending import Why
-from headway.jobs.explain.phrases import told
-from headway.jobs.explain.slurm_messages import why
-from headway.jobs.view.effective_time import Course
+from headway.jobs.explain.pending import PendingReason
+from headway.jobs.explain.phrases import format_phrase
+from headway.jobs.explain.slurm_messages import job_reason
+from headway.jobs.view.effective_time import EffectiveTime
 from headway.schemas.base import ErrorOut, FaultOut
 from headway.schemas.clusters import (
     ChangeOut,
@@ -245,7 +245,9 @@ def _holders(jobs: Iterable[JobState]) -> dict[str, dict[int, int]]:
     return found
 
 
-def job_out(job: JobState, now: float, progress: ProgressOut | None = None, waits: Why | None = None) -> JobOut:
+def job_out(
+    job: JobState, now: float, progress: ProgressOut | None = None, waits: PendingReason | None = None
+) -> JobOut:
     end = job.end_time if 0 < job.end_time <= now and job.state not in RUNNING else int(now)
     started = job.start_time and job.state not in WAITING
     return JobOut(
@@ -275,8 +277,8 @@ def job_out(job: JobState, now: float, progress: ProgressOut | None = None, wait
         array_job_id=job.array_job_id,
         array_task=job.array_task,
         progress=progress,
-        why=why(job),
-        needs=told(waits.needs, now) if waits else "",
+        why=job_reason(job),
+        needs=format_phrase(waits.needs, now) if waits else "",
         expected_nodes=compress(waits.nodes) if waits else "",
         **{name: getattr(job, name) for name in _MORE},
     )
@@ -301,7 +303,7 @@ def row_now(job: JobState, row: bytes, now: float, progress: ProgressOut | None)
     return said + row[1:]
 
 
-def course_out(course: Course) -> CourseOut | None:
+def course_out(course: EffectiveTime) -> CourseOut | None:
     """None for one that was never started again: all of its time counted."""
     if not course.restarts or course.ettr is None:
         return None

@@ -16,20 +16,20 @@ from headway.errors import HeadwayError, NotFound, Unreachable
 from headway.slurm import sacct_jobs
 from headway.slurm.adapters import adapter
 from headway.slurm.adapters.base import Adapter
-from headway.slurm.rest import Forwards, Rest, SlurmToken
-from headway.slurm.squeue_summary import Glance, glance
+from headway.slurm.rest import ForwardsSockets, SlurmRestClient, SlurmToken
+from headway.slurm.squeue_summary import SqueueLine, read_squeue
 from headway.transport.ssh import Remote
 
 # A detailed row is 40 kB and costs slurmrestd half a MiB of memory, so details are asked of single jobs alone: as many as
 # this in one reading, so many at a time, and the rest in the next readings.
-DETAILS_A_READING = 32
+MAX_DETAILS_PER_READ = 32
 DETAILS_AT_ONCE = 4
-MANY = 1000  # jobs from which on squeue is asked first which of them have changed
-MOST_CHANGED = 256  # jobs that are asked for one by one; from there on all at once is quicker
-WHOLE_S = 60.0  # between two readings of everything, for what squeue's line does not show
+MANY_JOBS = 1000  # jobs from which on squeue is asked first which of them have changed
+MAX_CHANGED = 256  # jobs that are asked for one by one; from there on all at once is quicker
+FULL_READ_S = 60.0  # between two readings of everything, for what squeue's line does not show
 
 
-class Links(Forwards, Remote, Protocol):
+class ReaderConnections(ForwardsSockets, Remote, Protocol):
     """The part of Connections that reading needs."""
 
 
@@ -38,7 +38,7 @@ class SlurmReader:
 
     def __init__(
         self,
-        connections: Links,
+        connections: ReaderConnections,
         head: Machine,
         jwt_key: bytes,
         version: str,
@@ -49,10 +49,10 @@ class SlurmReader:
         self._head = head
         self._version = version
         self._adapter: Adapter = adapter(version)
-        self._rest = Rest(connections, head, SlurmToken(jwt_key))
+        self._rest = SlurmRestClient(connections, head, SlurmToken(jwt_key))
         self._clock = clock
         self._known: dict[int, tuple[int, JobState]] = {}  # job -> (what its record said, the job)
-        self._glances: dict[int, Glance] = {}  # as squeue said just before
+        self._glances: dict[int, SqueueLine] = {}  # as squeue said just before
         self._whole_at = clock()  # when everything was last read
         self._held: dict[int, tuple[int, dict[str, tuple[int, ...]]]] = {}  # job -> (start time, node -> GPUs)
 
@@ -76,12 +76,12 @@ class SlurmReader:
 
     async def jobs(self) -> tuple[JobState, ...]:
         """Active jobs and those that ended within MinJobAge; running ones with the GPUs they hold."""
-        many = len(self._known) >= MANY
-        jobs = await self._changed() if many and self._clock() - self._whole_at < WHOLE_S else None
+        many = len(self._known) >= MANY_JOBS
+        jobs = await self._changed() if many and self._clock() - self._whole_at < FULL_READ_S else None
         if jobs is None:
             self._whole_at = self._clock()
             if many:  # before the rest, so that what changes in between is seen as changed the next time
-                self._glances = await glance(self._connections, self._head)
+                self._glances = await read_squeue(self._connections, self._head)
             path, plain = self._adapter.jobs, self._adapter.plain
             jobs = [row for row in await self._rows(path, "jobs", plain, self._known_job) if isinstance(row, JobState)]
         if self._adapter.plain != self._adapter.detailed:
@@ -92,7 +92,7 @@ class SlurmReader:
 
     async def _changed(self) -> list[JobState] | None:
         """The jobs of the last reading, brought up to date; None where to read everything is quicker."""
-        before, now = self._glances, await glance(self._connections, self._head)
+        before, now = self._glances, await read_squeue(self._connections, self._head)
         self._glances = now
         jobs: dict[int, JobState] = {}
         ask = []
@@ -100,13 +100,13 @@ class SlurmReader:
             was, known = before.get(number), self._known.get(number)
             job = known[1] if known is not None else None
             if job is not None and was is not None and was != seen:
-                job = seen.update(job) if was.lasts == seen.lasts and seen.pending else None
+                job = seen.updated_job(job) if was.stable == seen.stable and seen.pending else None
             if job is None or was is None:
                 ask.append(number)
             else:
                 jobs[number] = job
         siblings = Counter(job.array_job_id for _, job in self._known.values())
-        if len(ask) > MOST_CHANGED or any(siblings[number] > MOST_SIBLINGS for number in ask):
+        if len(ask) > MAX_CHANGED or any(siblings[number] > MOST_SIBLINGS for number in ask):
             return None
         few = asyncio.Semaphore(DETAILS_AT_ONCE)
         answers = await asyncio.gather(*(self._record(number, few, self._adapter.plain) for number in ask))
@@ -144,18 +144,18 @@ class SlurmReader:
             job = self._adapter.job_state(row)
             if job.id == job_id:
                 return job
-        ended = await sacct_jobs.job(self._connections, self._head, job_id, self._version)
+        ended = await sacct_jobs.read_job(self._connections, self._head, job_id, self._version)
         if ended is None:
             raise NotFound(f"{self._head.cluster} has no job {job_id}", hint="headway queue lists the active ones")
         return ended
 
-    async def some(self, numbers: Iterable[int]) -> tuple[JobState, ...]:
+    async def jobs_by_id(self, numbers: Iterable[int]) -> tuple[JobState, ...]:
         """Those of them that the controller knows. An array's own number brings all its tasks: not where those are many."""
         few = asyncio.Semaphore(DETAILS_AT_ONCE)
         answers = await asyncio.gather(*(self._record(number, few, self._adapter.plain) for number in numbers))
         return tuple(self._adapter.job_state(row) for rows in answers if len(rows) <= MOST_SIBLINGS for row in rows)
 
-    async def tasks(self, array: int) -> tuple[JobState, ...]:
+    async def array_tasks(self, array: int) -> tuple[JobState, ...]:
         """The tasks of an array that the controller knows; () when it has forgotten them."""
         try:
             rows = await self._rows(self._adapter.job.format(id=array), "jobs", self._adapter.plain)
@@ -199,7 +199,7 @@ class SlurmReader:
         new = [i for i in running if i not in self._held and siblings[i] <= MOST_SIBLINGS]
         few = asyncio.Semaphore(DETAILS_AT_ONCE)
         detailed = self._adapter.detailed
-        answers = await asyncio.gather(*(self._record(job_id, few, detailed) for job_id in new[:DETAILS_A_READING]))
+        answers = await asyncio.gather(*(self._record(job_id, few, detailed) for job_id in new[:MAX_DETAILS_PER_READ]))
         for row in (row for rows in answers for row in rows):
             job = self._adapter.job_state(row)
             if job.id in running and job.start_time == running[job.id]:

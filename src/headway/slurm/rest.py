@@ -23,7 +23,7 @@ _CONTROLLER_AWAY = ("unable to contact slurm controller", "controller connect", 
 _NO_SUCH = ("invalid job id", "invalid node name", "requested reservation is invalid")
 
 
-class Forwards(Protocol):
+class ForwardsSockets(Protocol):
     """The part of Connections that is needed here."""
 
     async def forward_socket(self, machine: Machine, remote_path: str) -> str: ...
@@ -56,10 +56,10 @@ class SlurmToken:
         return self._text
 
 
-class Rest:
+class SlurmRestClient:
     """GET requests to one cluster's slurmrestd. Survives a restarted head: the socket is forwarded anew."""
 
-    def __init__(self, connections: Forwards, head: Machine, token: SlurmToken) -> None:
+    def __init__(self, connections: ForwardsSockets, head: Machine, token: SlurmToken) -> None:
         self._connections = connections
         self._head = head
         self._token = token

@@ -76,7 +76,7 @@ def columns(version: str) -> tuple[Column, ...]:
     return tuple(c for c in COLUMNS if not c.since or is_at_least(version, c.since))
 
 
-def query(job_id: int, version: str) -> list[str]:
+def sacct_argv(job_id: int, version: str) -> list[str]:
     """The argv that `parse` reads the output of."""
     return [*_sacct(version), "-j", str(job_id)]
 
@@ -89,7 +89,7 @@ def _sacct(version: str) -> list[str]:
     return argv
 
 
-def parse(output: str, version: str) -> list[JobState]:
+def parse_jobs(output: str, version: str) -> list[JobState]:
     """Lines of sacct -> jobs; lines that are no record (a name with a line break) are left out."""
     declared = columns(version)
     jobs = []
@@ -102,10 +102,10 @@ def parse(output: str, version: str) -> list[JobState]:
     return jobs
 
 
-async def job(connections: Remote, head: Machine, job_id: int, version: str) -> JobState | None:
+async def read_job(connections: Remote, head: Machine, job_id: int, version: str) -> JobState | None:
     """The latest run of this job, None when accounting never heard of it."""
-    ran = await connections.remote(head, query(job_id, version), timeout_s=30)
-    found = next((one for one in reversed(parse(ran.stdout, version)) if one.id == job_id), None)
+    ran = await connections.remote(head, sacct_argv(job_id, version), timeout_s=30)
+    found = next((one for one in reversed(parse_jobs(ran.stdout, version)) if one.id == job_id), None)
     if found is None or found.state != "FAILED":
         return found
     return replace(found, exit_code=await _whole_code(connections, head, job_id) or found.exit_code)
@@ -122,28 +122,28 @@ async def _whole_code(connections: Remote, head: Machine, job_id: int) -> int:
     return codes[-1] if codes else 0
 
 
-async def recent(connections: Remote, head: Machine, version: str, *, days: int = 7) -> tuple[JobState, ...]:
+async def read_recent_jobs(connections: Remote, head: Machine, version: str, *, days: int = 7) -> tuple[JobState, ...]:
     """Everybody's jobs that were there within the last days, oldest first, the latest run of each. Exit codes from 128 on
     are 128 too small here: `job` has them whole, and takes some kilobytes for each."""
     argv = [*_sacct(version), "--allusers", f"--starttime=now-{int(days)}days"]
     ran = await connections.remote(head, argv, timeout_s=30)
-    return tuple({one.id: one for one in parse(ran.stdout, version)}.values())
+    return tuple({one.id: one for one in parse_jobs(ran.stdout, version)}.values())
 
 
-async def tasks(connections: Remote, head: Machine, array: int, version: str) -> tuple[JobState, ...]:
+async def read_array_tasks(connections: Remote, head: Machine, array: int, version: str) -> tuple[JobState, ...]:
     """The tasks of an array, however long ago they ended, the latest run of each; () for a job that is none."""
-    ran = await connections.remote(head, query(array, version), timeout_s=60)
-    return tuple({one.id: one for one in parse(ran.stdout, version) if one.array_job_id == array}.values())
+    ran = await connections.remote(head, sacct_argv(array, version), timeout_s=60)
+    return tuple({one.id: one for one in parse_jobs(ran.stdout, version) if one.array_job_id == array}.values())
 
 
-async def runs(connections: Remote, head: Machine, job_id: int, version: str) -> tuple[JobState, ...]:
+async def read_job_runs(connections: Remote, head: Machine, job_id: int, version: str) -> tuple[JobState, ...]:
     """Every run of a job, the first first: a requeued one has several."""
-    ran = await connections.remote(head, [*query(job_id, version), "--duplicates"], timeout_s=30)
-    found = [one for one in parse(ran.stdout, version) if one.id == job_id]
+    ran = await connections.remote(head, [*sacct_argv(job_id, version), "--duplicates"], timeout_s=30)
+    found = [one for one in parse_jobs(ran.stdout, version) if one.id == job_id]
     return tuple(sorted(found, key=lambda one: (one.submit_time, one.start_time or float("inf"))))
 
 
-async def array(connections: Remote, head: Machine, job_id: int) -> dict[str, str]:
+async def read_array_states(connections: Remote, head: Machine, job_id: int) -> dict[str, str]:
     """State of each task of an array, by its number; {} for a job that is none. What the controller knows goes before
     what accounting has been told so far."""
     ended = ["sacct", "-n", "-X", "-P", "--array", f"--delimiter={_BREAK}", "--format=JobID,State", "-j", str(job_id)]

@@ -105,7 +105,7 @@ class _Read:
     steps: _Steps = field(default_factory=_Steps)
 
 
-def runs_query(since: int, until: int) -> list[str]:
+def runs_argv(since: int, until: int) -> list[str]:
     """The argv that `parse_runs` reads the output of: all that ran at some time from `since` to `until`."""
     names = ",".join(column.source for column in COLUMNS)
     return [
@@ -128,7 +128,7 @@ def parse_runs(output: str) -> list[Run]:
     return [_run(one) for one in found if one.values["start"] and one.values["nodes"]]
 
 
-def events_query(since: int) -> list[str]:
+def node_events_argv(since: int) -> list[str]:
     """The argv that `parse_events` reads the output of: states of nodes that lasted into the time from `since` on."""
     return [
         *_env(), "sacctmgr", "-n", "-P", "show", "event", "event=node", f"start={_time(since)}",
@@ -136,7 +136,7 @@ def events_query(since: int) -> list[str]:
     ]  # fmt: skip
 
 
-def parse_events(output: str) -> list[NodeSpan]:
+def parse_node_events(output: str) -> list[NodeSpan]:
     """The last field, the reason, is a person's words and may hold anything but a line's end."""
     found = []
     for line in output.splitlines():
@@ -148,24 +148,26 @@ def parse_events(output: str) -> list[NodeSpan]:
     return found
 
 
-async def runs(connections: Remote, head: Machine, since: int, until: int) -> tuple[Run, ...]:
+async def read_runs(connections: Remote, head: Machine, since: int, until: int) -> tuple[Run, ...]:
     """Raises CommandFailed or Unreachable when accounting or the head does not answer; an answer that is too long to be
     whole is asked for in halves."""
-    ran = await connections.remote(head, runs_query(since, until), timeout_s=TIMEOUT_S)
+    ran = await connections.remote(head, runs_argv(since, until), timeout_s=TIMEOUT_S)
     if len(ran.stdout) < MAX_OUTPUT // 2:
         return tuple(parse_runs(ran.stdout))
     if until - since < 2:
         raise HeadwayError(f"accounting on {head.name} says more of one second than can be read")
     middle = (since + until) // 2
     return (
-        *await runs(connections, head, since, middle),
-        *await runs(connections, head, middle, until),
+        *await read_runs(connections, head, since, middle),
+        *await read_runs(connections, head, middle, until),
     )
 
 
-async def events(connections: Remote, head: Machine, since: int) -> tuple[NodeSpan, ...]:
+async def read_node_events(connections: Remote, head: Machine, since: int) -> tuple[NodeSpan, ...]:
     """Raises as `runs`."""
-    return tuple(parse_events((await connections.remote(head, events_query(since), timeout_s=TIMEOUT_S)).stdout))
+    return tuple(
+        parse_node_events((await connections.remote(head, node_events_argv(since), timeout_s=TIMEOUT_S)).stdout)
+    )
 
 
 def _run(read: _Read) -> Run:

@@ -23,15 +23,15 @@ _SLURMS_QOS = frozenset({"normal"})
 _SLURMS = frozenset({"root"})
 
 
-async def read(connections: Remote, head: Machine) -> Accounts:
+async def read_accounts(connections: Remote, head: Machine) -> Accounts:
     """Raises CommandFailed or Unreachable when slurmdbd or the head does not answer."""
 
     waiting = asyncio.ensure_future(_queue(connections, head))
     try:
         ran = await asyncio.gather(
-            *(connections.remote(head, argv, timeout_s=_TIMEOUT_S) for argv in questions().values())
+            *(connections.remote(head, argv, timeout_s=_TIMEOUT_S) for argv in accounts_argv().values())
         )
-        found = parse(*(one.stdout for one in ran))
+        found = parse_accounts(*(one.stdout for one in ran))
         return replace(found, busy=found.busy | await waiting)
     finally:
         waiting.cancel()
@@ -46,7 +46,7 @@ async def _queue(connections: Remote, head: Machine) -> frozenset[tuple[str, str
     return frozenset((row["user"], row["account"]) for row in _rows(ran.stdout, ("user", "account")))
 
 
-def questions() -> dict[str, list[str]]:
+def accounts_argv() -> dict[str, list[str]]:
     """The argv of each question, in the order in which `parse` takes the answers."""
     return {
         "associations": _show("assoc", _ASSOC),
@@ -57,7 +57,7 @@ def questions() -> dict[str, list[str]]:
     }
 
 
-def parse(associations: str, users: str, qos: str, busy: str = "") -> Accounts:
+def parse_accounts(associations: str, users: str, qos: str, busy: str = "") -> Accounts:
     """The four answers -> Accounts, all sorted."""
     people = {row["user"]: row for row in _rows(users, _USER)}
     accounts: list[Account] = []

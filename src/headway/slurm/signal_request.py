@@ -13,7 +13,7 @@ _SIGNAL = re.compile(r"(?:([RB]{1,2}):)?([A-Za-z0-9]{1,16})(?:@([0-9]{1,5}))?") 
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SignalRequest:
     """What a job wants to be sent before its end, by its own --signal."""
 
     signal: str
@@ -21,14 +21,14 @@ class Wish:
     before_s: int
 
 
-def warning_asked(script: str, command: str) -> Wish | None:
+def requested_signal(script: str, command: str) -> SignalRequest | None:
     """From the #SBATCH lines of a batch script and the command it was submitted with, which wins. None also for words that sbatch
     would have refused."""
     said = [one.value for one in (*script_options(script), *_own(command)) if one.name == "signal"]
     found = _SIGNAL.fullmatch(said[-1]) if said else None
     if found is None:
         return None
-    return Wish(found[2].upper().removeprefix("SIG"), "B" in (found[1] or ""), int(found[3] or 60))
+    return SignalRequest(found[2].upper().removeprefix("SIG"), "B" in (found[1] or ""), int(found[3] or 60))
 
 
 def _own(command: str) -> Iterator[Option]:

@@ -23,20 +23,20 @@ _TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class SqueueLine:
     """One line. What is in `waits` changes all the time while a job waits, and needs no more than this line says."""
 
-    lasts: tuple[str, ...]  # state, nodes, time limit
-    waits: tuple[str, ...]  # start, priority, reason
+    stable: tuple[str, ...]  # state, nodes, time limit
+    changing: tuple[str, ...]  # start, priority, reason
 
     @property
     def pending(self) -> bool:
-        return self.lasts[0] == "PENDING"
+        return self.stable[0] == "PENDING"
 
-    def update(self, job: JobState) -> JobState | None:
+    def updated_job(self, job: JobState) -> JobState | None:
         """A waiting job of which only this has changed. None where the line does not say enough: Slurm's sentence may stand
         in the place of the reason's word."""
-        start, priority, reason = self.waits
+        start, priority, reason = self.changing
         if not priority.isdigit() or not reason.isalnum():
             return None
         begins = int(start) if start.isdigit() else 0
@@ -45,12 +45,12 @@ class Glance:
         )
 
 
-async def glance(connections: Remote, head: Machine) -> dict[int, Glance]:
+async def read_squeue(connections: Remote, head: Machine) -> dict[int, SqueueLine]:
     """Every job that the controller knows."""
     ran = await connections.remote(head, _ARGV, timeout_s=_TIMEOUT_S)
     found = {}
     for line in ran.stdout.splitlines():
         words = line.split("|", 6)
         if len(words) == 7 and words[0].isdigit():
-            found[int(words[0])] = Glance(tuple(words[1:4]), tuple(words[4:7]))
+            found[int(words[0])] = SqueueLine(tuple(words[1:4]), tuple(words[4:7]))
     return found

@@ -11,16 +11,16 @@ _FIELDS = ("Account", "User", "NormShares", "EffectvUsage", "FairShare", "GrpTRE
 _MINUTES_PER_HOUR = 60.0  # sshare says what it calls raw in minutes
 
 
-def question() -> list[str]:
+def sshare_argv() -> list[str]:
     return ["sshare", "--all", "--noheader", "--parsable2", f"--format={','.join(_FIELDS)}"]
 
 
-async def read(connections: Remote, head: Machine) -> tuple[Share, ...]:
+async def read_shares(connections: Remote, head: Machine) -> tuple[Share, ...]:
     """Raises CommandFailed or Unreachable when the controller or the head does not answer."""
-    return parse((await connections.remote(head, question(), timeout_s=_TIMEOUT_S)).stdout)
+    return parse_shares((await connections.remote(head, sshare_argv(), timeout_s=_TIMEOUT_S)).stdout)
 
 
-def parse(answer: str) -> tuple[Share, ...]:
+def parse_shares(answer: str) -> tuple[Share, ...]:
     """The accounts below the root, sorted. Their fair share is their users' (Fair Tree gives it to users alone): the same
     for all of them as long as none has used more than another, else the highest."""
     found: dict[str, Share] = {}

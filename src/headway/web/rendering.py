@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from headway.errors import Refused
-from headway.jobs.explain.phrases import span
+from headway.jobs.explain.phrases import format_wait
 from headway.web import navigation, page_context
 from headway.web.documentation import doc_address
 from headway.web.live_data import Viewer
@@ -92,7 +92,7 @@ def ago(at: float) -> str:
 
 def until(at: float) -> str:
     """How far away a moment is, in words."""
-    return span(at - time.time())
+    return format_wait(at - time.time())
 
 
 def left(at: float) -> str:

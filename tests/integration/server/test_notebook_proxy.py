@@ -409,7 +409,7 @@ async def test_a_large_answer_waits_for_who_reads_it(world: World) -> None:
 
 
 async def test_a_far_side_that_sends_more_than_it_may_is_cut_off() -> None:
-    frame = tunnels.HEAD.pack(1, b"D", tunnels.PIECE) + b"x" * tunnels.PIECE
+    frame = tunnels.HEAD.pack(1, b"D", tunnels.MAX_FRAME) + b"x" * tunnels.MAX_FRAME
 
     class Flood:
         over = False

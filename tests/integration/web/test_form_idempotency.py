@@ -76,7 +76,7 @@ async def test_a_notebook_whose_start_was_cut_off_has_the_secret_of_the_job_that
     (row,) = await server.store.notebooks.of_cluster("lab")
     requests = [call[1] for call in server.work.named("submit")]
     assert (row.job_id, len(requests), len(set(server.work.tags))) == (4 + submitted, submitted, 1)
-    assert {(one.env[jupyter.SECRET], one.script_args[0]) for one in requests} == {(row.secret, row.folder)}
+    assert {(one.env[jupyter.SECRET_VARIABLE], one.script_args[0]) for one in requests} == {(row.secret, row.folder)}
 
 
 async def test_another_page_other_words_and_other_sessions_are_other_requests(server: Server) -> None:

@@ -17,7 +17,7 @@ from headway.billing.capacity import Ends
 from headway.billing.goodput import Cause, Parts
 from headway.domain.billing import Hold
 from headway.domain.cluster import Budget
-from headway.jobs.view.effective_time import Course
+from headway.jobs.view.effective_time import EffectiveTime
 
 
 def test_goodput_is_of_what_was_paid_and_ettr_counts_the_queue_too() -> None:
@@ -29,15 +29,15 @@ def test_goodput_is_of_what_was_paid_and_ettr_counts_the_queue_too() -> None:
 
 def test_a_scripted_run_with_known_productive_seconds_is_measured_within_1_percent() -> None:
     """Steps of 2 s; a checkpoint every 50; killed after step 180, back after 40 s at step 150; then to 400."""
-    course = Course()
+    course = EffectiveTime()
     at = 1000.0
     for step in range(1, 181):
         at += 2
-        course.mark(step, at)
+        course.add_report(step, at)
     at += 40
     for step in range(151, 401):
         at += 2
-        course.mark(step, at)
+        course.add_report(step, at)
     productive_s = 400 * 2.0
     spent_s = at - 1000.0 - 2
     assert course.ettr is not None

@@ -17,7 +17,7 @@ from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster, GpuHourCap, Team, User
 from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
 from headway.slurm.account_commands import account_change_argv
-from headway.slurm.sacctmgr import parse
+from headway.slurm.sacctmgr import parse_accounts
 from tests.support.builders import cluster
 
 RECORDED = Path(__file__).parents[2] / "slurm"
@@ -144,7 +144,7 @@ SPEECH = Team("speech", ("carol", "alice"), 40, gpus=12)
 @pytest.mark.parametrize("version", ["24.11", "22.05"])
 def test_what_a_real_cluster_says_about_the_same_file_needs_no_change(version: str) -> None:
     texts = [(RECORDED / version / f"accounts_{n}.txt").read_text() for n in ("associations", "users", "qos", "busy")]
-    observed = parse(*texts)
+    observed = parse_accounts(*texts)
     assert ("alice", "vision") in observed.busy
     assert account_changes(desired_accounts(lab(VISION, SPEECH)), observed) == []
 
@@ -215,7 +215,7 @@ def test_a_leaver_with_jobs_is_locked_and_the_jobs_end_as_the_file_says() -> Non
 
 
 def test_slurms_own_account_and_qos_are_left_alone() -> None:
-    observed = parse("root||1|normal||\nroot|root|1|normal||\n", "root|Administrator|root\n", "normal|||||\n")
+    observed = parse_accounts("root||1|normal||\nroot|root|1|normal||\n", "root|Administrator|root\n", "normal|||||\n")
     assert observed == Accounts()
 
 

@@ -15,7 +15,7 @@ from headway.errors import NotFound, Refused, Unreachable
 from headway.slurm import sacct_jobs
 from headway.slurm.adapters import adapter
 from headway.slurm.adapters.base import gpu_count, gpu_indexes, gpus_of_tres
-from headway.slurm.reader import DETAILS_A_READING, MANY, MOST_CHANGED, WHOLE_S, SlurmReader
+from headway.slurm.reader import FULL_READ_S, MANY_JOBS, MAX_CHANGED, MAX_DETAILS_PER_READ, SlurmReader
 from headway.transport.process import Ran
 from tests.support.builders import job, machine
 
@@ -113,7 +113,7 @@ async def test_waiting_ended_and_array_jobs_are_told_apart() -> None:
 
 async def test_an_answer_without_what_was_asked_for_is_no_empty_queue() -> None:
     one = reader(FakeRest(jobs={"meta": {}}, nodes={"nodes": None}, reservations={"errors": []}, job_7={}))
-    for asked in (one.jobs, one.nodes, one.reservations, partial(one.job, 7), partial(one.tasks, 7)):
+    for asked in (one.jobs, one.nodes, one.reservations, partial(one.job, 7), partial(one.array_tasks, 7)):
         with pytest.raises(
             Unreachable, match=r"slurmrestd on lab-head answered /slurm/.* without (jobs|nodes|reservations)"
         ):
@@ -149,12 +149,12 @@ def many(count: int, **more: Any) -> list[dict[str, Any]]:
 
 
 async def test_the_details_of_all_jobs_are_never_asked_for_however_many_start() -> None:
-    rows = many(DETAILS_A_READING + 3)
+    rows = many(MAX_DETAILS_PER_READ + 3)
     each = {f"job_{row['job_id']}_detailed": {"jobs": [row]} for row in rows}
     rest = FakeRest(jobs={"jobs": [{**row, "gres_detail": []} for row in rows]}, **each)
     one = reader(rest)
     known = [sum(bool(job.gpu_indexes) for job in await one.jobs()) for _ in range(3)]
-    assert known == [DETAILS_A_READING, len(rows), len(rows)]
+    assert known == [MAX_DETAILS_PER_READ, len(rows), len(rows)]
     assert sorted(rest.asked) == sorted(["jobs"] * 3 + list(each)), "each once"
 
 
@@ -193,7 +193,7 @@ async def test_of_many_jobs_only_those_that_changed_are_asked_for() -> None:
     row = next(
         r for r in recorded("jobs_plain")["jobs"] if r["job_state"] == ["PENDING"] and not r["array_job_id"]["number"]
     )
-    rows = [json.loads(json.dumps({**row, "job_id": 100 + i})) for i in range(MANY + 5)]
+    rows = [json.loads(json.dumps({**row, "job_id": 100 + i})) for i in range(MANY_JOBS + 5)]
     rest, squeue, now = FakeRest(jobs={"jobs": rows}), FakeSqueue(rows), 0.0
     one = SlurmReader(squeue, machine("lab-head"), b"k" * 32, "24.11", clock=lambda: now)
     one._rest = rest  # type: ignore[assignment]
@@ -205,7 +205,7 @@ async def test_of_many_jobs_only_those_that_changed_are_asked_for() -> None:
     assert (await read())[1] == ["jobs"]
     assert (await read())[1] == ["jobs"], "once more: what squeue said before it is not known yet"
     jobs, asked = await read()
-    assert (len(jobs), asked) == (MANY + 5, [])
+    assert (len(jobs), asked) == (MANY_JOBS + 5, [])
     rows[0]["priority"]["number"], rows[1]["state_reason"] = 7, "Resources"
     rows[2]["job_state"], rows[2]["nodes"], rows[2]["comment"] = ["RUNNING"], "lab-1-1", "begins"
     rows.append({**rows[3], "job_id": 9000})
@@ -218,12 +218,12 @@ async def test_of_many_jobs_only_those_that_changed_are_asked_for() -> None:
     assert (jobs[102].state, jobs[102].nodes, jobs[102].comment) == ("RUNNING", ("lab-1-1",), "begins")
     assert 9000 in jobs
     assert gone not in jobs
-    now = WHOLE_S
+    now = FULL_READ_S
     rows[5]["comment"] = "nothing that squeue's line shows"
     jobs, asked = await read()
     assert asked == ["jobs"]
     assert (jobs[rows[5]["job_id"]].comment, jobs[100].priority) == ("nothing that squeue's line shows", 7)
-    for changed in rows[: MOST_CHANGED + 1]:
+    for changed in rows[: MAX_CHANGED + 1]:
         changed["nodes"] = "lab-1-2"
     assert (await read())[1] == ["jobs"], "so many that all at once is quicker"
 
@@ -231,18 +231,18 @@ async def test_of_many_jobs_only_those_that_changed_are_asked_for() -> None:
 async def test_single_jobs_are_read_and_not_an_array_of_many_tasks() -> None:
     one, forgotten = many(1)[0], NotFound("job 7")
     rest = FakeRest(job_100={"jobs": [one]}, job_7=forgotten, job_200={"jobs": many(MOST_SIBLINGS + 1)})
-    assert [job.id for job in await reader(rest).some((100, 7, 200))] == [one["job_id"]]
+    assert [job.id for job in await reader(rest).jobs_by_id((100, 7, 200))] == [one["job_id"]]
     assert sorted(rest.asked) == ["job_100", "job_200", "job_7"]
 
 
 async def test_tasks_of_an_array_come_without_details() -> None:
     rest = FakeRest(job_100={"jobs": many(3)})
-    assert [job.id for job in await reader(rest).tasks(100)] == [100, 101, 102]
+    assert [job.id for job in await reader(rest).array_tasks(100)] == [100, 101, 102]
 
 
 async def test_a_job_the_controller_forgot_comes_from_accounting() -> None:
     text = (RECORDED / "sacct.txt").read_text()
-    known = sacct_jobs.parse(text, "24.11")[0]
+    known = sacct_jobs.parse_jobs(text, "24.11")[0]
     sacct = FakeSacct(text)
     rest = FakeRest(**{f"job_{known.id}": NotFound("Invalid job id specified")})
     found = await reader(rest, sacct).job(known.id)
@@ -267,7 +267,7 @@ async def test_codes_from_128_on_are_what_they_were_though_sacct_s_table_says_le
     shown: str, told: Any, code: int
 ) -> None:
     text = (RECORDED / "sacct.txt").read_text()
-    ended = sacct_jobs.parse(text, "24.11")[0]
+    ended = sacct_jobs.parse_jobs(text, "24.11")[0]
     assert "\x1f3:0\x1f" in text
     other = {"job_id": ended.id + 1, "exit_code": {"return_code": 4}}
     answer = json.dumps({"jobs": [other, {"job_id": ended.id, "exit_code": told}]}) if told else "no such plugin"
@@ -277,7 +277,7 @@ async def test_codes_from_128_on_are_what_they_were_though_sacct_s_table_says_le
 
 
 def test_accounting_gives_nodes_gpus_log_and_array() -> None:
-    jobs = sacct_jobs.parse((RECORDED / "sacct.txt").read_text(), "24.11")
+    jobs = sacct_jobs.parse_jobs((RECORDED / "sacct.txt").read_text(), "24.11")
     train = next(job for job in jobs if job.node_count == 2)
     assert (train.state, train.gpus, train.nodes) == ("CANCELLED", 6, ("lab-1-1", "lab-1-2"))
     assert train.stdout == f"/home/alice/logs/train.sbatch-{train.id}.out"
@@ -288,15 +288,15 @@ def test_accounting_gives_nodes_gpus_log_and_array() -> None:
 
 async def test_an_array_s_tasks_are_asked_for_by_its_number_however_long_ago_they_ended() -> None:
     sacct = FakeSacct((RECORDED / "sacct.txt").read_text())
-    found = await sacct_jobs.tasks(sacct, machine("lab-head"), 15, "24.11")
+    found = await sacct_jobs.read_array_tasks(sacct, machine("lab-head"), 15, "24.11")
     assert [(job.id, job.array_task) for job in found] == [(16, "1"), (15, "2")]
     assert sacct.argv[0][-2:] == ["-j", "15"]
 
 
 def test_accounting_of_an_older_slurm_is_not_asked_for_what_it_lacks() -> None:
-    assert "StdOut" not in " ".join(sacct_jobs.query(1, "22.05"))
-    assert "--expand-patterns" not in sacct_jobs.query(1, "22.05")
-    assert sacct_jobs.parse("no record\n", "24.11") == []
+    assert "StdOut" not in " ".join(sacct_jobs.sacct_argv(1, "22.05"))
+    assert "--expand-patterns" not in sacct_jobs.sacct_argv(1, "22.05")
+    assert sacct_jobs.parse_jobs("no record\n", "24.11") == []
 
 
 async def test_reservations_and_ping() -> None:
@@ -391,13 +391,13 @@ async def test_the_older_slurms_jobs_say_the_same_things() -> None:
     ],
 )
 def test_file_name_patterns_are_filled_as_sbatch_does(pattern: str, path: str) -> None:
-    from headway.slurm.adapters.v0_0_38 import fill
+    from headway.slurm.adapters.v0_0_38 import fill_filename_pattern
 
-    assert fill(pattern, job(7)) == path
+    assert fill_filename_pattern(pattern, job(7)) == path
 
 
 def test_accounting_of_the_older_slurm() -> None:
-    jobs = sacct_jobs.parse((RECORDED.parent / "22.05" / "sacct.txt").read_text(), "22.05")
+    jobs = sacct_jobs.parse_jobs((RECORDED.parent / "22.05" / "sacct.txt").read_text(), "22.05")
     train = next(job for job in jobs if job.node_count == 2)
     assert (train.name, train.state, train.gpus, train.stdout) == ("train.sbatch", "CANCELLED", 6, "")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.errors import HeadwayError, NotFound, Unreachable
-from headway.slurm.rest import Rest, SlurmToken
+from headway.slurm.rest import SlurmRestClient, SlurmToken
 from tests.support.builders import machine
 
 
@@ -67,7 +67,7 @@ async def asked(tmp_path: Path, *answers: tuple[int, str | bytes]) -> tuple[Any,
     server = Server(*answers)
     sockets = Sockets(tmp_path / "s")
     listener = await asyncio.start_unix_server(server, sockets.path)
-    rest = Rest(sockets, machine("lab-head"), SlurmToken(b"k" * 32))
+    rest = SlurmRestClient(sockets, machine("lab-head"), SlurmToken(b"k" * 32))
     try:
         return await rest.get("/slurm/v0.0.42/ping/"), server
     finally:

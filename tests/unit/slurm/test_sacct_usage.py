@@ -49,12 +49,14 @@ def test_steps_add_up_their_time_and_the_largest_tells_the_memory() -> None:
 
 
 def test_nodes_that_were_down_or_drained() -> None:
-    found = sacct_usage.parse_events((SAID / "usage_events.txt").read_text() + "|1|Unknown||Cluster Registered TRES\n")
+    found = sacct_usage.parse_node_events(
+        (SAID / "usage_events.txt").read_text() + "|1|Unknown||Cluster Registered TRES\n"
+    )
     assert found == [
         NodeSpan("led-1-2", SpanKind.DRAINED, 1795321080, 1795321082, "disk swap"),
         NodeSpan("led-1-1", SpanKind.DOWN, 1795321083, 1795321087, "dead"),
     ]
-    [odd] = sacct_usage.parse_events("n1|5|Unknown|DRAIN|a|b")
+    [odd] = sacct_usage.parse_node_events("n1|5|Unknown|DRAIN|a|b")
     assert (odd.ended, odd.reason) == (0, "a|b")
 
 
@@ -77,9 +79,9 @@ class Answers:
 async def test_an_answer_too_long_to_be_whole_is_asked_for_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sacct_usage, "MAX_OUTPUT", 400)
     links = Answers()
-    found = await sacct_usage.runs(links, builders.machine("lab-head"), 1000, 1008)
+    found = await sacct_usage.read_runs(links, builders.machine("lab-head"), 1000, 1008)
     assert [one.job for one in found] == [40, 42, 44, 46]
     assert all({"TZ=UTC", "--duplicates", "--allusers"} <= set(asked) for asked in links.asked)
     monkeypatch.setattr(sacct_usage, "MAX_OUTPUT", 2)
     with pytest.raises(HeadwayError, match="one second"):
-        await sacct_usage.runs(links, builders.machine("lab-head"), 0, 8)
+        await sacct_usage.read_runs(links, builders.machine("lab-head"), 0, 8)

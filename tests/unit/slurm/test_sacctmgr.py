@@ -21,7 +21,9 @@ class Head:
     """The recorded answers, and what squeue says; a failing question is named."""
 
     def __init__(self, queue: str = "", fails: str = "") -> None:
-        self.answers = {tuple(a): (RECORDED / f"accounts_{n}.txt").read_text() for n, a in sacctmgr.questions().items()}
+        self.answers = {
+            tuple(a): (RECORDED / f"accounts_{n}.txt").read_text() for n, a in sacctmgr.accounts_argv().items()
+        }
         self.answers[SQUEUE] = queue
         self.fails = fails
 
@@ -33,7 +35,7 @@ class Head:
 
 
 async def test_a_job_the_database_has_not_heard_of_still_makes_its_user_busy() -> None:
-    found = await sacctmgr.read(Head("bob|vision\nbob|vision\n"), machine("lab-head"))
+    found = await sacctmgr.read_accounts(Head("bob|vision\nbob|vision\n"), machine("lab-head"))
     assert found.busy == {("alice", "vision"), ("carol", "speech"), ("bob", "vision")}
     assert found.operators == ("headway",)
     assert [(q.name, dict(q.limits)) for q in found.qos] == [
@@ -43,7 +45,7 @@ async def test_a_job_the_database_has_not_heard_of_still_makes_its_user_busy() -
 
 
 async def test_without_a_controller_the_database_is_enough_and_without_the_database_it_fails() -> None:
-    found = await sacctmgr.read(Head(fails="squeue"), machine("lab-head"))
+    found = await sacctmgr.read_accounts(Head(fails="squeue"), machine("lab-head"))
     assert found.busy == {("alice", "vision"), ("carol", "speech")}
     with pytest.raises(CommandFailed):
-        await sacctmgr.read(Head(fails="sacctmgr"), machine("lab-head"))
+        await sacctmgr.read_accounts(Head(fails="sacctmgr"), machine("lab-head"))

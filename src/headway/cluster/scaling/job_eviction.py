@@ -14,7 +14,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, HeadwayError
 from headway.slurm import job_commands, node_jobs
-from headway.slurm.signal_request import Wish, warning_asked
+from headway.slurm.signal_request import SignalRequest, requested_signal
 
 POLL_S = 1.0
 ENDING_S = 60.0  # for jobs that were requeued to be gone from the node
@@ -26,7 +26,7 @@ JobsByNode = Mapping[str, tuple[int, ...]]  # node -> what runs there
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    wish: Wish | None
+    wish: SignalRequest | None
     again_at: float  # where not all of it was answered; a job without a script has none
 
 
@@ -72,7 +72,7 @@ class JobEviction:
                 with contextlib.suppress(HeadwayError):
                     script, command = await job_commands.read_script_and_command(self.env.connections, self.head, job)
                     again_at = math.inf if script and command else now + RETRY_S
-                    self.warnings[job] = _Asked(warning_asked(script, command), again_at)
+                    self.warnings[job] = _Asked(requested_signal(script, command), again_at)
 
         due = [job for job in sorted(jobs) if job not in self.warnings or now >= self.warnings[job].again_at]
         await asyncio.gather(*map(ask, due))

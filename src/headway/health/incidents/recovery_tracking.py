@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from headway.domain.slurm.state import JobState
 from headway.health.context import HealthContext
-from headway.jobs.view.progress import LAST_S
+from headway.jobs.view.progress import READ_AFTER_END_S
 
 FOLLOW_S = 6 * 3600.0  # one that has not run again by then is followed no longer
 
@@ -29,6 +29,6 @@ async def track_recovery(context: HealthContext, jobs: Iterable[JobState], repor
         at = reported.get(moved.job, 0.0)
         if at > began:
             await store.incidents.record_job_recovery(moved, step_at=at)
-        elif job.state == "RUNNING" or now - job.end_time <= LAST_S:
+        elif job.state == "RUNNING" or now - job.end_time <= READ_AFTER_END_S:
             waits = True
     return waits

@@ -13,7 +13,7 @@ from headway.errors import CommandFailed, HeadwayError
 from headway.health.context import HealthContext
 from headway.render.slurm.prolog_epilog import HOLD
 from headway.slurm import job_commands, node_jobs
-from headway.slurm.signal_request import warning_asked
+from headway.slurm.signal_request import requested_signal
 
 ENDED_BADLY = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
 _COMPLETED = "COMPLETED"
@@ -202,7 +202,7 @@ async def _warn_jobs(context: HealthContext, incident: Incident, jobs: set[int])
     run, head = context.env.connections, await context.head()
     until: dict[str, float] = {}
     for job in sorted(jobs):
-        asked = warning_asked(*await job_commands.read_script_and_command(run, head, job))
+        asked = requested_signal(*await job_commands.read_script_and_command(run, head, job))
         time_s = min(asked.before_s, _warning_limit_s(context, incident)) if asked else 0
         if asked is None or time_s <= 0:
             continue

@@ -9,12 +9,18 @@ from dataclasses import dataclass
 from headway.domain.slurm.hostlist import compress, expand
 from headway.domain.slurm.job_states import ENDED, RUNNING, WAITING
 from headway.domain.slurm.state import JobState, NodeState
-from headway.jobs.explain.limits import limit_needs, limit_of
-from headway.jobs.explain.phrases import At, Words, ends, length, some, words_of
-from headway.jobs.explain.placement_search import WAITS_FOR_ROOM, World, plain, reason_word, room
-from headway.jobs.explain.slurm_messages import why
+from headway.jobs.explain.limits import explain_limit, parse_limit
+from headway.jobs.explain.phrases import Moment, Phrase, count_of, describe_end, format_duration, join_phrases
+from headway.jobs.explain.placement_search import (
+    RESOURCE_REASONS,
+    ClusterSnapshot,
+    explain_placement,
+    has_simple_constraint,
+    reason_word,
+)
+from headway.jobs.explain.slurm_messages import job_reason
 from headway.jobs.view.array_tasks import tasks_of
-from headway.jobs.view.columns import label
+from headway.jobs.view.columns import job_label
 
 _DEPENDENCY = re.compile(
     r"(?P<kind>\w+)(?::(?P<job>\d+)(?:_(?P<task>\d+|\*))?(?:\+(?P<later>\d+))?)?\((?P<state>\w+)\)"
@@ -28,67 +34,67 @@ _HELD = ("JobHeld", "requeued held", "requeued_held", "JobHoldMaxRequeue", "job_
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
+class PendingReason:
     """`words`: why it waits; `needs`: what would start it (() where nobody can say); `starts_at`: when Slurm expects to,
     unix seconds, 0 where it has not said, and on which nodes."""
 
-    words: str
-    needs: Words = ()
+    reason: str
+    needs: Phrase = ()
     starts_at: int = 0
     nodes: tuple[str, ...] = ()
 
 
-def waits(job: JobState, world: World) -> Why | None:
+def explain_pending(job: JobState, world: ClusterSnapshot) -> PendingReason | None:
     """None for a job that does not wait."""
     if job.state not in WAITING:
         return None
-    words, wants = why(job) or "not yet looked at by the scheduler", needs(job, world)
-    limit = limit_of(reason_word(job.reason))
+    words, wants = job_reason(job) or "not yet looked at by the scheduler", explain_needs(job, world)
+    limit = parse_limit(reason_word(job.reason))
     # Slurm goes on naming a time for what a limit over time keeps from starting, and for what never will.
-    vain = str(wants[0] if wants else "").startswith("never starts") or (limit is not None and limit.minutes)
+    vain = str(wants[0] if wants else "").startswith("never starts") or (limit is not None and limit.is_usage)
     expected = job.start_time if job.start_time > world.now and not vain else 0
-    return Why(words, wants, expected, job.scheduled_nodes)
+    return PendingReason(words, wants, expected, job.scheduled_nodes)
 
 
-def needs(job: JobState, world: World) -> Words:
+def explain_needs(job: JobState, world: ClusterSnapshot) -> Phrase:
     """What would start it, in words."""
     word = reason_word(job.reason)
     if any(held in job.reason for held in _HELD) or job.state == "REQUEUE_HOLD":
         return _held(job, world)
-    limit = limit_of(word)
+    limit = parse_limit(word)
     if limit is not None:
-        return limit_needs(limit, job, world)
+        return explain_limit(limit, job, world)
     return _BY_REASON.get(word, _nothing)(job, world)
 
 
-def _nothing(job: JobState, world: World) -> Words:
-    return room(job, world) if reason_word(job.reason) in WAITS_FOR_ROOM else ()
+def _nothing(job: JobState, world: ClusterSnapshot) -> Phrase:
+    return explain_placement(job, world) if reason_word(job.reason) in RESOURCE_REASONS else ()
 
 
-def _room(job: JobState, world: World) -> Words:
+def _room(job: JobState, world: ClusterSnapshot) -> Phrase:
     """Resources: what lacks; where nothing seems to, another job is being given it."""
-    if not plain(job):
+    if not has_simple_constraint(job):
         return ()
-    return room(job, world) or ("there is room: it should start with the scheduler's next look",)
+    return explain_placement(job, world) or ("there is room: it should start with the scheduler's next look",)
 
 
-def _priority(job: JobState, world: World) -> Words:
+def _priority(job: JobState, world: ClusterSnapshot) -> Phrase:
     """Those before it, and what it lacks itself."""
-    count, first = world.ahead(job)
-    own = room(job, world)
+    count, first = world.jobs_ahead(job)
+    own = explain_placement(job, world)
     if first is None:
         return own
-    size = some(first.gpus, "GPU") if first.gpus else some(max(1, first.node_count), "node")
+    size = count_of(first.gpus, "GPU") if first.gpus else count_of(max(1, first.node_count), "node")
     if count == 1:
-        said = f"job {label(first)} of {first.user} for {size} goes before it"
+        said = f"job {job_label(first)} of {first.user} for {size} goes before it"
     else:
-        said = f"{some(count, 'job')} go before it, first job {label(first)} of {first.user} for {size}"
-    return words_of(said, ("; it ", *own) if own else "")
+        said = f"{count_of(count, 'job')} go before it, first job {job_label(first)} of {first.user} for {size}"
+    return join_phrases(said, ("; it ", *own) if own else "")
 
 
-def _dependency(job: JobState, world: World) -> Words:
+def _dependency(job: JobState, world: ClusterSnapshot) -> Phrase:
     """The jobs it follows, each with how it stands."""
-    said: list[Words] = []
+    said: list[Phrase] = []
     for one in _DEPENDENCY.finditer(job.dependency):
         if one["state"] != "unfulfilled":
             continue
@@ -101,33 +107,37 @@ def _dependency(job: JobState, world: World) -> Words:
         if one["kind"] == "after":
             said.append(_after(name, int(one["later"] or 0), of))
         else:
-            said.append(words_of(f"needs job {name} {_TO.get(one['kind'], 'to end')}", _stands(of)))
+            said.append(join_phrases(f"needs job {name} {_TO.get(one['kind'], 'to end')}", _stands(of)))
     either = "?" in job.dependency
-    joined: list[str | At] = []
+    joined: list[str | Moment] = []
     for words in said[:3]:
         joined += [" or " if either else "; "] if joined else []
         joined += words
     if len(said) > 3:
-        joined.append(f"; and {some(len(said) - 3, 'more')}".removesuffix("s"))
+        joined.append(f"; and {count_of(len(said) - 3, 'more')}".removesuffix("s"))
     return tuple(joined)
 
 
-def _of(number: int, world: World) -> list[JobState]:
+def _of(number: int, world: ClusterSnapshot) -> list[JobState]:
     """The job of that number, or all tasks of that array."""
     return [job for job in world.jobs if number in (job.id, job.array_job_id)]
 
 
-def _after(name: str, minutes: int, jobs: list[JobState]) -> Words:
+def _after(name: str, minutes: int, jobs: list[JobState]) -> Phrase:
     """It follows their start, or comes so many minutes after it."""
-    said = f"may start {length(60 * minutes)} after job {name} starts" if minutes else f"needs job {name} to start"
+    said = (
+        f"may start {format_duration(60 * minutes)} after job {name} starts"
+        if minutes
+        else f"needs job {name} to start"
+    )
     started = [job.start_time for job in jobs if job.state in RUNNING]
     waiting = [job for job in jobs if job.state in WAITING]
     if waiting or not started:
-        return words_of(said, _stands(waiting or jobs))
-    return (said, ", ", At(max(started) + 60 * minutes)) if minutes else (said, ", which it has")
+        return join_phrases(said, _stands(waiting or jobs))
+    return (said, ", ", Moment(max(started) + 60 * minutes)) if minutes else (said, ", which it has")
 
 
-def _stands(jobs: list[JobState]) -> Words:
+def _stands(jobs: list[JobState]) -> Phrase:
     """How the job that is waited for stands, or the tasks of an array."""
     running = [job for job in jobs if job.state in RUNNING]
     if running:
@@ -136,7 +146,7 @@ def _stands(jobs: list[JobState]) -> Words:
         last = max(running, key=lambda job: job.start_time + (job.time_limit_s or 10**9))
         if last.time_limit_s is None:
             return (", which runs without a time limit",)
-        return (", which runs and ends ", At(last.start_time + last.time_limit_s), " at the latest")
+        return (", which runs and ends ", Moment(last.start_time + last.time_limit_s), " at the latest")
     waiting = next((job for job in jobs if job.state in WAITING), None)
     if waiting is not None:
         return (f", which waits itself ({reason_word(waiting.reason) or 'pending'})",)
@@ -144,23 +154,23 @@ def _stands(jobs: list[JobState]) -> Words:
     return (f", which has ended ({ended.state})",) if ended else ()
 
 
-def _begin(job: JobState, world: World) -> Words:
+def _begin(job: JobState, world: ClusterSnapshot) -> Phrase:
     at = max(job.eligible_time, job.start_time)
     if at <= world.now:
         return ("starts with the scheduler's next look",)
-    return ("may start ", At(at))
+    return ("may start ", Moment(at))
 
 
-def _held(job: JobState, _world: World) -> Words:
+def _held(job: JobState, _world: ClusterSnapshot) -> Phrase:
     who = " by an operator" if "Admin" in job.reason else ""
-    return (f"needs a release{who}: on its page, or scontrol release {label(job)}",)
+    return (f"needs a release{who}: on its page, or scontrol release {job_label(job)}",)
 
 
-def _time_limit(job: JobState, world: World) -> Words:
-    asked = length(job.time_limit_s) if job.time_limit_s else "no limit"
+def _time_limit(job: JobState, world: ClusterSnapshot) -> Phrase:
+    asked = format_duration(job.time_limit_s) if job.time_limit_s else "no limit"
     mine = [one for one in world.cluster.partitions if one.name in job.partition.split(",")]
     less = [one for one in mine if one.max_time_s and one.max_time_s < (job.time_limit_s or 10**9)]
-    allow = ", ".join(f"{one.name} allows {length(one.max_time_s or 0)}" for one in less)
+    allow = ", ".join(f"{one.name} allows {format_duration(one.max_time_s or 0)}" for one in less)
     others = [
         one.name
         for one in world.cluster.partitions
@@ -171,14 +181,16 @@ def _time_limit(job: JobState, world: World) -> Words:
     return (f"never starts as it is: it asks for {asked}, {allow}; ask for less{ways}",)
 
 
-def _node_limit(job: JobState, world: World) -> Words:
+def _node_limit(job: JobState, world: ClusterSnapshot) -> Phrase:
     sizes = {one.name: len(one.nodes) for one in world.cluster.partitions if one.name in job.partition.split(",")}
-    has = ", ".join(f"{name} has {some(number, 'node')}" for name, number in sizes.items() if number < job.node_count)
+    has = ", ".join(
+        f"{name} has {count_of(number, 'node')}" for name, number in sizes.items() if number < job.node_count
+    )
     least = has or f"more than {job.partition} allows one job now"
-    return (f"never starts as it is: it asks for {some(job.node_count, 'node')}, {least}",)
+    return (f"never starts as it is: it asks for {count_of(job.node_count, 'node')}, {least}",)
 
 
-def _not_available(job: JobState, world: World) -> Words:
+def _not_available(job: JobState, world: ClusterSnapshot) -> Phrase:
     """The nodes that are out, or reserved, and until when."""
     found = _UNAVAILABLE.search(job.reason) or _UNAVAILABLE.search(job.description)
     named = set(job.required_nodes or (expand(found[1].rstrip(",")) if found else ()))
@@ -188,13 +200,13 @@ def _not_available(job: JobState, world: World) -> Words:
     if out:
         return (f"needs {_out(out)}",)
     if kept:
-        return words_of(f"{compress([n.name for n in kept])} {_be(len(kept))} reserved", _reserved(kept[0], world))
+        return join_phrases(f"{compress([n.name for n in kept])} {_be(len(kept))} reserved", _reserved(kept[0], world))
     coming = [one for one in world.reservations if one.start_time > world.now and "MAINT" in one.flags]
     if coming:
         first = min(coming, key=lambda one: one.start_time)
         before = "would run into reservation " + first.name + ", which begins "
-        return (before, At(first.start_time), ": a shorter --time may start it before")
-    return room(job, world)
+        return (before, Moment(first.start_time), ": a shorter --time may start it before")
+    return explain_placement(job, world)
 
 
 def _out(out: list[NodeState]) -> str:
@@ -205,48 +217,48 @@ def _out(out: list[NodeState]) -> str:
     return f"{', '.join(listed[:2])}{more} back in service"
 
 
-def _reserved(node: NodeState, world: World) -> Words:
+def _reserved(node: NodeState, world: ClusterSnapshot) -> Phrase:
     one = next((one for one in world.reservations if one.name == node.reservation), None)
-    return (f" by {node.reservation}, which ends ", At(one.end_time)) if one else (f" by {node.reservation}",)
+    return (f" by {node.reservation}, which ends ", Moment(one.end_time)) if one else (f" by {node.reservation}",)
 
 
-def _reservation(job: JobState, world: World) -> Words:
+def _reservation(job: JobState, world: ClusterSnapshot) -> Phrase:
     one = next((one for one in world.reservations if one.name == job.reservation), None)
     if one is None:
         return (f"reservation {job.reservation} is not there (any more): cancel it, or submit it without",)
     if one.start_time > world.now:
-        return (f"reservation {one.name} begins ", At(one.start_time))
-    return room(job, world) or (f"reservation {one.name} is full",)
+        return (f"reservation {one.name} begins ", Moment(one.start_time))
+    return explain_placement(job, world) or (f"reservation {one.name} is full",)
 
 
-def _array_limit(job: JobState, world: World) -> Words:
+def _array_limit(job: JobState, world: ClusterSnapshot) -> Phrase:
     number = job.array_job_id or job.id
     tasks = [other for other in world.running if other.array_job_id == number]
     if not tasks:
         return ("starts with the scheduler's next look",)
     most = (
-        f"{len(tasks)} of at most {some(job.array_limit, 'task')} at once"
+        f"{len(tasks)} of at most {count_of(job.array_limit, 'task')} at once"
         if job.array_limit
-        else some(len(tasks), "task")
+        else count_of(len(tasks), "task")
     )
     said = f"its array runs {most}"
-    return words_of(said, "; ", ends(tasks[0], label(tasks[0])))
+    return join_phrases(said, "; ", describe_end(tasks[0], job_label(tasks[0])))
 
 
-def _licenses(job: JobState, _world: World) -> Words:
+def _licenses(job: JobState, _world: ClusterSnapshot) -> Phrase:
     return (f"needs licences that others hold: {job.licenses}",) if job.licenses else ()
 
 
-def _constraints(job: JobState, _world: World) -> Words:
+def _constraints(job: JobState, _world: ClusterSnapshot) -> Phrase:
     asked = f" (--constraint={job.features})" if job.features else ""
     return (f"no node has what it asks for{asked}: cancel it and ask for something else",)
 
 
-def _never(_job: JobState, _world: World) -> Words:
+def _never(_job: JobState, _world: ClusterSnapshot) -> Phrase:
     return ("never starts: cancel it",)
 
 
-def _partition_down(job: JobState, _world: World) -> Words:
+def _partition_down(job: JobState, _world: ClusterSnapshot) -> Phrase:
     return (f"needs partition {job.partition} to be set up again: an operator does that",)
 
 
@@ -254,7 +266,7 @@ def _be(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
-_BY_REASON: dict[str, Callable[[JobState, World], Words]] = {
+_BY_REASON: dict[str, Callable[[JobState, ClusterSnapshot], Phrase]] = {
     "Resources": _room,
     "Priority": _priority,
     "Dependency": _dependency,

@@ -1,4 +1,4 @@
-"""Sentences with moments in them: kept as data, so that they change only when what they say does. Pure."""
+"""Sentences that contain moments ("in 14 min"), kept as data so that they do not change every second. Pure."""
 
 from __future__ import annotations
 
@@ -9,35 +9,36 @@ from headway.domain.slurm.state import JobState
 
 
 @dataclass(frozen=True, slots=True)
-class At:
-    """A moment, said by how far away it is: "in 14 min"."""
+class Moment:
+    """A moment that is shown as its distance from now: "in 14 min"."""
 
-    at: int  # unix seconds
-
-
-Words = tuple[str | At, ...]
+    unix_s: int  # unix seconds
 
 
-def words_of(*parts: str | At | Sequence[str | At]) -> Words:
-    """One after the other, as they are."""
-    said: list[str | At] = []
+Phrase = tuple[str | Moment, ...]
+
+
+def join_phrases(*parts: str | Moment | Sequence[str | Moment]) -> Phrase:
+    """Concatenate texts, moments and phrases; empty texts are dropped."""
+    said: list[str | Moment] = []
     for part in parts:
-        said += [part] if isinstance(part, str | At) else part
+        said += [part] if isinstance(part, str | Moment) else part
     return tuple(one for one in said if one != "")
 
 
-def told(words: Iterable[str | At], now: float) -> str:
-    return "".join(one if isinstance(one, str) else span(one.at - now) for one in words)
+def format_phrase(words: Iterable[str | Moment], now: float) -> str:
+    """Return the phrase as text at the time `now` (unix seconds)."""
+    return "".join(one if isinstance(one, str) else format_wait(one.unix_s - now) for one in words)
 
 
-def span(seconds: float) -> str:
-    """ "in 14 min", "in 2 h 10 min", "in 3 days"; "any moment" for what should have come."""
+def format_wait(seconds: float) -> str:
+    """ "in 14 min", "in 2 h 10 min", "in 3 days"; "any moment" for a moment that has passed."""
     if seconds < 1:
         return "any moment"
-    return f"in {length(seconds)}"
+    return f"in {format_duration(seconds)}"
 
 
-def length(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """ "40 s", "14 min", "2 h 10 min", "3 days"."""
     whole = round(seconds)
     if whole < 90:
@@ -51,12 +52,13 @@ def length(seconds: float) -> str:
     return f"{round(hours / 24)} days"
 
 
-def ends(job: JobState, name: str) -> Words:
-    """When a running job ends at its limit."""
+def describe_end(job: JobState, name: str) -> Phrase:
+    """Say when a running job ends at the latest."""
     if job.time_limit_s is None:
         return (f"job {name} of {job.user} has no time limit",)
-    return (f"job {name} of {job.user} ends ", At(job.start_time + job.time_limit_s), " at the latest")
+    return (f"job {name} of {job.user} ends ", Moment(job.start_time + job.time_limit_s), " at the latest")
 
 
-def some(number: int, one: str) -> str:
+def count_of(number: int, one: str) -> str:
+    """Return "1 GPU" or "2 GPUs"."""
     return f"{number:,} {one}{'' if number == 1 else 's'}"

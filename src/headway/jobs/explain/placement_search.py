@@ -13,12 +13,12 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.job_states import RUNNING
 from headway.domain.slurm.state import SPARES, JobState, NodeState, Reservation
-from headway.jobs.explain.phrases import At, Words, ends, some, words_of
-from headway.jobs.view.columns import MOST_PRIORITY, label
+from headway.jobs.explain.phrases import Moment, Phrase, count_of, describe_end, join_phrases
+from headway.jobs.view.columns import MAX_PRIORITY, job_label
 from headway.render.slurm.nodes_partitions import features
 
-WAITS_FOR_ROOM = frozenset({"Resources", "Priority", "Prolog", "NodeDown", "None", ""})
-_BITS = 32  # Slurm's numbers of jobs have no more
+RESOURCE_REASONS = frozenset({"Resources", "Priority", "Prolog", "NodeDown", "None", ""})
+_BITS = 32  # of a Slurm job id
 _NUMBER = 2**_BITS - 1
 _FEATURE = r"[\w.-]+"
 _FEATURES = re.compile(rf"{_FEATURE}(?:&{_FEATURE})*|{_FEATURE}(?:\|{_FEATURE})+")  # all of them, or one of them
@@ -34,8 +34,8 @@ def reason_word(reason: str) -> str:
 
 
 @dataclass(frozen=True)
-class World:
-    """A cluster as last read."""
+class ClusterSnapshot:
+    """The nodes, jobs and reservations of a cluster as last read, indexed for questions about pending jobs."""
 
     cluster: Cluster
     nodes: tuple[NodeState, ...]
@@ -43,162 +43,181 @@ class World:
     reservations: tuple[Reservation, ...] = ()
     now: float = 0.0
     leaf_of: Mapping[str, str] = field(default_factory=dict)
-    running: tuple[JobState, ...] = ()  # those that end first, first
-    # Of each partition: what `_turn` says of those that wait there for room, in order.
-    turns: Mapping[str, list[int]] = field(default_factory=dict)
-    together: dict[str, list[int]] = field(default_factory=dict)  # of several partitions that a job named
+    running: tuple[JobState, ...] = ()  # in the order in which they end
+    # By partition: the sorted `_queue_key`s of jobs that wait there for resources.
+    queue_keys: Mapping[str, list[int]] = field(default_factory=dict)
+    merged_queue_keys: dict[str, list[int]] = field(default_factory=dict)  # by "a,b" as a job lists them
     by_id: Mapping[int, JobState] = field(default_factory=dict)
-    rooms: dict[tuple[object, ...], Words] = field(default_factory=dict)  # what was found, by what jobs ask for
+    placements: dict[tuple[object, ...], Phrase] = field(
+        default_factory=dict
+    )  # cached answers of `explain_placement`, by request
 
     @staticmethod
-    def of(
+    def from_readings(
         cluster: Cluster,
         nodes: Iterable[NodeState],
         jobs: Iterable[JobState],
         reservations: Iterable[Reservation] = (),
         now: float = 0.0,
-    ) -> World:
+    ) -> ClusterSnapshot:
         leaves = {slot.name: slot.leaf for slot in cluster.slots}
-        empty = World(cluster, tuple(nodes), (), tuple(reservations), now, leaves)
+        empty = ClusterSnapshot(cluster, tuple(nodes), (), tuple(reservations), now, leaves)
         every = tuple(jobs)
-        return empty.later(now, every, {job.id: job for job in every}, (), every)
+        return empty.update(now, every, {job.id: job for job in every}, (), every)
 
-    def later(
+    def update(
         self,
         now: float,
         jobs: tuple[JobState, ...],
         by_id: Mapping[int, JobState],
-        gone: Iterable[JobState],
-        come: Sequence[JobState],
-    ) -> World:
-        """With these jobs, of which those that have come are new, and those that have gone no longer as they were. To put
-        ten thousand in order for each reading would keep whoever asks waiting."""
-        left = {job.id for job in gone}
+        removed: Iterable[JobState],
+        added: Sequence[JobState],
+    ) -> ClusterSnapshot:
+        """Return the snapshot with these jobs: `added` are new or changed, `removed` are their earlier versions.
+
+        Incremental, since sorting ten thousand jobs on each reading would delay every request."""
+        left = {job.id for job in removed}
         running = [job for job in self.running if job.id not in left]
-        running += (job for job in come if job.state in RUNNING and job.nodes)
-        turns = {partition: list(waiting) for partition, waiting in self.turns.items()}
-        for job in gone:
-            for partition in _waits_in(job):
+        running += (job for job in added if job.state in RUNNING and job.nodes)
+        turns = {partition: list(waiting) for partition, waiting in self.queue_keys.items()}
+        for job in removed:
+            for partition in _pending_partitions(job):
                 waiting = turns[partition]
-                del waiting[bisect_left(waiting, _turn(job))]
-        for job in come:
-            for partition in _waits_in(job):
-                turns.setdefault(partition, []).append(_turn(job))
+                del waiting[bisect_left(waiting, _queue_key(job))]
+        for job in added:
+            for partition in _pending_partitions(job):
+                turns.setdefault(partition, []).append(_queue_key(job))
         for waiting in turns.values():
             waiting.sort()
         running.sort(key=_end)
         return replace(
-            self, now=now, jobs=jobs, running=tuple(running), turns=turns, together={}, by_id=by_id, rooms={}
+            self,
+            now=now,
+            jobs=jobs,
+            running=tuple(running),
+            queue_keys=turns,
+            merged_queue_keys={},
+            by_id=by_id,
+            placements={},
         )
 
-    def ahead(self, job: JobState) -> tuple[int, JobState | None]:
-        """How many jobs' turn comes before this one's, and the first of them."""
-        turns = self.turns.get(job.partition) or self.together.get(job.partition)
+    def jobs_ahead(self, job: JobState) -> tuple[int, JobState | None]:
+        """Return how many jobs are queued before this one, and the first of them."""
+        turns = self.queue_keys.get(job.partition) or self.merged_queue_keys.get(job.partition)
         if turns is None:  # of several partitions; or of one in which nobody waits
-            several = (self.turns.get(partition, ()) for partition in job.partition.split(","))
-            turns = self.together[job.partition] = sorted({turn for waiting in several for turn in waiting})
-        count = bisect_left(turns, _turn(job))
+            several = (self.queue_keys.get(partition, ()) for partition in job.partition.split(","))
+            turns = self.merged_queue_keys[job.partition] = sorted({turn for waiting in several for turn in waiting})
+        count = bisect_left(turns, _queue_key(job))
         return count, self.by_id[turns[0] & _NUMBER] if count else None
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What a job takes, or asks for, on each of its nodes."""
+class NodeResources:
+    """GPUs, CPUs and memory on one node: allocated, requested or free."""
 
     gpus: int
     cpus: int
     memory_mib: int
 
-    def fits(self, other: Part) -> bool:
+    def fits_in(self, other: NodeResources) -> bool:
         return self.gpus <= other.gpus and self.cpus <= other.cpus and self.memory_mib <= other.memory_mib
 
-    def plus(self, other: Part) -> Part:
-        return Part(self.gpus + other.gpus, self.cpus + other.cpus, self.memory_mib + other.memory_mib)
+    def add(self, other: NodeResources) -> NodeResources:
+        return NodeResources(self.gpus + other.gpus, self.cpus + other.cpus, self.memory_mib + other.memory_mib)
 
     def __str__(self) -> str:
         if self.gpus:
-            return some(self.gpus, "GPU")
-        return some(self.cpus, "CPU") + (f" and {-(-self.memory_mib // 1024)} GiB" if self.memory_mib > 1024 else "")
+            return count_of(self.gpus, "GPU")
+        return count_of(self.cpus, "CPU") + (
+            f" and {-(-self.memory_mib // 1024)} GiB" if self.memory_mib > 1024 else ""
+        )
 
 
-def asks(job: JobState) -> Part:
-    """Of each node. CPUs and memory that come with a GPU are counted, which Slurm does only when it starts the job."""
+def requested_per_node(job: JobState) -> NodeResources:
+    """Return what the job requests on each node, including CPUs and memory per GPU, which Slurm adds only when the job starts."""
     nodes = max(1, job.node_count)
     gpus = -(-job.gpus // nodes)
     cpus = max(-(-job.cpus // nodes), gpus * _per_gpu(job, "cpus-per-tres"))
-    return Part(gpus, cpus, max(job.memory_mib // nodes, gpus * _per_gpu(job, "mem-per-tres")))
+    return NodeResources(gpus, cpus, max(job.memory_mib // nodes, gpus * _per_gpu(job, "mem-per-tres")))
 
 
-def holds(job: JobState, node: str) -> Part:
-    """Of one of its nodes, where it runs."""
+def allocated_on_node(job: JobState, node: str) -> NodeResources:
+    """Return what a running job has on one of its nodes."""
     nodes = max(1, len(job.nodes))
     gpus = len(job.gpu_indexes.get(node, ())) or job.gpus // nodes
-    return Part(gpus, job.cpus // nodes, job.memory_mib // nodes)
+    return NodeResources(gpus, job.cpus // nodes, job.memory_mib // nodes)
 
 
-def free(node: NodeState) -> Part:
-    return Part(node.gpus - node.gpus_used, node.cpus - node.cpus_used, node.memory_mib - node.memory_used_mib)
+def free_on_node(node: NodeState) -> NodeResources:
+    """Return what no job has on the node."""
+    return NodeResources(node.gpus - node.gpus_used, node.cpus - node.cpus_used, node.memory_mib - node.memory_used_mib)
 
 
-def whole(job: JobState) -> bool:
-    """Whether it shares its nodes with nobody (--exclusive)."""
+def is_exclusive(job: JobState) -> bool:
+    """Return whether the job has its nodes to itself (--exclusive)."""
     return job.more.get("oversubscribe") == "none"
 
 
-def plain(job: JobState) -> bool:
-    """Whether it can be said here on which nodes it may run: of --constraint that is a name, `a&b` or `a|b`."""
+def has_simple_constraint(job: JobState) -> bool:
+    """Return whether the --constraint is one that can be evaluated here: none, a name, `a&b` or `a|b`."""
     return not job.features or _FEATURES.fullmatch(job.features) is not None
 
 
-def gpu_kinds(job: JobState) -> tuple[str, ...]:
-    """Kinds of GPUs that it names, as Slurm calls them: gpu:KIND:N."""
+def requested_gpu_types(job: JobState) -> tuple[str, ...]:
+    """Return the GPU types that the job names (gpu:TYPE:N), in lower case."""
     parts = (part for name in _TRES for part in str(job.more.get(name, "")).split(","))
     found = (_KIND.fullmatch(part) for part in parts)
     return tuple(dict.fromkeys(one[1].lower() for one in found if one))
 
 
-def room(job: JobState, world: World) -> Words:
-    """What it needs, how much of that is there, and what brings the rest; () when nothing seems to lack, and where nobody
-    can say (`plain`). Jobs that ask for the same are answered the same, and looked at once."""
+def explain_placement(job: JobState, world: ClusterSnapshot) -> Phrase:
+    """Return what the job needs, how much of it is free, and which job's end brings the rest.
+
+    () when enough is free, and when the constraint cannot be evaluated (`has_simple_constraint`). Jobs with equal requests share
+    one answer, which is computed once."""
     key = (
-        asks(job), whole(job), job.node_count, job.partition, job.switches, job.reservation, job.required_nodes,
-        job.excluded_nodes, job.features, gpu_kinds(job),
+        requested_per_node(job), is_exclusive(job), job.node_count, job.partition, job.switches, job.reservation,
+        job.required_nodes, job.excluded_nodes, job.features, requested_gpu_types(job),
     )  # fmt: skip
-    if key not in world.rooms:
-        world.rooms[key] = _room(job, world)
-    return world.rooms[key]
+    if key not in world.placements:
+        world.placements[key] = _explain_placement(job, world)
+    return world.placements[key]
 
 
-def _room(job: JobState, world: World) -> Words:
-    if not plain(job):
+def _explain_placement(job: JobState, world: ClusterSnapshot) -> Phrase:
+    if not has_simple_constraint(job):
         return ()
-    need, count = asks(job), max(1, job.node_count)
-    could = [node for node in _candidates(job, world) if need.fits(_all(node))]
+    need, count = requested_per_node(job), max(1, job.node_count)
+    could = [node for node in _candidates(job, world) if need.fits_in(_total(node))]
     if len(could) < count:
         only = f"only {len(could)} of its nodes {'has' if len(could) == 1 else 'have'} that"
         has = f"{only if could else 'none of its nodes has that'} ({job.partition})"
-        return words_of(f"needs {_wanted(job, need)}; {has}", _kept(job, need, world))
-    lack = _Lack(job, world, [node for node in could if node.usable])
-    if lack.enough():
+        return join_phrases(f"needs {_describe_request(job, need)}; {has}", _describe_reserved(job, need, world))
+    lack = _FreeNodes(job, world, [node for node in could if node.usable])
+    if lack.is_enough():
         return ()
-    return words_of(f"needs {_wanted(job, need)}; {lack.said()}", _brings(world, lack), _out(could))
+    return join_phrases(
+        f"needs {_describe_request(job, need)}; {lack.describe()}",
+        _next_end(world, lack),
+        _describe_out_of_service(could),
+    )
 
 
-class _Lack:
-    """Free parts of nodes, growing as jobs are thought to end. Under one leaf the best leaf counts."""
+class _FreeNodes:
+    """What is free on nodes, growing as jobs are assumed to end. For a job under one leaf switch the best leaf counts."""
 
-    def __init__(self, job: JobState, world: World, nodes: Sequence[NodeState]) -> None:
-        self._need, self._count, self._leaf = asks(job), max(1, job.node_count), world.leaf_of
+    def __init__(self, job: JobState, world: ClusterSnapshot, nodes: Sequence[NodeState]) -> None:
+        self._need, self._count, self._leaf = requested_per_node(job), max(1, job.node_count), world.leaf_of
         self._one_leaf = job.switches == 1 and self._count > 1
-        self._free = {node.name: free(node) for node in nodes if "COMPLETING" not in node.states}
-        self._on = Counter(name for other in world.running for name in other.nodes) if whole(job) else Counter()
+        self._free = {node.name: free_on_node(node) for node in nodes if "COMPLETING" not in node.states}
+        self._on = Counter(name for other in world.running for name in other.nodes) if is_exclusive(job) else Counter()
         self._fits = {name for name in self._free if self._may(name)}
 
     def _may(self, name: str) -> bool:
-        return self._need.fits(self._free[name]) and not self._on[name]
+        return self._need.fits_in(self._free[name]) and not self._on[name]
 
-    def best(self) -> tuple[int, str]:
-        """(nodes that fit, under which leaf)"""
+    def best_count(self) -> tuple[int, str]:
+        """Return (number of nodes that fit, their leaf or "")."""
         if not self._one_leaf:
             return len(self._fits), ""
         leaves: dict[str, int] = defaultdict(int)
@@ -206,41 +225,41 @@ class _Lack:
             leaves[self._leaf.get(name, "")] += 1
         return max(((n, leaf) for leaf, n in leaves.items()), default=(0, ""))
 
-    def enough(self) -> bool:
-        return self.best()[0] >= self._count
+    def is_enough(self) -> bool:
+        return self.best_count()[0] >= self._count
 
-    def said(self) -> str:
-        number, leaf = self.best()
+    def describe(self) -> str:
+        number, leaf = self.best_count()
         if not number:
             return "none is free"
         return f"{number} {'is' if number == 1 else 'are'} free{f' under {leaf}' if leaf else ''}"
 
-    def end(self, job: JobState) -> bool:
-        """Whether its end would bring something; what it held is free from here on."""
+    def release_job(self, job: JobState) -> bool:
+        """Free what the job has; return whether one more node fits now."""
         before = len(self._fits)
         for name in job.nodes:
             if name in self._free:
-                self._free[name] = self._free[name].plus(holds(job, name))
+                self._free[name] = self._free[name].add(allocated_on_node(job, name))
                 self._on[name] -= 1 if self._on[name] else 0
                 if self._may(name):
                     self._fits.add(name)
         return len(self._fits) > before
 
 
-def _brings(world: World, lack: _Lack) -> Words:
-    """The job with whose end there is room; before it, how many others."""
+def _next_end(world: ClusterSnapshot, lack: _FreeNodes) -> Phrase:
+    """Return the running job whose end frees enough, and how many others must end before it."""
     helpful = 0
     for other in world.running:
-        helpful += lack.end(other)
-        if lack.enough():
-            before = f"; {some(helpful, 'job')} must end, the last: " if helpful > 1 else "; "
-            return words_of(before, ends(other, label(other)))
+        helpful += lack.release_job(other)
+        if lack.is_enough():
+            before = f"; {count_of(helpful, 'job')} must end, the last: " if helpful > 1 else "; "
+            return join_phrases(before, describe_end(other, job_label(other)))
     return ()
 
 
-def _kept(job: JobState, need: Part, world: World) -> Words:
-    """Nodes that would do and are reserved for others: by one reservation, and until when."""
-    fit = [node for node in _of_kind(job, world) if _of_partition(job, node) and need.fits(_all(node))]
+def _describe_reserved(job: JobState, need: NodeResources, world: ClusterSnapshot) -> Phrase:
+    """Describe nodes that fit but are reserved for others: the first reservation, and its end."""
+    fit = [node for node in _nodes_with_features(job, world) if _in_partition(job, node) and need.fits_in(_total(node))]
     names = sorted({node.reservation for node in fit if node.reservation not in ("", job.reservation)})
     if not names:
         return ()
@@ -249,19 +268,19 @@ def _kept(job: JobState, need: Part, world: World) -> Words:
     if names[0] == SPARES:
         return (f"{said}kept as {'a spare' if len(kept) == 1 else 'spares'}",)
     until = next((one.end_time for one in world.reservations if one.name == names[0]), 0)
-    return words_of(f"{said}reserved by {names[0]}", (", which ends ", At(until)) if until else ())
+    return join_phrases(f"{said}reserved by {names[0]}", (", which ends ", Moment(until)) if until else ())
 
 
-def _all(node: NodeState) -> Part:
-    return Part(node.gpus, node.cpus, node.memory_mib)
+def _total(node: NodeState) -> NodeResources:
+    return NodeResources(node.gpus, node.cpus, node.memory_mib)
 
 
-def _of_partition(job: JobState, node: NodeState) -> bool:
+def _in_partition(job: JobState, node: NodeState) -> bool:
     return not set(job.partition.split(",")).isdisjoint(node.partitions)
 
 
-def _out(could: Sequence[NodeState]) -> str:
-    """Nodes that would do and are out of service."""
+def _describe_out_of_service(could: Sequence[NodeState]) -> str:
+    """Describe nodes that fit but are out of service."""
     out = [node for node in could if not node.usable]
     if not out:
         return ""
@@ -269,24 +288,24 @@ def _out(could: Sequence[NodeState]) -> str:
     return f"; {compress([node.name for node in out])} {'is' if len(out) == 1 else 'are'} out of service{why}"
 
 
-def _wanted(job: JobState, need: Part) -> str:
+def _describe_request(job: JobState, need: NodeResources) -> str:
     count = max(1, job.node_count)
-    kinds = [one for one in (job.features, *gpu_kinds(job)) if one]
+    kinds = [one for one in (job.features, *requested_gpu_types(job)) if one]
     leaf = f" of {' and '.join(kinds)}" if kinds else ""
     leaf += " under one leaf" if job.switches == 1 and count > 1 else ""
     on = f" ({compress(job.required_nodes)} among them)" if job.required_nodes else ""
     if 0 < count <= len(job.required_nodes):
-        return f"{compress(job.required_nodes)} with {'nothing else on it' if whole(job) else f'{need} free'}"
+        return f"{compress(job.required_nodes)} with {'nothing else on it' if is_exclusive(job) else f'{need} free'}"
     each = " each" if count > 1 else ""
-    if whole(job):
-        return f"{some(count, 'whole node')}{leaf}{on} free"
-    return f"{some(count, 'node')}{leaf}{on} with {need}{each} free"
+    if is_exclusive(job):
+        return f"{count_of(count, 'whole node')}{leaf}{on} free"
+    return f"{count_of(count, 'node')}{leaf}{on} with {need}{each} free"
 
 
-def _candidates(job: JobState, world: World) -> Iterator[NodeState]:
-    """Nodes of its partitions that it may use: not excluded, not somebody else's reservation."""
-    for node in _of_kind(job, world):
-        if not _of_partition(job, node) or node.name in job.excluded_nodes:
+def _candidates(job: JobState, world: ClusterSnapshot) -> Iterator[NodeState]:
+    """Yield nodes of its partitions that it may use: not excluded, and in no other reservation."""
+    for node in _nodes_with_features(job, world):
+        if not _in_partition(job, node) or node.name in job.excluded_nodes:
             continue
         if job.required_nodes and job.node_count <= len(job.required_nodes) and node.name not in job.required_nodes:
             continue
@@ -294,9 +313,9 @@ def _candidates(job: JobState, world: World) -> Iterator[NodeState]:
             yield node
 
 
-def _of_kind(job: JobState, world: World) -> Iterator[NodeState]:
-    """Nodes that have the features and a kind of GPU that it asks for. Of one that the file does not name nobody knows."""
-    wanted, kinds = re.findall(_FEATURE, job.features), set(gpu_kinds(job))
+def _nodes_with_features(job: JobState, world: ClusterSnapshot) -> Iterator[NodeState]:
+    """Yield nodes with the requested features and GPU types. A node that the cluster file does not name counts as having them."""
+    wanted, kinds = re.findall(_FEATURE, job.features), set(requested_gpu_types(job))
     enough = any if "|" in job.features else all
     for node in world.nodes:
         if kinds and kinds.isdisjoint(map(str.lower, node.gpu_types)):
@@ -313,17 +332,16 @@ def _per_gpu(job: JobState, key: str) -> int:
     return int(number) if tres.startswith("gpu") and number.isdigit() else 0
 
 
-def _waits_in(job: JobState) -> Sequence[str]:
-    """Partitions in which it waits for room alone; held ones and those that follow others are in nobody's way."""
-    if job.state != "PENDING" or reason_word(job.reason) not in WAITS_FOR_ROOM:
+def _pending_partitions(job: JobState) -> Sequence[str]:
+    """Return the partitions in which the job waits for resources; held and dependent jobs do not delay others."""
+    if job.state != "PENDING" or reason_word(job.reason) not in RESOURCE_REASONS:
         return ()
     return job.partition.split(",")
 
 
-def _turn(job: JobState) -> int:
-    """The higher its priority the less, and of two jobs with the same one that of the first: one number, for ten thousand
-    of them are put in order with each reading."""
-    return (MOST_PRIORITY - job.priority) << _BITS | job.id
+def _queue_key(job: JobState) -> int:
+    """Return the sort key of the queue: higher priority first, then lower job id. One number, since sorting those is fast."""
+    return (MAX_PRIORITY - job.priority) << _BITS | job.id
 
 
 def _end(job: JobState) -> tuple[float, int]:

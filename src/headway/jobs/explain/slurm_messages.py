@@ -11,23 +11,23 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.job_states import WAITING
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused
-from headway.jobs.explain.limits import limit_of, limit_words
-from headway.jobs.explain.phrases import length
+from headway.jobs.explain.limits import describe_limit, parse_limit
+from headway.jobs.explain.phrases import format_duration
 from headway.jobs.explain.placement_search import reason_word
 
 
 @contextmanager
-def explained(cluster: Cluster, user: str) -> Iterator[None]:
+def with_sbatch_hints(cluster: Cluster, user: str) -> Iterator[None]:
     """Gives a refusal of sbatch the hint that its words lack."""
     try:
         yield
     except Refused as error:
         if not error.hint:
-            error.hint = hint(error.message, cluster, user)
+            error.hint = sbatch_hint(error.message, cluster, user)
         raise
 
 
-def hint(said: str, cluster: Cluster, user: str) -> str:
+def sbatch_hint(said: str, cluster: Cluster, user: str) -> str:
     """What to do about sbatch's own words; "" when they say it all."""
     teams = [team.name for team in cluster.teams if user in team.users]
     if "invalid account" in said.lower():
@@ -68,7 +68,7 @@ def _list(words: Iterator[str] | list[str]) -> str:
 
 
 # Slurm's reasons for a job that waits, in words, for the page and the commands alike. Any other is shown as Slurm says it.
-REASONS = {
+REASON_SENTENCES = {
     "Resources": "waits until enough nodes or GPUs are free",
     "Priority": "waits behind jobs of higher priority",
     "Dependency": "waits for another job to end",
@@ -108,25 +108,25 @@ REASONS = {
     "launch_failed_requeued_held": "could not be started on its nodes and is held: headway logs says why",
     "launch failed requeued held": "could not be started on its nodes and is held: headway logs says why",
 }
-NO_CONTAINER = 125  # of a task whose container did not come to be (node/image/spank/container.c)
+CONTAINER_FAILED_CODE = 125  # of a task whose container did not come to be (node/image/spank/container.c)
 _UNDER_WAY = ("importing ", "imported ", "waiting ")
 _CODES = {
     1: "the program reported an error (exit code 1)",
     2: "the program was called wrongly or a file is missing (exit code 2)",
-    NO_CONTAINER: "its container could not be started (exit code 125): headway logs says why",
+    CONTAINER_FAILED_CODE: "its container could not be started (exit code 125): headway logs says why",
     126: "the program is there but can't be run (exit code 126): is it executable?",
     127: "the program was not found (exit code 127)",
 }
 
 
-def why(job: JobState) -> str:
+def job_reason(job: JobState) -> str:
     """Why a job waits, or how it ended; "" while all goes well."""
     if job.state in WAITING:
-        return waiting(job.reason)
+        return explain_reason(job.reason)
     if job.state == "OUT_OF_MEMORY":
         return "used more memory than it asked for and was ended: ask for more with --mem"
     if job.state == "TIMEOUT":
-        return f"reached its time limit of {length(job.time_limit_s or 0)}: ask for more with --time"
+        return f"reached its time limit of {format_duration(job.time_limit_s or 0)}: ask for more with --time"
     if job.state == "NODE_FAIL":
         return f"a node of it died ({', '.join(job.nodes) or 'unknown'}) and it was not to be requeued"
     if job.state == "PREEMPTED":
@@ -140,21 +140,21 @@ def why(job: JobState) -> str:
     return ""
 
 
-def waiting(reason: str) -> str:
+def explain_reason(reason: str) -> str:
     """Slurm's reason in words; as Slurm says it where there are none; "" for none."""
     word = reason_word(reason)
-    limit = limit_of(word)
+    limit = parse_limit(word)
     if word in ("", "None"):
         return ""
-    return REASONS.get(word) or (limit_words(limit) if limit else word.replace("_", " "))
+    return REASON_SENTENCES.get(word) or (describe_limit(limit) if limit else word.replace("_", " "))
 
 
-def pending(job: JobState) -> str:
+def pending_line(job: JobState) -> str:
     """What a log says while its job waits: "pending (Priority): waits behind jobs of higher priority"."""
     reason = reason_word(job.reason)
     if reason in ("", "None"):
         return "pending: waits for its turn"
-    words = waiting(job.reason)
+    words = explain_reason(job.reason)
     return f"pending: {job.reason}" if words == reason.replace("_", " ") else f"pending ({reason}): {words}"
 
 
@@ -174,7 +174,7 @@ def _failed(job: JobState) -> str:
     return "could not be started" if job.reason in ("JobLaunchFailure", "LaunchFailure") else ""
 
 
-def container_word(log: str) -> str:
+def container_error(log: str) -> str:
     """Why a container did not start, out of the end of the job's error file; "" when that does not say."""
     lines = log.splitlines()
     for at in range(len(lines) - 1, -1, -1):

@@ -15,8 +15,8 @@ from headway.domain.machine import Machine
 from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.state import JobState
 from headway.errors import CommandFailed, HeadwayError, NotFound, Unreachable
-from headway.jobs.explain.slurm_messages import pending
-from headway.jobs.remote.user_helper import Links, call, command, refused
+from headway.jobs.explain.slurm_messages import pending_line
+from headway.jobs.remote.user_helper import HelperConnections, call_helper, helper_argv, stream_error
 from headway.transport.streams import Reader
 
 _READ_LIMIT = 1024 * 1024
@@ -26,30 +26,30 @@ _RECONNECT_S = 60.0  # how long a head that went away may take to come back
 RETRY_S = 1.0
 
 
-class Part(bytes):
+class LogPiece(bytes):
     """What lies in the file, and at which of its bytes it begins."""
 
-    at: int
+    offset: int
 
 
-def part_of(data: bytes, at: int) -> Part:
-    made = Part(data)
-    made.at = at
+def log_piece(data: bytes, at: int) -> LogPiece:
+    made = LogPiece(data)
+    made.offset = at
     return made
 
 
-def written(path: str) -> bool:
+def is_log_file(path: str) -> bool:
     """Whether a job's output becomes a file that can be read."""
     return path.startswith("/") and not path.startswith("/dev/")
 
 
-JobNow = Callable[[], Awaitable[JobState]]
+ReadJob = Callable[[], Awaitable[JobState]]
 
 
-async def tail_log(
-    links: Links,
+async def follow_log(
+    links: HelperConnections,
     head: Machine,
-    job_now: JobNow,
+    job_now: ReadJob,
     *,
     follow: bool,
     err: bool = False,
@@ -64,14 +64,14 @@ async def tail_log(
     """
     job = await job_now()
     path = job.stderr if err else job.stdout
-    if not written(path):
+    if not is_log_file(path):
         raise NotFound(
             f"job {job.id} has no log file on the cluster (its output goes to {path or 'no file'})",
             hint="sbatch --output=FILE",
         )
     if not follow or job.state in ENDED:
-        part = _Part(links, head, job.user, path, start)
-        async for chunk in part.rest():
+        part = _LogReader(links, head, job.user, path, start)
+        async for chunk in part.read_rest():
             yield chunk
         if part.missing:
             raise NotFound(f"job {job.id} ({job.state}) has not written {path}", hint=_why(job))
@@ -86,20 +86,20 @@ def _why(job: JobState) -> str:
 
 
 @dataclass
-class _Part:
+class _LogReader:
     """Reads a file from an offset to its present end."""
 
-    links: Links
+    links: HelperConnections
     head: Machine
     user: str
     path: str
     offset: int = 0
     missing: bool = False
 
-    async def rest(self) -> AsyncIterator[bytes]:
+    async def read_rest(self) -> AsyncIterator[bytes]:
         while True:
             one = {"user": self.user, "path": self.path, "offset": self.offset, "limit": _READ_LIMIT}
-            ran = await call(self.links, self.head, {"do": "read", "files": [one]}, timeout_s=30)
+            ran = await call_helper(self.links, self.head, {"do": "read", "files": [one]}, timeout_s=30)
             answer = json.loads(ran.stdout or '{"error": "no answer"}')
             if answer.get("missing"):
                 self.missing = True
@@ -108,7 +108,7 @@ class _Part:
                 raise HeadwayError(f"{self.path} on {self.head.name}: {answer['error']}")
             data = base64.b64decode(answer["b64"])
             if data:
-                yield part_of(data, self.offset)
+                yield log_piece(data, self.offset)
             self.offset += len(data)
             if len(data) < _READ_LIMIT:
                 return
@@ -118,7 +118,14 @@ class _Follow:
     """The live case: one task reads the file, one asks how the job stands; both speak through a queue."""
 
     def __init__(
-        self, links: Links, head: Machine, job: JobState, path: str, job_now: JobNow, poll_s: float, start: int
+        self,
+        links: HelperConnections,
+        head: Machine,
+        job: JobState,
+        path: str,
+        job_now: ReadJob,
+        poll_s: float,
+        start: int,
     ) -> None:
         self._links, self._head, self._path = links, head, path
         self._job, self._job_now, self._poll_s = job, job_now, poll_s
@@ -172,7 +179,7 @@ class _Follow:
             self._said = ""
             await self._queue.put(f"--- restarted ({job.restarts}) ---\n".encode())
         if job.state == "PENDING":
-            words = f"--- {pending(job)} ---\n"
+            words = f"--- {pending_line(job)} ---\n"
             if words != self._said:
                 self._said = words
                 await self._queue.put(words.encode())
@@ -188,8 +195,8 @@ class _Follow:
             following.cancel()
             ended.cancel()
             await asyncio.gather(following, ended, return_exceptions=True)
-        part = _Part(self._links, self._head, self._job.user, self._path, self._offset)
-        async for chunk in part.rest():
+        part = _LogReader(self._links, self._head, self._job.user, self._path, self._offset)
+        async for chunk in part.read_rest():
             await self._queue.put(chunk)
         if part.missing:
             raise NotFound(
@@ -206,7 +213,7 @@ class _Follow:
             try:
                 await self._frames()
             except CommandFailed as error:
-                raise refused(error) from error
+                raise stream_error(error) from error
             except Unreachable:
                 now = time.monotonic()
                 away_since = now if self._offset != at or not away_since else away_since
@@ -216,13 +223,13 @@ class _Follow:
 
     async def _frames(self) -> None:
         ask = {"do": "follow", "user": self._job.user, "path": self._path, "offset": self._offset}
-        async with contextlib.aclosing(self._links.stream(self._head, command(ask))) as chunks:  # type: ignore[type-var]
+        async with contextlib.aclosing(self._links.stream(self._head, helper_argv(ask))) as chunks:  # type: ignore[type-var]
             reader = Reader(partial(anext, chunks, b""), most=_FRAME)
             while (line := await reader.line()) is not None:
                 if line.startswith(b"D "):
                     data = await reader.exactly(int(line[2:]))
                     # Counted when handed on: a cancel before that leaves the place where it was.
-                    await self._queue.put(part_of(data, self._offset))
+                    await self._queue.put(log_piece(data, self._offset))
                     self._offset += len(data)
                 elif line == b"T":
                     await self._cut()

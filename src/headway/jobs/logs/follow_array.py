@@ -12,11 +12,11 @@ from headway.domain.machine import Machine
 from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.state import JobState
 from headway.errors import NotFound
-from headway.jobs.explain.slurm_messages import pending
-from headway.jobs.logs.follow import written
-from headway.jobs.remote.user_helper import Links, call
+from headway.jobs.explain.slurm_messages import pending_line
+from headway.jobs.logs.follow import is_log_file
+from headway.jobs.remote.user_helper import HelperConnections, call_helper
 
-TasksNow = Callable[[], Awaitable[Sequence[JobState]]]
+ReadTasks = Callable[[], Awaitable[Sequence[JobState]]]
 _AT_ONCE = 50  # files of one question
 _PIECE = 128 * 1024  # bytes of one file in one answer: with _AT_ONCE the most that is held
 _LONGEST_LINE = 64 * 1024
@@ -43,8 +43,14 @@ class _File:
         return b"".join(b"%s%s\n" % (mark, line) for line in whole)
 
 
-async def tail_array(
-    links: Links, head: Machine, tasks_now: TasksNow, *, follow: bool, err: bool = False, poll_s: float = 0.5
+async def follow_array_logs(
+    links: HelperConnections,
+    head: Machine,
+    tasks_now: ReadTasks,
+    *,
+    follow: bool,
+    err: bool = False,
+    poll_s: float = 0.5,
 ) -> AsyncIterator[bytes]:
     """What all tasks have written; with `follow` until the last has ended. Raises NotFound when none wrote a log."""
     files: dict[str, _File] = {}
@@ -70,7 +76,7 @@ async def tail_array(
         said = words
         await asyncio.sleep(poll_s)
     if not anything and not any(file.offset for file in files.values()):
-        nowhere = sorted({_log(task, err=err) for task in tasks if not written(_log(task, err=err))})
+        nowhere = sorted({_log(task, err=err) for task in tasks if not is_log_file(_log(task, err=err))})
         if nowhere and not files:
             raise NotFound(
                 f"no task of this array has a log file (its output goes to {', '.join(nowhere) or 'no file'})",
@@ -83,7 +89,7 @@ async def tail_array(
 def _learn(files: dict[str, _File], tasks: Sequence[JobState], *, err: bool) -> None:
     for task in tasks:
         path = _log(task, err=err)
-        if not task.array_task.isdigit() or not written(path):
+        if not task.array_task.isdigit() or not is_log_file(path):
             continue
         if path not in files:
             files[path] = _File(task.user, path, f"[{task.array_task}] ")
@@ -96,16 +102,16 @@ def _log(task: JobState, *, err: bool) -> str:
 
 
 def _waiting(tasks: Sequence[JobState]) -> str:
-    return next((pending(task) for task in tasks if task.state == "PENDING"), "")
+    return next((pending_line(task) for task in tasks if task.state == "PENDING"), "")
 
 
-async def _read(links: Links, head: Machine, files: list[_File]) -> AsyncIterator[bytes]:
+async def _read(links: HelperConnections, head: Machine, files: list[_File]) -> AsyncIterator[bytes]:
     """New lines of these files, to their present ends."""
     for start in range(0, len(files), _AT_ONCE):
         some = files[start : start + _AT_ONCE]
         while some:
             ask = [{"user": f.user, "path": f.path, "offset": f.offset, "limit": _PIECE} for f in some]
-            ran = await call(links, head, {"do": "read", "files": ask}, timeout_s=60)
+            ran = await call_helper(links, head, {"do": "read", "files": ask}, timeout_s=60)
             more = []
             for file, line in zip(some, ran.stdout.splitlines(), strict=False):
                 answer = json.loads(line)

@@ -10,30 +10,30 @@ from typing import Any
 from headway.domain.machine import Machine
 from headway.domain.slurm.state import JobState
 from headway.errors import HeadwayError, NotFound
-from headway.jobs.remote.user_helper import Links, call
+from headway.jobs.remote.user_helper import HelperConnections, call_helper
 from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
 
-WINDOW = 256 * 1024  # bytes at most
-MOST_FOUND = 200
+WINDOW_BYTES = 256 * 1024  # bytes at most
+MAX_MATCHES = 200
 
 
-async def log_part(
-    links: Links, head: Machine, job: JobState, *, before: int | None, lines: int, err: bool
+async def read_log_window(
+    links: HelperConnections, head: Machine, job: JobState, *, before: int | None, lines: int, err: bool
 ) -> LogPartOut:
     """The last `lines` before byte `before` (None: of all there is), whole ones as far as they are not longer than the
     window. Nothing where nothing is written yet; NotFound where there is no log file at all."""
     path = _path(job, err)
-    start = -WINDOW if before is None else max(0, before - WINDOW)
-    limit = WINDOW if before is None else before - start
+    start = -WINDOW_BYTES if before is None else max(0, before - WINDOW_BYTES)
+    limit = WINDOW_BYTES if before is None else before - start
     ask = {"do": "read", "files": [{"user": job.user, "path": path, "offset": start, "limit": limit}]}
-    ran = await call(links, head, ask, timeout_s=30)
+    ran = await call_helper(links, head, ask, timeout_s=30)
     told = _told(ran.stdout, path, head)
     if told.get("missing"):
         return LogPartOut(text="", start=0, end=0, size=0)
-    return window(base64.b64decode(told["b64"]), int(told["offset"]), int(told["size"]), lines)
+    return last_lines(base64.b64decode(told["b64"]), int(told["offset"]), int(told["size"]), lines)
 
 
-def window(data: bytes, offset: int, size: int, lines: int) -> LogPartOut:
+def last_lines(data: bytes, offset: int, size: int, lines: int) -> LogPartOut:
     """The last lines of what was read; half a line at its beginning is left for the part before. The last line may be half
     of one: there is no line break at its end then."""
     data = _whole(data)
@@ -54,11 +54,11 @@ def _whole(data: bytes) -> bytes:
     return data.removesuffix(decoder.getstate()[0])
 
 
-async def log_search(links: Links, head: Machine, job: JobState, text: str, *, err: bool) -> LogFoundOut:
+async def search_log(links: HelperConnections, head: Machine, job: JobState, text: str, *, err: bool) -> LogFoundOut:
     """Lines that hold the text, whatever its case; the search is done on the cluster."""
     path = _path(job, err)
-    ask = {"do": "search", "user": job.user, "path": path, "text": text, "most": MOST_FOUND}
-    ran = await call(links, head, ask, timeout_s=30)
+    ask = {"do": "search", "user": job.user, "path": path, "text": text, "most": MAX_MATCHES}
+    ran = await call_helper(links, head, ask, timeout_s=30)
     told = _told(ran.stdout, path, head)
     if told.get("missing"):
         return LogFoundOut(found=[])

@@ -15,10 +15,10 @@ from headway.schemas.submissions import JobFields
 from headway.validation.error_paths import MOST_FAULTS, pydantic_faults
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$"
-MOST_STEPS = 200
-MOST_VALUES = 300_000
-LONGEST_DEFAULTS = 32 * 1024  # characters
-_SPLIT = f"{MOST_VALUES:,} are the most: make several pipelines of it"
+MAX_STEPS = 200
+MAX_VALUES = 300_000
+MAX_DEFAULTS_BYTES = 32 * 1024  # characters
+_SPLIT = f"{MAX_VALUES:,} are the most: make several pipelines of it"
 _NAMED = 10  # of the steps that there are, where one is named that there isn't
 
 
@@ -32,7 +32,7 @@ def _words(value: object) -> object:
         raise ValueError(f"can't be split into words: {str(error).lower()}") from None
 
 
-class Strict(BaseModel):
+class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
@@ -46,15 +46,15 @@ class StepFields(JobFields):
 
 class Step(StepFields):
     run: Annotated[list[str], BeforeValidator(_words)] = Field(min_length=1)
-    needs: list[str] = Field(default=[], max_length=MOST_STEPS)
+    needs: list[str] = Field(default=[], max_length=MAX_STEPS)
 
 
-class Pipeline(Strict):
+class Pipeline(StrictModel):
     name: str = Field(pattern=_NAME)
     defaults: StepFields = StepFields()
-    steps: dict[Annotated[str, Field(pattern=_NAME)], Step] = Field(min_length=1, max_length=MOST_STEPS)
+    steps: dict[Annotated[str, Field(pattern=_NAME)], Step] = Field(min_length=1, max_length=MAX_STEPS)
 
-    def order(self) -> list[str]:
+    def steps_in_order(self) -> list[str]:
         """Each step after those it needs, otherwise as in the file."""
         found: list[str] = []
         left = list(self.steps)
@@ -64,10 +64,10 @@ class Pipeline(Strict):
             left.remove(ready[0])
         return found
 
-    def following(self, names: set[str]) -> set[str]:
+    def steps_after(self, names: set[str]) -> set[str]:
         """These steps and all that need them, directly or not."""
         found = set(names)
-        for name in self.order():
+        for name in self.steps_in_order():
             if found.intersection(self.steps[name].needs):
                 found.add(name)
         return found
@@ -78,7 +78,7 @@ def read_pipeline(document: Mapping[str, Any]) -> Pipeline:
     if large := _too_large(document):
         raise InvalidSpec([large], "the pipeline file")
     merged = _with_defaults(document)
-    if _values(merged) > MOST_VALUES:
+    if _values(merged) > MAX_VALUES:
         raise InvalidSpec([Fault("steps", "hold too many values", _SPLIT)], "the pipeline file")
     faults: list[Fault] = []
     pipeline = None
@@ -95,14 +95,12 @@ def read_pipeline(document: Mapping[str, Any]) -> Pipeline:
 def _too_large(document: Mapping[str, Any]) -> Fault | None:
     """What is looked at no further: of so many steps each fault, and each step's copy of the defaults, would be too much."""
     defaults, steps = document.get("defaults"), document.get("steps")
-    if isinstance(steps, dict) and len(steps) > MOST_STEPS:
-        return Fault(
-            "steps", f"there are {len(steps)}, and {MOST_STEPS} are the most", "make several pipelines of them"
-        )
-    if _values(document) > MOST_VALUES:
+    if isinstance(steps, dict) and len(steps) > MAX_STEPS:
+        return Fault("steps", f"there are {len(steps)}, and {MAX_STEPS} are the most", "make several pipelines of them")
+    if _values(document) > MAX_VALUES:
         return Fault("", "the file holds too many values", _SPLIT)
-    if len(repr(defaults)) > LONGEST_DEFAULTS:
-        words = f"is longer than {LONGEST_DEFAULTS // 1024} KiB, and each step has all of it"
+    if len(repr(defaults)) > MAX_DEFAULTS_BYTES:
+        words = f"is longer than {MAX_DEFAULTS_BYTES // 1024} KiB, and each step has all of it"
         return Fault("defaults", words, "put what is long into a file that the steps read")
     return None
 
@@ -111,7 +109,7 @@ def _values(document: Mapping[str, Any]) -> int:
     """How many it holds, at whatever depth; not counted any further than is too many."""
     left: list[Any] = [document]
     count = 0
-    while left and count <= MOST_VALUES:
+    while left and count <= MAX_VALUES:
         value = left.pop()
         inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         count += len(inner)
@@ -145,7 +143,7 @@ def _graph_faults(document: Mapping[str, Any]) -> Iterator[Fault]:
     needs = {
         name: [need for need in wanted if isinstance(need, str)]
         for name, step in steps.items()
-        if isinstance(step, dict) and isinstance(wanted := step.get("needs", []), list) and len(wanted) <= MOST_STEPS
+        if isinstance(step, dict) and isinstance(wanted := step.get("needs", []), list) and len(wanted) <= MAX_STEPS
     }
     there = ", ".join([*map(_shown, islice(steps, _NAMED)), *(["..."] if len(steps) > _NAMED else [])])
     for name, wanted in needs.items():

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from headway.domain.slurm.job_states import FAILED
 from headway.domain.slurm.state import JobState
-from headway.jobs.explain.slurm_messages import why
+from headway.jobs.explain.slurm_messages import job_reason
 from headway.jobs.pipelines.pipeline_file import Pipeline
 from headway.schemas.submissions import GitIn, PipelineOut, RunIn, StepOut
 from headway.store.db.rows import PipelineRow
@@ -28,25 +28,25 @@ def step_run(pipeline: Pipeline, name: str, jobs: Mapping[str, int], *, bundle: 
     )
 
 
-def latest(made: Sequence[tuple[str, int]]) -> dict[str, int]:
+def latest_jobs(made: Sequence[tuple[str, int]]) -> dict[str, int]:
     """The job that counts for each step: the last of the (step, job) that were submitted."""
     return dict(made)
 
 
-def to_repeat(pipeline: Pipeline, states: Mapping[str, str], asked: Sequence[str]) -> list[str]:
+def steps_to_retry(pipeline: Pipeline, states: Mapping[str, str], asked: Sequence[str]) -> list[str]:
     """Steps to run again, in order: those asked for, or those that failed, and all that need them."""
     first = set(asked) or {name for name, state in states.items() if state in FAILED}
-    again = pipeline.following(first)
-    return [name for name in pipeline.order() if name in again]
+    again = pipeline.steps_after(first)
+    return [name for name in pipeline.steps_in_order() if name in again]
 
 
 def pipeline_out(
     row: PipelineRow, pipeline: Pipeline, made: Sequence[tuple[str, int]], jobs: Mapping[int, JobState]
 ) -> PipelineOut:
     """`made`: every (step, job) of it, in the order they were submitted."""
-    now = latest(made)
+    now = latest_jobs(made)
     steps = []
-    for name in pipeline.order():
+    for name in pipeline.steps_in_order():
         job = jobs.get(now.get(name, 0))
         steps.append(
             StepOut(
@@ -54,7 +54,7 @@ def pipeline_out(
                 needs=pipeline.steps[name].needs,
                 job_id=now.get(name, 0),
                 state=job.state if job else "UNKNOWN",
-                why=why(job) if job else "",
+                why=job_reason(job) if job else "",
                 runs=sum(step == name for step, _ in made),
             )
         )

@@ -15,19 +15,19 @@ from typing import Any, Protocol
 
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, Unanswered, Unreachable
-from headway.jobs.remote.interactive_command import Talks
-from headway.jobs.remote.user_helper import Links, command, fresh
+from headway.jobs.remote.interactive_command import InteractiveConnections
+from headway.jobs.remote.user_helper import HelperConnections, helper_argv, stdin_helper_argv
 from headway.transport.process import Ran, ended
 from headway.transport.streams import MAX_OUTPUT, Reader
 
-MOST = 24  # helpers on one head
-MOST_EACH = 3  # for one person; who asks for more at once gets a fresh program
-KEPT_S = 600.0  # without a request
+MAX_HELPERS = 24  # helpers on one head
+MAX_HELPERS_PER_USER = 3  # for one person; who asks for more at once gets a fresh program
+HELPER_IDLE_S = 600.0  # without a request
 START_S = 30.0
 _SERVED = ("sbatch", "read")
 
 
-class Held(Protocol):
+class RemoteProcess(Protocol):
     """A command that stays, see transport.ssh."""
 
     @property
@@ -42,18 +42,18 @@ class Held(Protocol):
     async def close(self) -> None: ...
 
 
-class Holds(Links, Talks, Protocol):
+class StartsProcesses(HelperConnections, InteractiveConnections, Protocol):
     """The part of Connections that this needs."""
 
-    async def hold(self, machine: Machine, argv: Sequence[str]) -> Held: ...
+    async def hold(self, machine: Machine, argv: Sequence[str]) -> RemoteProcess: ...
 
 
-class _Unbegun(Unanswered):
+class _NotBegun(Unanswered):
     """The helper had ended before it began with what it was given."""
 
 
 class _Helper:
-    def __init__(self, held: Held, user: str, used_at: float) -> None:
+    def __init__(self, held: RemoteProcess, user: str, used_at: float) -> None:
         self.held = held
         self.user = user
         self.used_at = used_at
@@ -68,13 +68,13 @@ class _Helper:
         except (TimeoutError, Unanswered):
             return False
 
-    async def ask(self, question: bytes) -> tuple[int, bytes, bytes]:
+    async def send_request(self, question: bytes) -> tuple[int, bytes, bytes]:
         """(exit code, stdout, stderr). Raises Unanswered when it ended first, and _Unbegun where nothing was done."""
         with contextlib.suppress(Unreachable):  # some of it may have arrived: only the answer tells
             await self.held.write(question)
         line = await self._answers.line()
         if line is None and await self.held.ended():
-            raise _Unbegun("the helper there ended before it had begun")
+            raise _NotBegun("the helper there ended before it had begun")
         if line == b"begun":
             line = await self._answers.line()
         if line is None:
@@ -84,10 +84,10 @@ class _Helper:
         return int(told["code"]), out, err
 
 
-class Warm:
+class HelperPool:
     """Links to a head whose submissions and readings go to helpers; everything else goes straight through."""
 
-    def __init__(self, links: Holds, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, links: StartsProcesses, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._links = links
         self._clock = clock
         self._helpers: list[_Helper] = []
@@ -111,7 +111,7 @@ class Warm:
             try:
                 return await self._asked(helper, machine, argv, question, timeout_s, check)
             except Unanswered as error:
-                if ask["do"] != "read" and not isinstance(error, _Unbegun):
+                if ask["do"] != "read" and not isinstance(error, _NotBegun):
                     raise
         return await self._links.remote(
             machine, argv, timeout_s=timeout_s, input=input, check=check, max_output=max_output
@@ -125,7 +125,7 @@ class Warm:
     ) -> AsyncIterator[tuple[str, bytes]]:
         return self._links.converse(machine, argv, feed)
 
-    def ready(self, user: str) -> bool:
+    def has_idle_helper(self, user: str) -> bool:
         """Whether a helper of this person lives and is free."""
         return any(helper.user == user and not helper.busy and not self._stale(helper) for helper in self._helpers)
 
@@ -146,7 +146,7 @@ class Warm:
         began = time.monotonic()
         try:
             async with asyncio.timeout(timeout_s):
-                code, out, err = await helper.ask(question)
+                code, out, err = await helper.send_request(question)
         except TimeoutError:
             await self._drop(helper)
             raise CommandFailed(argv, None, f"no end after {timeout_s:g} s", where=machine.name) from None
@@ -164,11 +164,11 @@ class Warm:
         if free is not None:
             free.busy = True
             return free
-        if len(mine) >= MOST_EACH or not await self._room():
+        if len(mine) >= MAX_HELPERS_PER_USER or not await self._room():
             return None
         self._starting += 1
         try:
-            held = await self._links.hold(machine, command({"do": "serve", "user": user}))
+            held = await self._links.hold(machine, helper_argv({"do": "serve", "user": user}))
         except Unreachable:
             return None
         finally:
@@ -192,10 +192,10 @@ class Warm:
             await helper.held.close()
 
     def _stale(self, helper: _Helper) -> bool:
-        return helper.held.over or self._clock() - helper.used_at > KEPT_S
+        return helper.held.over or self._clock() - helper.used_at > HELPER_IDLE_S
 
     async def _room(self) -> bool:
-        if len(self._helpers) + self._starting < MOST:
+        if len(self._helpers) + self._starting < MAX_HELPERS:
             return True
         idle = [helper for helper in self._helpers if not helper.busy]
         if idle:
@@ -210,7 +210,7 @@ class Warm:
 
 def _served(argv: Sequence[str], question: bytes) -> dict[str, Any] | None:
     """What is asked of node/user_helper, where a helper can do it."""
-    if list(argv) != fresh():
+    if list(argv) != stdin_helper_argv():
         return None
     ask: dict[str, Any] = json.loads(question[: question.index(b"\n")])["ask"]
     return ask if ask["do"] in _SERVED else None

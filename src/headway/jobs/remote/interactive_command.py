@@ -7,12 +7,12 @@ from contextlib import aclosing
 from typing import Protocol
 
 from headway.domain.machine import Machine
-from headway.jobs.remote.user_helper import REFUSED, command, refusal
+from headway.jobs.remote.user_helper import REFUSED_CODE, helper_argv, helper_error
 
 _MARK = b"\0refused\0"  # before a sentence of node/user_helper itself
 
 
-class Talks(Protocol):
+class InteractiveConnections(Protocol):
     """The part of Connections that this needs."""
 
     def converse(
@@ -20,18 +20,18 @@ class Talks(Protocol):
     ) -> AsyncIterator[tuple[str, bytes]]: ...
 
 
-async def converse(
-    links: Talks, head: Machine, user: str, argv: Sequence[str], feed: AsyncIterator[bytes]
+async def run_interactive(
+    links: InteractiveConnections, head: Machine, user: str, argv: Sequence[str], feed: AsyncIterator[bytes]
 ) -> AsyncIterator[tuple[str, bytes]]:
     """("out" | "err", bytes) and last ("code", digits) of a command as root or through a login shell of `user`. Raises
     what `refusal` makes of it when the person can't be used."""
-    words = command({"do": "run", "user": user, "argv": list(argv)})
+    words = helper_argv({"do": "run", "user": user, "argv": list(argv)})
     refused = b""
     async with aclosing(links.converse(head, words, feed)) as pieces:  # type: ignore[type-var]
         async for kind, data in pieces:
             if kind == "err" and data.startswith(_MARK):
                 refused = data.removeprefix(_MARK)
-            elif refused and kind == "code" and int(data) == REFUSED:
-                raise refusal(refused.decode(errors="replace"))
+            elif refused and kind == "code" and int(data) == REFUSED_CODE:
+                raise helper_error(refused.decode(errors="replace"))
             else:
                 yield kind, data

@@ -12,16 +12,16 @@ from typing import Protocol
 
 from headway.domain.machine import Machine
 from headway.errors import HeadwayError, Unreachable
-from headway.jobs.remote.user_helper import command
+from headway.jobs.remote.user_helper import helper_argv
 
 HEAD = struct.Struct("!IcI")
 WINDOW = 1 << 20
-PIECE = 64 * 1024
+MAX_FRAME = 64 * 1024
 OPEN_S = 10.0
 _MOST_OPEN = 200  # connections of one tunnel
 
 
-class Pipe(Protocol):
+class TunnelProcess(Protocol):
     """transport.ssh.Held."""
 
     @property
@@ -34,13 +34,13 @@ class Pipe(Protocol):
     async def close(self) -> None: ...
 
 
-class Holds(Protocol):
+class StartsTunnels(Protocol):
     """The part of Connections that a tunnel needs."""
 
-    async def hold(self, machine: Machine, argv: list[str]) -> Pipe: ...
+    async def hold(self, machine: Machine, argv: list[str]) -> TunnelProcess: ...
 
 
-class Wire:
+class TunnelConnection:
     """One connection through a tunnel."""
 
     def __init__(self, tunnel: Tunnel, number: int) -> None:
@@ -62,35 +62,35 @@ class Wire:
         self._waiting -= len(piece)
         if not self._closed:
             with contextlib.suppress(Unreachable):
-                await self._tunnel.say(self._number, b"A", len(piece).to_bytes(4, "big"))
+                await self._tunnel.send_frame(self._number, b"A", len(piece).to_bytes(4, "big"))
         return piece
 
     async def write(self, data: bytes) -> None:
         """Raises Unreachable when the tunnel is gone."""
-        for start in range(0, len(data), PIECE):
-            await self._tunnel.say(self._number, b"D", data[start : start + PIECE])
+        for start in range(0, len(data), MAX_FRAME):
+            await self._tunnel.send_frame(self._number, b"D", data[start : start + MAX_FRAME])
 
     async def write_eof(self) -> None:
-        await self._tunnel.say(self._number, b"F")
+        await self._tunnel.send_frame(self._number, b"F")
 
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self.end()
-            self._tunnel.drop(self._number)
+            self.receive_end()
+            self._tunnel.forget_connection(self._number)
             with contextlib.suppress(Unreachable):
-                await self._tunnel.say(self._number, b"X")
+                await self._tunnel.send_frame(self._number, b"X")
 
     # --- called by the tunnel
 
-    def take(self, data: bytes) -> bool:
+    def receive_data(self, data: bytes) -> bool:
         """False when the other half sent more than it may."""
         self._waiting += len(data)
         self._pieces.append(data)
         self._came.set()
         return self._waiting <= WINDOW
 
-    def end(self) -> None:
+    def receive_end(self) -> None:
         self._ended = True
         self._came.set()
         if not self.opened.done():
@@ -100,9 +100,9 @@ class Wire:
 class Tunnel:
     """Made by `open_tunnel`; closed by whoever has it."""
 
-    def __init__(self, pipe: Pipe, where: str) -> None:
+    def __init__(self, pipe: TunnelProcess, where: str) -> None:
         self._pipe, self._where = pipe, where
-        self._wires: dict[int, Wire] = {}
+        self._wires: dict[int, TunnelConnection] = {}
         self._last = 0
         self._lock = asyncio.Lock()
         self._reader = asyncio.ensure_future(self._read())
@@ -111,14 +111,14 @@ class Tunnel:
     def alive(self) -> bool:
         return not self._reader.done() and not self._pipe.over
 
-    async def connect(self) -> Wire:
+    async def connect(self) -> TunnelConnection:
         """A new connection. Raises Unreachable when nobody listens there."""
         if len(self._wires) >= _MOST_OPEN:
             raise Unreachable("too many connections are open to this notebook", hint="close some of its tabs")
         self._last = (self._last + 1) % (1 << 31)
-        wire = self._wires[self._last] = Wire(self, self._last)
+        wire = self._wires[self._last] = TunnelConnection(self, self._last)
         try:
-            await self.say(self._last, b"O")
+            await self.send_frame(self._last, b"O")
             async with asyncio.timeout(OPEN_S):
                 await wire.opened
         except (TimeoutError, asyncio.CancelledError) as error:
@@ -138,11 +138,11 @@ class Tunnel:
         with contextlib.suppress(HeadwayError, OSError):
             await self._pipe.close()
 
-    async def say(self, number: int, kind: bytes, data: bytes = b"") -> None:
+    async def send_frame(self, number: int, kind: bytes, data: bytes = b"") -> None:
         async with self._lock:
             await self._pipe.write(HEAD.pack(number, kind, len(data)) + data)
 
-    def drop(self, number: int) -> None:
+    def forget_connection(self, number: int) -> None:
         self._wires.pop(number, None)
 
     async def _read(self) -> None:
@@ -153,7 +153,7 @@ class Tunnel:
                 buffer += piece
                 while len(buffer) >= HEAD.size:
                     number, kind, size = HEAD.unpack_from(buffer)
-                    if size > PIECE:
+                    if size > MAX_FRAME:
                         return
                     if len(buffer) < HEAD.size + size:
                         break
@@ -169,23 +169,23 @@ class Tunnel:
         if wire is None:
             return True  # closed here meanwhile
         if kind == b"D":
-            return wire.take(data)
+            return wire.receive_data(data)
         if kind == b"K" and not wire.opened.done():
             wire.opened.set_result(None)
         elif kind == b"E" and not wire.opened.done():
             why = data.decode(errors="replace")[:200]
             wire.opened.set_exception(Unreachable(f"nothing answers on {self._where} yet: {why}"))
         elif kind in (b"F", b"X"):
-            wire.end()
+            wire.receive_end()
         return True
 
     def _end_all(self) -> None:
         for wire in list(self._wires.values()):
-            wire.end()
+            wire.receive_end()
         self._wires.clear()
 
 
-async def open_tunnel(links: Holds, machine: Machine, user: str, path: str) -> Tunnel:
+async def open_tunnel(links: StartsTunnels, machine: Machine, user: str, path: str) -> Tunnel:
     """To a socket of `user`'s on the machine. Raises Unreachable; that nobody listens there is told by `connect`."""
-    pipe = await links.hold(machine, command({"do": "tunnel", "user": user, "path": path}))
+    pipe = await links.hold(machine, helper_argv({"do": "tunnel", "user": user, "path": path}))
     return Tunnel(pipe, machine.name)

@@ -12,12 +12,12 @@ from headway.transport.process import Ran
 from headway.transport.remote_program import program
 from headway.transport.streams import MAX_OUTPUT
 
-REFUSED = 97  # how the program says that the person or the folder can't be used
+REFUSED_CODE = 97  # how the program says that the person or the folder can't be used
 PROGRAM = "user_helper"
 _MOST = 120_000  # bytes of one word of a command that Linux takes (128 KiB)
 
 
-class Links(Protocol):
+class HelperConnections(Protocol):
     """The part of Connections that jobs need."""
 
     async def remote(
@@ -36,17 +36,17 @@ class Links(Protocol):
     ) -> AsyncIterator[bytes]: ...
 
 
-def command(ask: dict[str, Any]) -> list[str]:
+def helper_argv(ask: dict[str, Any]) -> list[str]:
     """The argv that does `ask` on the head, for one that reads or writes as long as it lives. Everybody there can read it."""
-    return [*fresh(), json.dumps(ask)]
+    return [*stdin_helper_argv(), json.dumps(ask)]
 
 
-def fresh() -> list[str]:
+def stdin_helper_argv() -> list[str]:
     """The argv of a program that is asked one `question` on standard input."""
     return ["python3", "-I", "-S", "-c", program(PROGRAM)]
 
 
-def question(ask: dict[str, Any], data: bytes = b"") -> bytes:
+def encode_request(ask: dict[str, Any], data: bytes = b"") -> bytes:
     """`ask`, which may hold secrets, and the data that comes with it, for a fresh program and for a helper alike. Raises
     Refused for arguments that no command can have."""
     if (size := len(json.dumps(ask))) > _MOST:
@@ -57,15 +57,19 @@ def question(ask: dict[str, Any], data: bytes = b"") -> bytes:
     return json.dumps({"ask": ask, "size": len(data)}).encode() + b"\n" + data
 
 
-async def call(links: Links, head: Machine, ask: dict[str, Any], *, timeout_s: float, data: bytes = b"") -> Ran:
+async def call_helper(
+    links: HelperConnections, head: Machine, ask: dict[str, Any], *, timeout_s: float, data: bytes = b""
+) -> Ran:
     """What the command itself said and how it ended. Raises what `refusal` makes of a refusal."""
-    ran = await links.remote(head, fresh(), timeout_s=timeout_s, input=question(ask, data), check=False)
-    if ran.code == REFUSED:
-        raise refusal(ran.stderr)
+    ran = await links.remote(
+        head, stdin_helper_argv(), timeout_s=timeout_s, input=encode_request(ask, data), check=False
+    )
+    if ran.code == REFUSED_CODE:
+        raise helper_error(ran.stderr)
     return ran
 
 
-def refusal(said: str) -> HeadwayError:
+def helper_error(said: str) -> HeadwayError:
     """The program's sentence as the right kind of error."""
     sentence = said.strip().splitlines()[-1] if said.strip() else "refused"
     if "there is no user" in sentence:
@@ -75,6 +79,6 @@ def refusal(said: str) -> HeadwayError:
     return Refused(sentence)
 
 
-def refused(error: CommandFailed) -> HeadwayError:
+def stream_error(error: CommandFailed) -> HeadwayError:
     """The same, of a stream that ended so; any other end stays as it is."""
-    return refusal(error.stderr) if error.code == REFUSED else error
+    return helper_error(error.stderr) if error.code == REFUSED_CODE else error

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from headway.catalog.releases import slurm_release
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
-from headway.jobs.submission.job_folders import Place
-from headway.jobs.submission.node_capacity import Offer, offer_of
-from headway.jobs.submission.requested_resources import asked
+from headway.jobs.submission.job_folders import UserFolders
+from headway.jobs.submission.node_capacity import NodeCapacity, largest_node
+from headway.jobs.submission.requested_resources import requested_resources
 from headway.jobs.submission.stage_in import EXPORT, stage_faults, stage_lines
 from headway.schemas.submissions import ContainerIn, RunIn, SubmitIn
 
@@ -28,7 +28,7 @@ _DEPENDENCY = {"ok": "afterok", "any": "afterany", "notok": "afternotok", "start
 _TORCHRUN_ALONE = {"--standalone", "-m", "--module", "--no-python", "--run-path", "--virtual-local-rank"}
 _MPIRUN = {"mpirun", "mpiexec", "prterun"}
 # Behind a folder of checkpoints: tasks of an array must not go on from each other's.
-BY_TASK = "${SLURM_ARRAY_TASK_ID:+/$SLURM_ARRAY_TASK_ID}"
+TASK_SUFFIX = "${SLURM_ARRAY_TASK_ID:+/$SLURM_ARRAY_TASK_ID}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class Script:
     flags: int
 
     def text(self) -> str:
-        return "".join(f"{shown(line)}\n" for line in self.lines)
+        return "".join(f"{line_with_origin(line)}\n" for line in self.lines)
 
 
-def shown(line: Line) -> str:
+def line_with_origin(line: Line) -> str:
     """The line with its origin behind it, as a comment."""
     return f"{line.text:<48} # {line.origin}" if line.origin else line.text
 
@@ -59,13 +59,13 @@ def shown(line: Line) -> str:
 def run_script(
     run: RunIn,
     cluster: Cluster,
-    place: Place,
+    place: UserFolders,
     work: str,
     helper: str,
     checkpoints: str = "",
     *,
     warner: str = "",
-    offer: Offer | None = None,
+    offer: NodeCapacity | None = None,
 ) -> Script:
     """`checkpoints`: their folder, where it is not the one in `work`; `warner`: what hands a warning on to ranks, where
     one is asked for; `offer`: what nodes have, None: what their plans say. Raises Refused with every fault at once."""
@@ -84,7 +84,7 @@ def run_script(
     return Script(job_name(run), launcher, tuple(lines), (*flags, *command), len(flags))
 
 
-def run_faults(run: RunIn, cluster: Cluster, offer: Offer | None = None) -> list[Fault]:
+def run_faults(run: RunIn, cluster: Cluster, offer: NodeCapacity | None = None) -> list[Fault]:
     """What is wrong with it, each with the field of RunIn that it is about."""
     named = {"--team": "account", "--launcher": "launcher", "": "argv"}
     found = _faults(run, cluster, run.launcher or launcher_of(run.argv[0]), offer)
@@ -121,7 +121,7 @@ def dependency(after: list[str]) -> str:
     return ",".join(found)
 
 
-def container_flags(container: ContainerIn, place: Place, work: str) -> list[str]:
+def container_flags(container: ContainerIn, place: UserFolders, work: str) -> list[str]:
     """The job's files are at the same path inside as outside."""
     shared = f"{place.shared}:{place.shared}:rw"
     flags = [
@@ -136,7 +136,7 @@ def container_flags(container: ContainerIn, place: Place, work: str) -> list[str
     return flags
 
 
-def _faults(run: RunIn, cluster: Cluster, launcher: str, offer: Offer | None) -> Iterator[Fault]:
+def _faults(run: RunIn, cluster: Cluster, launcher: str, offer: NodeCapacity | None) -> Iterator[Fault]:
     if run.name and not _NAME.fullmatch(run.name):
         yield Fault("--name", f"{run.name!r} is no name for a job", "letters, digits, dots, - and _")
     if run.time and not _TIME.fullmatch(run.time):
@@ -148,8 +148,8 @@ def _faults(run: RunIn, cluster: Cluster, launcher: str, offer: Offer | None) ->
         if not _ENV.fullmatch(name):
             yield Fault("--env", f"{name[:60]!r} is no name of a variable")
     image = [f"--container-image={run.container.image}"] if run.container else []
-    yield from stage_faults(run.stage_in, asked(SubmitIn(args=[*image, *run.sbatch])))
-    yield from _place_faults(run, cluster, offer or offer_of(cluster))
+    yield from stage_faults(run.stage_in, requested_resources(SubmitIn(args=[*image, *run.sbatch])))
+    yield from _place_faults(run, cluster, offer or largest_node(cluster))
     if run.warn and launcher == "mpi" and _by_mpirun(run):
         yield Fault("--warn", "Slurm's warning does not reach mpirun's ranks", "leave mpirun out: srun starts them")
     if launcher == "mpi" and not _by_mpirun(run) and slurm_release(cluster.slurm_version).mpi_plugin != "pmix":
@@ -164,7 +164,7 @@ def _faults(run: RunIn, cluster: Cluster, launcher: str, offer: Offer | None) ->
         yield Fault("--container", "a word holds a line break")
 
 
-def _place_faults(run: RunIn, cluster: Cluster, offer: Offer) -> Iterator[Fault]:
+def _place_faults(run: RunIn, cluster: Cluster, offer: NodeCapacity) -> Iterator[Fault]:
     most = len(cluster.slots)
     if run.gpus > offer.gpus:
         has = f"no node of {cluster.name} has more than {offer.gpus} GPUs"
@@ -242,7 +242,7 @@ def _body(
     run: RunIn, launcher: str, helpers: tuple[str, str], kept: str, workers: tuple[int, str], flags: int
 ) -> Iterator[Line]:
     (helper, warner), (count, why) = helpers, workers
-    checkpoints = f"${{HEADWAY_CHECKPOINT_DIR:-{kept}}}{BY_TASK}"
+    checkpoints = f"${{HEADWAY_CHECKPOINT_DIR:-{kept}}}{TASK_SUFFIX}"
     yield Line("set -uo pipefail")
     yield Line(f"helper={helper}", "sets network, ranks, threads and CPUs that are not set")
     if run.warn and launcher == "torchrun":

@@ -8,24 +8,24 @@ from headway.domain.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class UserFolders:
     """Absolute paths on the shared storage, all the person's own."""
 
     shared: str  # the person's folder on scratch; their home where there is no scratch
     root: str  # bundles (read-only, by digest) and Headway's helpers
-    runs: str  # a folder for each job that was sent with files
+    jobs_root: str  # a folder for each job that was sent with files
 
-    def bundle(self, digest: str) -> str:
+    def bundle_folder(self, digest: str) -> str:
         return f"{self.root}/bundles/{digest}"
 
-    def helper(self, digest: str, name: str = "launch") -> str:
+    def helper_path(self, digest: str, name: str = "launch") -> str:
         return f"{self.root}/{name}-{digest[:16]}.py"
 
-    def work(self, name: str, mark: str) -> str:
+    def job_folder(self, name: str, mark: str) -> str:
         """A job's own folder; `mark` tells it from others of the same name."""
-        return f"{self.runs}/{name}-{mark}"
+        return f"{self.jobs_root}/{name}-{mark}"
 
 
-def place(cluster: Cluster, user: str) -> Place:
+def user_folders(cluster: Cluster, user: str) -> UserFolders:
     shared = f"{cluster.storage.scratch or cluster.storage.home}/{user}"
-    return Place(shared, f"{shared}/.headway", f"{shared}/runs")
+    return UserFolders(shared, f"{shared}/.headway", f"{shared}/runs")

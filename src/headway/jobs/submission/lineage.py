@@ -8,21 +8,21 @@ from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, Version
-from headway.jobs.submission.requested_resources import asked
-from headway.jobs.submission.run_request import Prepared
-from headway.jobs.submission.secret_masking import masked
+from headway.jobs.submission.requested_resources import requested_resources
+from headway.jobs.submission.run_request import PreparedJob
+from headway.jobs.submission.secret_masking import mask_environment
 
 _DATASET = re.compile(rf"(?<![\w.-]){FOLDER}/([a-z][a-z0-9_-]*)(?:/+([0-9]+)(?![^/\s\"':;,)]))?")
 _FLAG = "--container-image="
 
 
-def kept_request(prepared: Prepared) -> dict[str, Any]:
+def stored_request(prepared: PreparedJob) -> dict[str, Any]:
     """The request as the store keeps it."""
     request = prepared.request
-    return request.model_copy(update={"env": masked(request.env)}).model_dump(mode="json")
+    return request.model_copy(update={"env": mask_environment(request.env)}).model_dump(mode="json")
 
 
-def used(prepared: Prepared, versions: Iterable[Version]) -> list[Version]:
+def used_versions(prepared: PreparedJob, versions: Iterable[Version]) -> list[Version]:
     """Versions that the job names: by their path in its script, words, options, variables or folder. Whoever names a
     dataset without a number may read any of its versions."""
     request = prepared.request
@@ -31,7 +31,7 @@ def used(prepared: Prepared, versions: Iterable[Version]) -> list[Version]:
     return [one for one in versions if (one.name, str(one.number)) in named or (one.name, "") in named]
 
 
-def facts(prepared: Prepared, cluster: Cluster, versions: Iterable[Version] = ()) -> dict[str, Any]:
+def lineage_facts(prepared: PreparedJob, cluster: Cluster, versions: Iterable[Version] = ()) -> dict[str, Any]:
     """What is known when a job is submitted, and is not in the request. `versions`: of datasets, that it uses."""
     own = [one for one in cluster.storage.datasets if not one.versioned]
     return {
@@ -48,8 +48,8 @@ def facts(prepared: Prepared, cluster: Cluster, versions: Iterable[Version] = ()
     }
 
 
-def _image(prepared: Prepared) -> str:
+def _image(prepared: PreparedJob) -> str:
     """The --container-image of the flags and #SBATCH lines, or of the words that a command's script is given."""
-    wants = [want.options.get("container-image", "") for want in asked(prepared.request)]
+    wants = [want.options.get("container-image", "") for want in requested_resources(prepared.request)]
     given = (word.removeprefix(_FLAG) for word in prepared.request.script_args if word.startswith(_FLAG))
     return next(filter(None, wants), "") or next(given, "")

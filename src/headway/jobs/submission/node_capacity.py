@@ -10,17 +10,17 @@ from headway.domain.slurm.state import NodeState
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class NodeCapacity:
     """Of each thing what the node has that has most of it."""
 
     gpus: int
-    gpus_in_all: int
+    total_gpus: int
     gpu_types: tuple[str, ...]
     cpus: int
     memory_mib: int
 
 
-def offer_of(cluster: Cluster, nodes: Iterable[NodeState] = ()) -> Offer:
+def largest_node(cluster: Cluster, nodes: Iterable[NodeState] = ()) -> NodeCapacity:
     """`nodes`: as Slurm lists them, for a machine one owns may be another than its plan says, and Slurm was told what was
     found. Of those that it does not list the plan's word is taken."""
     told = {node.name: node for node in nodes if node.cpus}
@@ -37,4 +37,4 @@ def offer_of(cluster: Cluster, nodes: Iterable[NodeState] = ()) -> Offer:
             cpus.append(plan.cpus)
             memory.append(plan.memory_mib)
             types += [plan.gpu_type] if plan.gpus else []
-    return Offer(max(gpus), sum(gpus), tuple(dict.fromkeys(types)), max(cpus), max(memory))
+    return NodeCapacity(max(gpus), sum(gpus), tuple(dict.fromkeys(types)), max(cpus), max(memory))

@@ -28,7 +28,7 @@ _MOST_NAMED = 100_000
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedResources:
     """What one component asks for, by the long names of options. None: not said."""
 
     options: dict[str, str]
@@ -46,7 +46,7 @@ class Asked:
         return _count(self._listed("gpus")) if each is None and "gpus" in self.options and self.nodes == 1 else each
 
     @property
-    def least_nodes(self) -> int:
+    def min_nodes(self) -> int:
         """By what it says of nodes, or of tasks and how many of them a node has, or of all GPUs and those of a node."""
         on_each = self._number("ntasks-per-node")
         by_tasks = _over(self._number("ntasks"), on_each)
@@ -54,27 +54,27 @@ class Asked:
         return max(self.nodes or by_tasks or by_gpus or 1, self._named or 0)
 
     @property
-    def nodes_range(self) -> bool:
+    def has_node_range(self) -> bool:
         """Whether it leaves it to Slurm how many nodes it has."""
         said = _range(self.options.get("nodes", ""))
         return said is not None and said[0] != said[1]
 
-    def nodes_of(self, gpus: int, cpus: int) -> int:
+    def max_nodes_on(self, gpus: int, cpus: int) -> int:
         """Of nodes that have so many: the most that it says, else as many as what it asks for fills."""
         if said := _range(self.options.get("nodes", "")):
             return max(said[1], self._named or 0)
         tasks_on_each = max(1, cpus // (self._number("cpus-per-task") or 1))
-        return max(self.least_nodes, _over(self.processes, tasks_on_each), _over(self.gpus, gpus))
+        return max(self.min_nodes, _over(self.min_tasks, tasks_on_each), _over(self.gpus, gpus))
 
     @property
-    def processes(self) -> int:
+    def min_tasks(self) -> int:
         """Tasks that srun would start, as Slurm calls them; at least."""
-        return self._processes(self.least_nodes)
+        return self._processes(self.min_nodes)
 
     @property
     def gpus(self) -> int:
         """Of all its nodes, at least."""
-        return self.gpus_on(self.least_nodes)
+        return self.gpus_on(self.min_nodes)
 
     def cpus_on(self, nodes: int) -> int:
         """Of so many nodes together."""
@@ -91,7 +91,7 @@ class Asked:
         return _over(self._processes(nodes), self._number("ntasks-per-gpu"))
 
     @property
-    def unread(self) -> list[str]:
+    def unparsed_options(self) -> list[str]:
         """Those of its options that say how many nodes or GPUs in a way that is not understood here."""
         named = self.options.get("nodelist") and self._named is None
         found = [name for name in ("gpus", *_OF_A_NODE, *_OF_A_TASK) if None in map(_GPUS.fullmatch, self._parts(name))]
@@ -108,7 +108,7 @@ class Asked:
         return self.options.get("exclusive") == ""
 
     @property
-    def tasks(self) -> int:
+    def array_size(self) -> int:
         """Of an array (`0-99:2`, `1,3,5-7%4`); 1 for any other job, and where sbatch will refuse what was written."""
         words = self.options.get("array", "").partition("%")[0].split(",")
         parts = [re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?", word) for word in words]
@@ -167,15 +167,15 @@ class Asked:
         return _integer(self.options.get(name, "")) or 0
 
 
-def asked(request: SubmitIn) -> tuple[Asked, ...]:
+def requested_resources(request: SubmitIn) -> tuple[RequestedResources, ...]:
     """Of each component; of one for any job that is not heterogeneous."""
     script, flags = list(_sections(request.script or "")), _split(request.args)
-    found: list[Asked] = []
+    found: list[RequestedResources] = []
     for number in range(max(len(script), len(flags))):
         kept = {name: value for name, value in found[-1].options.items() if name in _INHERITED} if found else {}
         own = script[number] if number < len(script) else {}
         last = flags[min(number, len(flags) - 1)]  # the last ones are for all components that follow
-        found.append(Asked(kept | own | _options(last)))
+        found.append(RequestedResources(kept | own | _options(last)))
     return tuple(found)
 
 
@@ -187,7 +187,7 @@ def without_dependency(request: SubmitIn) -> SubmitIn:
     return request.model_copy(update={"script": script, "args": without(request.args, names)})
 
 
-def first_flags(args: Sequence[str], more: Sequence[str]) -> list[str]:
+def add_flags(args: Sequence[str], more: Sequence[str]) -> list[str]:
     """`more` flags behind those of the first component."""
     at = list(args).index(":") if ":" in args else len(args)
     return [*args[:at], *more, *args[at:]]
@@ -216,7 +216,7 @@ def _split(args: Sequence[str]) -> list[list[str]]:
     return found
 
 
-def seconds(text: str) -> int | None:
+def parse_time_s(text: str) -> int | None:
     """Slurm's time: minutes, MM:SS, HH:MM:SS, D-HH[:MM[:SS]]. None for what is none; 0 for UNLIMITED."""
     if text.upper() in ("UNLIMITED", "INFINITE", "-1"):
         return 0

@@ -12,10 +12,10 @@ from typing import Any
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
 from headway.jobs.submission.batch_script import Script, run_faults, run_script
-from headway.jobs.submission.job_folders import place
-from headway.jobs.submission.node_capacity import Offer
+from headway.jobs.submission.job_folders import user_folders
+from headway.jobs.submission.node_capacity import NodeCapacity
 from headway.jobs.submission.stage_in import with_stage
-from headway.jobs.submission.submit import Stage
+from headway.jobs.submission.submit import JobFiles
 from headway.paths import node_dir
 from headway.schemas.submissions import RunIn, RunOut, ScriptLine, SubmitIn
 from headway.transport.remote_program import program
@@ -24,39 +24,39 @@ _MARKED = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}$")  # the mark of a job's own fo
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedJob:
     """`script` is None for a script of the user's own."""
 
     request: SubmitIn
-    stage: Stage | None
+    stage: JobFiles | None
     script: Script | None = None
     launcher: str = ""
     checkpoints: str = ""  # their folder, where it is known
 
     @property
-    def work(self) -> str:
+    def job_folder(self) -> str:
         return self.stage.work if self.stage else ""
 
 
 def prepare_run(
-    run: RunIn, cluster: Cluster, user: str, mark: str, *, work: str = "", offer: Offer | None = None
-) -> Prepared:
+    run: RunIn, cluster: Cluster, user: str, mark: str, *, work: str = "", offer: NodeCapacity | None = None
+) -> PreparedJob:
     """`mark` makes the job's folder its own; `work` is a folder that other steps share (checkpoints are each one's own);
     `offer`: what nodes have, None: what their plans say. Raises Refused with every fault."""
     from headway.jobs.submission.batch_script import job_name
 
-    there = place(cluster, user)
+    there = user_folders(cluster, user)
     files: dict[str, str] = {}
 
     def sent(text: str, name: str) -> str:
-        path = there.helper(hashlib.sha256(text.encode()).hexdigest(), name)
+        path = there.helper_path(hashlib.sha256(text.encode()).hexdigest(), name)
         files[path] = text
         return path
 
     helper = sent(program("launcher"), "launch")
     # Sent along, for a container image need not have the package.
     warner = sent((node_dir() / "train" / "headway_train" / "__main__.py").read_text(), "warn") if run.warn else ""
-    folder = work or there.work(job_name(run), mark)
+    folder = work or there.job_folder(job_name(run), mark)
     checkpoints = f"{folder}/checkpoints/{job_name(run)}" if work else f"{folder}/checkpoints"
     script = run_script(run, cluster, there, folder, helper, checkpoints, warner=warner, offer=offer)
     request = SubmitIn(
@@ -69,11 +69,11 @@ def prepare_run(
         env=run.env,
         git=run.git,
     )
-    return Prepared(request, Stage(there.root, run.bundle, folder, files), script, script.launcher, checkpoints)
+    return PreparedJob(request, JobFiles(there.root, run.bundle, folder, files), script, script.launcher, checkpoints)
 
 
-def checked_run(
-    run: RunIn, cluster: Cluster, user: str, offer: Offer | None = None
+def preview_run(
+    run: RunIn, cluster: Cluster, user: str, offer: NodeCapacity | None = None
 ) -> tuple[SubmitIn | None, list[Fault]]:
     """The request that the command makes, to be looked at and never sent; or what is wrong with it, by field."""
     found = run_faults(run, cluster, offer)
@@ -85,38 +85,38 @@ def checked_run(
         return None, [Fault("argv", error.message, error.hint)]
 
 
-def prepare_submit(request: SubmitIn, cluster: Cluster, user: str, mark: str) -> Prepared:
+def prepare_submit(request: SubmitIn, cluster: Cluster, user: str, mark: str) -> PreparedJob:
     """A script as it is, but for what brings its datasets; with a bundle it works in a copy of those files (`chdir` counts
     from there)."""
     request = with_stage(request)
     if not request.bundle:
-        return Prepared(request, None)
-    there = place(cluster, user)
+        return PreparedJob(request, None)
+    there = user_folders(cluster, user)
     name = re.sub(r"[^A-Za-z0-9._-]", "-", PurePosixPath(request.script_name).stem).lstrip("._-") or "job"
-    work = there.work(name[:64], mark)
+    work = there.job_folder(name[:64], mark)
     inside = PurePosixPath(work) / request.chdir
-    return Prepared(request.model_copy(update={"chdir": str(inside)}), Stage(there.root, request.bundle, work))
+    return PreparedJob(request.model_copy(update={"chdir": str(inside)}), JobFiles(there.root, request.bundle, work))
 
 
-def own_folder(request: SubmitIn, cluster: Cluster, user: str) -> str:
+def job_own_folder(request: SubmitIn, cluster: Cluster, user: str) -> str:
     """The folder that was made for this job alone, or for its pipeline; "" for one that works in a folder of the person's."""
-    runs, inside = PurePosixPath(place(cluster, user).runs), PurePosixPath(request.chdir)
+    runs, inside = PurePosixPath(user_folders(cluster, user).jobs_root), PurePosixPath(request.chdir)
     first = inside.relative_to(runs).parts[0] if runs in inside.parents else ""
     return str(runs / first) if _MARKED.search(first) else ""
 
 
-def again(
+def prepare_resubmit(
     request: SubmitIn,
     facts: Mapping[str, Any],
     cluster: Cluster,
     user: str,
     mark: str,
     change: SubmitIn | None = None,
-) -> Prepared:
+) -> PreparedJob:
     """The same request in a fresh copy of the same files, with its own checkpoints. `facts` are those kept of the first
     run; the helper of that day is still where the script names it. `change` brings another script, words and flags: lines and
     words that the first had too name the new folder, what is new in them is left as it was written."""
-    there = place(cluster, user)
+    there = user_folders(cluster, user)
     launcher, checkpoints = str(facts.get("launcher", "")), str(facts.get("checkpoints", ""))
     new = change or request
     told: dict[str, Any] = {
@@ -125,11 +125,11 @@ def again(
         "script_args": new.script_args,
         "args": new.args,
     }
-    old = own_folder(request, cluster, user)
+    old = job_own_folder(request, cluster, user)
     if not old:
         fresh = request.model_copy(update={**told, "chdir": new.chdir})
-        return Prepared(fresh, None, launcher=launcher, checkpoints=checkpoints)
-    work = there.work(_MARKED.sub("", PurePosixPath(old).name), mark)
+        return PreparedJob(fresh, None, launcher=launcher, checkpoints=checkpoints)
+    work = there.job_folder(_MARKED.sub("", PurePosixPath(old).name), mark)
 
     def moved(texts: Sequence[str], before: Sequence[str]) -> list[str]:
         known = set(before)
@@ -139,11 +139,11 @@ def again(
         told["script"] = "\n".join(moved(new.script.split("\n"), (request.script or "").split("\n")))
     told |= {"script_args": moved(new.script_args, request.script_args), "args": moved(new.args, request.args)}
     fresh = request.model_copy(update={**told, "chdir": request.chdir.replace(old, work)})
-    stage = Stage(there.root, request.bundle, work)
-    return Prepared(fresh, stage, launcher=launcher, checkpoints=checkpoints.replace(old, work))
+    stage = JobFiles(there.root, request.bundle, work)
+    return PreparedJob(fresh, stage, launcher=launcher, checkpoints=checkpoints.replace(old, work))
 
 
-def run_out(prepared: Prepared, cluster: str, user: str, job_id: int = 0, message: str = "") -> RunOut:
+def run_out(prepared: PreparedJob, cluster: str, user: str, job_id: int = 0, message: str = "") -> RunOut:
     lines = prepared.script.lines if prepared.script else ()
     return RunOut(
         job_id=job_id,

@@ -109,7 +109,7 @@ def _ends_secret(last: str, before: str) -> bool:
     return False
 
 
-def masked(env: Mapping[str, str]) -> dict[str, str]:
+def mask_environment(env: Mapping[str, str]) -> dict[str, str]:
     return {name: MASK if is_secret(name) else value for name, value in env.items()}
 
 
@@ -118,7 +118,7 @@ def lost_secrets(env: Mapping[str, str]) -> list[str]:
     return sorted(name for name, value in env.items() if value == MASK)
 
 
-def masked_text(text: str) -> str:
+def mask_script_text(text: str) -> str:
     """`export HF_TOKEN=...` in a script, shown without its value, which may stand in quotes."""
     found, at = [], 0
     for one in _secrets(text):
@@ -127,7 +127,7 @@ def masked_text(text: str) -> str:
     return "".join([*found, text[at:]])
 
 
-def masked_words(words: Sequence[str]) -> list[str]:
+def mask_words(words: Sequence[str]) -> list[str]:
     """`--hf-token=...` and `--hf-token ...`, shown without their values."""
     found: list[str] = []
     for before, word in pairwise(["", *words]):
@@ -137,7 +137,7 @@ def masked_words(words: Sequence[str]) -> list[str]:
         elif _takes_secret(before, word):
             found.append(MASK)
         else:
-            found.append(masked_text(word))
+            found.append(mask_script_text(word))
     return found
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from headway.domain.dataset import FOLDER
 from headway.errors import Fault, Refused
-from headway.jobs.submission.requested_resources import Asked, asked
+from headway.jobs.submission.requested_resources import RequestedResources, requested_resources
 from headway.schemas.submissions import SubmitIn
 
 SCRATCH = "/tmp"
@@ -23,7 +23,7 @@ _ASKED = (
 )  # fmt: skip
 
 
-def stage_faults(stage_in: Sequence[str], wants: Sequence[Asked]) -> Iterator[Fault]:
+def stage_faults(stage_in: Sequence[str], wants: Sequence[RequestedResources]) -> Iterator[Fault]:
     """`wants`: what each component of the job asks for."""
     if not stage_in:
         return
@@ -57,7 +57,7 @@ def with_stage(request: SubmitIn) -> SubmitIn:
     where that can't be said in the script."""
     if not request.stage_in:
         return request
-    if faults := list(stage_faults(request.stage_in, asked(request))):
+    if faults := list(stage_faults(request.stage_in, requested_resources(request))):
         raise Refused("\n".join(map(str, faults)))
     if request.script is None:
         raise Refused("--stage-in needs a script, --wrap has none", hint="headway run --stage-in NAME -- COMMAND")

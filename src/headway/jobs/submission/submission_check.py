@@ -9,11 +9,11 @@ from dataclasses import replace
 from headway.domain.cluster import Cluster, Partition, Team
 from headway.domain.slurm.state import NodeState
 from headway.errors import Fault
-from headway.jobs.explain.phrases import length
-from headway.jobs.submission.node_capacity import Offer
-from headway.jobs.submission.requested_resources import Asked, asked, seconds
+from headway.jobs.explain.phrases import format_duration
+from headway.jobs.submission.node_capacity import NodeCapacity
+from headway.jobs.submission.requested_resources import RequestedResources, parse_time_s, requested_resources
 from headway.jobs.submission.secret_masking import masked_lines, masked_names
-from headway.jobs.submission.submit import LONGEST_SCRIPT, export_fault
+from headway.jobs.submission.submit import MAX_SCRIPT_BYTES, export_fault
 from headway.schemas.submissions import SubmitIn
 
 _UNITS = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
@@ -30,20 +30,20 @@ _ABOUT = (
 )  # fmt: skip
 
 
-def faults(request: SubmitIn, cluster: Cluster, user: str, offer: Offer) -> list[Fault]:
+def submission_faults(request: SubmitIn, cluster: Cluster, user: str, offer: NodeCapacity) -> list[Fault]:
     """All of them, by field: script, args, flags, partition, nodes, gpus, cpus, memory, time, account."""
-    if len((request.script or "").encode()) > LONGEST_SCRIPT:  # no more of it is looked at
-        words = f"it is longer than {LONGEST_SCRIPT // 2**20} MiB, which is all that Slurm takes"
+    if len((request.script or "").encode()) > MAX_SCRIPT_BYTES:  # no more of it is looked at
+        words = f"it is longer than {MAX_SCRIPT_BYTES // 2**20} MiB, which is all that Slurm takes"
         return [Fault("script", words, "put what is long into a file that it reads")]
-    wants = asked(request)
+    wants = requested_resources(request)
     found = [*_script(request), *_masked(request)]
     for number, want in enumerate(wants, start=1):
         own = [*_partition(want, cluster, user), *_size(want, cluster, offer)]
         found += own if len(wants) == 1 else [_of_component(fault, number, len(wants)) for fault in own]
     gpus = sum(want.gpus for want in wants)
-    if gpus > offer.gpus_in_all and not any((want.gpus_per_node or 0) > offer.gpus for want in wants):
+    if gpus > offer.total_gpus and not any((want.gpus_per_node or 0) > offer.gpus for want in wants):
         found.append(
-            Fault("gpus", f"{gpus} GPUs are asked for; {cluster.name} has {offer.gpus_in_all}", "ask for fewer")
+            Fault("gpus", f"{gpus} GPUs are asked for; {cluster.name} has {offer.total_gpus}", "ask for fewer")
         )
     kept = export_fault(request)
     return [*found, *_team(wants, cluster, user), *([kept] if kept else [])]
@@ -53,7 +53,7 @@ def _of_component(fault: Fault, number: int, of: int) -> Fault:
     return replace(fault, message=f"component {number} of {of}: {fault.message}")
 
 
-def start_of(said: str, now: float) -> tuple[int, str, str]:
+def parse_test_only(said: str, now: float) -> tuple[int, str, str]:
     """(unix seconds, nodes, partition) of sbatch --test-only under SLURM_TIME_FORMAT=%s; zero and "" where it does not say,
     or names the end of a reservation that is made for good (spare nodes): no job starts by that."""
     found = _START.search(said)
@@ -63,19 +63,24 @@ def start_of(said: str, now: float) -> tuple[int, str, str]:
     return (0, "", partition) if at > now + _HORIZON_S else (at, found["nodes"] or "", partition)
 
 
-def waits(said: str, request: SubmitIn, cluster: Cluster, nodes: Iterable[NodeState]) -> str:
+def explain_unavailable(said: str, request: SubmitIn, cluster: Cluster, nodes: Iterable[NodeState]) -> str:
     """Why --test-only refuses what sbatch itself takes and lets wait: it looks at nodes in service alone. "" where all of
     them are, or that is not what was said."""
     if "node configuration is not available" not in said:
         return ""
-    wanted = {node for want in asked(request) for one in partitions_of(want, cluster) for node in one.nodes}
+    wanted = {
+        node
+        for want in requested_resources(request)
+        for one in requested_partitions(want, cluster)
+        for node in one.nodes
+    }
     serve = {one.name for one in nodes if one.name in wanted and one.usable and not one.absent}
     if len(serve) == len(wanted):
         return ""
     return f"it would wait until more nodes are in service: {len(serve)} of {len(wanted)} are now"
 
 
-def refusal(said: str, hint: str) -> Fault:
+def sbatch_fault(said: str, hint: str) -> Fault:
     """sbatch's own words, with the field that they are about."""
     lines = [line.partition("error: ")[2] or line for line in said.splitlines() if line.strip()]
     text = "; ".join(dict.fromkeys(line.removeprefix("allocation failure: ") for line in lines)) or "sbatch refuses it"
@@ -105,47 +110,47 @@ def _masked(request: SubmitIn) -> Iterator[Fault]:
             yield Fault(field, f"the value of {name} was left out, as it is a secret", again)
 
 
-def _named(want: Asked) -> list[str]:
+def _named(want: RequestedResources) -> list[str]:
     return [name for name in want.options.get("partition", "").split(",") if name]
 
 
-def partitions_of(want: Asked, cluster: Cluster, found: str = "") -> list[Partition]:
+def requested_partitions(want: RequestedResources, cluster: Cluster, found: str = "") -> list[Partition]:
     """Those that it names, of which Slurm takes the one where it starts first; else the one that sbatch has `found`, or the
     default."""
     names = _named(want) or [found] * bool(found)
     return [one for one in cluster.partitions if (one.name in names if names else one.default)]
 
 
-def _partition(want: Asked, cluster: Cluster, user: str) -> Iterator[Fault]:
+def _partition(want: RequestedResources, cluster: Cluster, user: str) -> Iterator[Fault]:
     there = [one.name for one in cluster.partitions]
     unknown = [name for name in _named(want) if name not in there]
     if unknown:
         yield Fault("partition", f"there is no partition {unknown[0]!r}", f"{cluster.name} has {', '.join(there)}")
         return
-    chosen = partitions_of(want, cluster)
+    chosen = requested_partitions(want, cluster)
     mine = {team.name for team in cluster.teams if user in team.users}
     if chosen and all(one.teams and not mine.intersection(one.teams) for one in chosen):
         yield Fault("partition", f"{chosen[0].name} is for {', '.join(chosen[0].teams)} alone", "choose another")
     yield from _limits(want, chosen)
 
 
-def _limits(want: Asked, chosen: Sequence[Partition]) -> Iterator[Fault]:
+def _limits(want: RequestedResources, chosen: Sequence[Partition]) -> Iterator[Fault]:
     if not chosen:
         return
     largest = max(len(one.nodes) for one in chosen)
     if want.nodes is not None and want.nodes > largest:
         yield Fault("nodes", f"{want.nodes} nodes are asked for, {chosen[0].name} has {largest}", "ask for fewer")
     text = want.options.get("time", "")
-    time_s = seconds(text) if text else None
+    time_s = parse_time_s(text) if text else None
     if text and time_s is None:
         yield Fault("time", f"{text[:40]!r} is no length of time", "minutes, HH:MM:SS or D-HH:MM:SS")
     longest = None if any(one.max_time_s is None for one in chosen) else max(one.max_time_s or 0 for one in chosen)
     if time_s is not None and longest is not None and (time_s == 0 or time_s > longest):
-        asks = "no limit" if time_s == 0 else length(time_s)
-        yield Fault("time", f"{asks} is asked for, {chosen[0].name} allows {length(longest)}", "ask for less")
+        asks = "no limit" if time_s == 0 else format_duration(time_s)
+        yield Fault("time", f"{asks} is asked for, {chosen[0].name} allows {format_duration(longest)}", "ask for less")
 
 
-def _size(want: Asked, cluster: Cluster, offer: Offer) -> Iterator[Fault]:
+def _size(want: RequestedResources, cluster: Cluster, offer: NodeCapacity) -> Iterator[Fault]:
     gpus = want.gpus_per_node or 0
     if gpus > offer.gpus:
         has = f"a node of {cluster.name} has {offer.gpus}" if offer.gpus else f"{cluster.name} has none"
@@ -162,13 +167,13 @@ def _size(want: Asked, cluster: Cluster, offer: Offer) -> Iterator[Fault]:
         yield Fault("memory", f"{memory // 1024} GiB on each node are asked for; a node has {offer.memory_mib // 1024}")
 
 
-def _team(wants: Sequence[Asked], cluster: Cluster, user: str) -> Iterator[Fault]:
+def _team(wants: Sequence[RequestedResources], cluster: Cluster, user: str) -> Iterator[Fault]:
     by_name = {team.name: team for team in cluster.teams}
     mine = [team.name for team in cluster.teams if user in team.users]
     if not mine:
         yield Fault("account", f"{user} is in no team of {cluster.name}", "an admin adds people in the cluster's file")
         return
-    by_team: dict[str, list[Asked]] = {}
+    by_team: dict[str, list[RequestedResources]] = {}
     for want in wants:
         by_team.setdefault(want.options.get("account", "") or mine[0], []).append(want)
     for name, parts in by_team.items():
@@ -179,14 +184,14 @@ def _team(wants: Sequence[Asked], cluster: Cluster, user: str) -> Iterator[Fault
             yield Fault("account", f"team {name!r} {there}", f"you are in {', '.join(mine)}")
 
 
-def _caps(team: Team, parts: Sequence[Asked]) -> Iterator[Fault]:
+def _caps(team: Team, parts: Sequence[RequestedResources]) -> Iterator[Fault]:
     """What the team's people may not have in one job."""
     gpus = sum(want.gpus for want in parts)
     if team.gpus is not None and gpus > team.gpus:
         yield Fault(
             "gpus", f"{gpus} GPUs are asked for; team {team.name} may hold {team.gpus} at once", "ask for fewer"
         )
-    hours = sum(want.gpus * (seconds(want.options.get("time", "")) or 0) / 3600 for want in parts)
+    hours = sum(want.gpus * (parse_time_s(want.options.get("time", "")) or 0) / 3600 for want in parts)
     if team.gpu_hours is not None and hours > team.gpu_hours.hours:
         cap = f"team {team.name} has {team.gpu_hours.hours.normalize():f} a {team.gpu_hours.per}"
         yield Fault("time", f"it may use {hours:.4g} GPU hours; {cap}", "ask for less time or fewer GPUs")

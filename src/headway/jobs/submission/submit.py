@@ -12,9 +12,9 @@ from typing import Any
 from headway.domain.machine import Machine
 from headway.domain.slurm.sbatch_options import options, script_options
 from headway.errors import CommandFailed, Fault, NotAllowed, NotFound, Refused, Unanswered
-from headway.jobs.remote.user_helper import REFUSED as PROGRAM_REFUSED
-from headway.jobs.remote.user_helper import Links, call, command, refusal
-from headway.jobs.submission.requested_resources import asked
+from headway.jobs.remote.user_helper import REFUSED_CODE as PROGRAM_REFUSED
+from headway.jobs.remote.user_helper import HelperConnections, call_helper, helper_argv, helper_error
+from headway.jobs.submission.requested_resources import requested_resources
 from headway.schemas.submissions import SubmitIn, SubmitOut
 from headway.slurm.user_commands import CONTROL_VERBS, control_argv, scancel_argv
 from headway.transport.process import Ran
@@ -32,11 +32,11 @@ _UNSURE = (
 _NOBODY_KNOWS = 98  # node/user_helper/idempotency.py: what ran under this tag before was cut off
 _SIGNALLED = range(128, 193)  # 128 + the number of a signal, as in a shell; 255 is how sbatch refuses an option
 _LONGEST_OUTPUT = 8 * 1024 * 1024  # bytes of a command's answer: it is held whole, as JSON too, and packed
-LONGEST_SCRIPT = 4 * 1024 * 1024  # Slurm's own limit (max_script_size)
+MAX_SCRIPT_BYTES = 4 * 1024 * 1024  # Slurm's own limit (max_script_size)
 
 
 @dataclass(frozen=True)
-class Stage:
+class JobFiles:
     """What lies on the shared storage before sbatch runs: the job's copy of a bundle ("" = an empty folder), and small
     files that are written once."""
 
@@ -46,8 +46,8 @@ class Stage:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-async def submit(
-    links: Links, head: Machine, request: SubmitIn, user: str, stage: Stage | None = None, tag: str = ""
+async def run_sbatch(
+    links: HelperConnections, head: Machine, request: SubmitIn, user: str, stage: JobFiles | None = None, tag: str = ""
 ) -> SubmitOut:
     """Runs sbatch as `user`, through a login shell, in the asked folder or their home, once `stage` is there. What comes
     again with the same `tag` is answered as the first time: sbatch runs once for it.
@@ -73,9 +73,9 @@ async def submit(
     if stage is not None:
         ask["stage"] = {**asdict(stage), "files": dict(stage.files)}
     text = (request.script or "").encode()
-    if len(text) > LONGEST_SCRIPT:
+    if len(text) > MAX_SCRIPT_BYTES:
         raise Refused(
-            f"the script has {len(text)} bytes; Slurm takes at most {LONGEST_SCRIPT}",
+            f"the script has {len(text)} bytes; Slurm takes at most {MAX_SCRIPT_BYTES}",
             hint="keep data in files: submit --with-files",
         )
     ran = await _once(links, head, ask, text)
@@ -92,11 +92,11 @@ async def submit(
     )
 
 
-async def _once(links: Links, head: Machine, ask: dict[str, Any], script: bytes) -> Ran:
+async def _once(links: HelperConnections, head: Machine, ask: dict[str, Any], script: bytes) -> Ran:
     """sbatch's own end. Raises Unanswered when what it had done by then is anybody's guess."""
     why = ""
     try:
-        ran = await call(links, head, ask, timeout_s=SUBMIT_S, data=script)
+        ran = await call_helper(links, head, ask, timeout_s=SUBMIT_S, data=script)
         if ran.code == _NOBODY_KNOWS or (ran.code and any(word in ran.stderr for word in _UNSURE)):
             why = ran.stderr.strip()
         elif ran.code not in _SIGNALLED:
@@ -113,17 +113,25 @@ async def _once(links: Links, head: Machine, ask: dict[str, Any], script: bytes)
     )
 
 
-async def keep_bundle(links: Links, head: Machine, user: str, root: str, digest: str, archive: bytes) -> bool:
+async def store_bundle(
+    links: HelperConnections, head: Machine, user: str, root: str, digest: str, archive: bytes
+) -> bool:
     """Whether the user's bundle is on the cluster now; an empty archive only asks. Raises Refused when it can't be kept."""
     ask = {"do": "bundle", "user": user, "root": root, "digest": digest}
-    ran = await call(links, head, ask, timeout_s=BUNDLE_S, data=archive)
+    ran = await call_helper(links, head, ask, timeout_s=BUNDLE_S, data=archive)
     if ran.code != 0:
         raise CommandFailed(["bundle", digest], ran.code, ran.stderr, where=head.name)
     return bool(json.loads(ran.stdout)["present"])
 
 
-async def cancel(
-    links: Links, head: Machine, user: str, jobs: Sequence[str], *, as_operator: bool = False, signal: str = ""
+async def cancel_jobs(
+    links: HelperConnections,
+    head: Machine,
+    user: str,
+    jobs: Sequence[str],
+    *,
+    as_operator: bool = False,
+    signal: str = "",
 ) -> None:
     """scancel of "12", "12_3" or "12_[1-4]", as the person; with `as_operator` as Headway's Slurm operator.
 
@@ -139,7 +147,7 @@ async def cancel(
         "argv": scancel_argv(jobs, signal),
         "cwd": "/",
     }
-    ran = await call(links, head, ask, timeout_s=30)
+    ran = await call_helper(links, head, ask, timeout_s=30)
     errors = [line.partition("error: ")[2] for line in ran.stderr.splitlines() if "error: " in line]
     said = "; ".join(errors) or ran.stderr.strip()
     if "Access/permission denied" in said:
@@ -150,7 +158,9 @@ async def cancel(
         raise CommandFailed(scancel_argv(jobs, signal), ran.code, said, where=head.name)
 
 
-async def control(links: Links, head: Machine, user: str, verb: str, job: str, *, as_operator: bool = False) -> None:
+async def control_job(
+    links: HelperConnections, head: Machine, user: str, verb: str, job: str, *, as_operator: bool = False
+) -> None:
     """`scontrol requeue | hold | release` of "12" or "12_3", as the person or as Headway's Slurm operator: what that holds,
     only an operator releases. Raises NotAllowed, NotFound, and Refused with Slurm's words for a job that stands otherwise."""
     if verb not in CONTROL_VERBS:
@@ -163,7 +173,7 @@ async def control(links: Links, head: Machine, user: str, verb: str, job: str, *
         "argv": control_argv(verb, job),
         "cwd": "/",
     }
-    ran = await call(links, head, ask, timeout_s=30)
+    ran = await call_helper(links, head, ask, timeout_s=30)
     said = (ran.stderr.strip() or ran.stdout.strip()).splitlines()
     words = said[0] if said else ""
     if "permission denied" in words.lower():
@@ -186,17 +196,23 @@ _DONE = {"requeue": "requeued", "hold": "held", "release": "released"}
 
 
 async def run_command(
-    links: Links, head: Machine, user: str, argv: Sequence[str], stdin: bytes = b"", *, timeout_s: float = 3600
+    links: HelperConnections,
+    head: Machine,
+    user: str,
+    argv: Sequence[str],
+    stdin: bytes = b"",
+    *,
+    timeout_s: float = 3600,
 ) -> tuple[int, bytes, bytes]:
     """(exit code, stdout, stderr) of one command on the head, as root or through a login shell of `user`. Raises Refused where
     it has run and said more than an answer holds."""
     if not argv:
         raise Refused("there is no command to run")
-    words = list(argv) if user == "root" else command({"do": "exec", "user": user, "argv": list(argv), "cwd": ""})
+    words = list(argv) if user == "root" else helper_argv({"do": "exec", "user": user, "argv": list(argv), "cwd": ""})
     most = _LONGEST_OUTPUT + 1
     ran = await links.remote(head, words, timeout_s=timeout_s, input=stdin, check=False, max_output=most)
     if user != "root" and ran.code == PROGRAM_REFUSED and not ran.out:
-        raise refusal(ran.stderr)
+        raise helper_error(ran.stderr)
     err = ran.stderr.encode()
     if len(ran.out) + len(err) > _LONGEST_OUTPUT:
         raise Refused(
@@ -229,7 +245,7 @@ def _flags(request: SubmitIn) -> list[str]:
 def _exported(request: SubmitIn) -> tuple[list[str], list[str]]:
     """(names that `env` brings, values of --export that leave some out)."""
     names = [name for name in request.env if not name.startswith(("SLURM_", "SBATCH_"))]  # sbatch's own
-    exports = [want.options["export"] for want in asked(request) if "export" in want.options]
+    exports = [want.options["export"] for want in requested_resources(request) if "export" in want.options]
     return names, [value for value in exports if "ALL" not in value.upper().split(",")]
 
 
@@ -239,7 +255,7 @@ def export_fault(request: SubmitIn) -> Fault | None:
     names, parts = _exported(request)
     if not names or not parts:
         return None
-    if len(asked(request)) == 1 and parts[0].upper() != "NIL" and not set(parts[0]) & set("\"'\\"):
+    if len(requested_resources(request)) == 1 and parts[0].upper() != "NIL" and not set(parts[0]) & set("\"'\\"):
         return None
     words = f"--export={parts[0]} keeps {', '.join(names)} from the job"
     return Fault("flags", words, f"name what is to be exported: --export={','.join(names)}")

@@ -30,10 +30,10 @@ def array_out(states: Mapping[str, str]) -> ArrayOut:
 
 def failed_tasks(states: Mapping[str, str]) -> str:
     """Those that ended without success, as --array takes them: "3,7-9"."""
-    return ranges(int(task) for task, word in states.items() if word not in {"COMPLETED", *RUNNING, *WAITING})
+    return compress_numbers(int(task) for task, word in states.items() if word not in {"COMPLETED", *RUNNING, *WAITING})
 
 
-def ranges(numbers: Iterable[int]) -> str:
+def compress_numbers(numbers: Iterable[int]) -> str:
     """[3, 7, 8, 9] -> "3,7-9"."""
     found: list[list[int]] = []
     for number in sorted(numbers):

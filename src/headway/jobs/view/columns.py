@@ -18,7 +18,7 @@ _COMPACT = {
     "DEADLINE": "DL", "OUT_OF_MEMORY": "OOM", "REQUEUED": "RQ", "REQUEUE_HOLD": "RH", "SPECIAL_EXIT": "SE",
     "STOPPED": "ST", "SIGNALING": "SI", "STAGE_OUT": "SO", "RESIZING": "RS", "REVOKED": "RV",
 }  # fmt: skip
-MOST_PRIORITY = 2**32 - 1
+MAX_PRIORITY = 2**32 - 1
 LABEL = ("array_job_id", "array_task")  # what `label` looks at, besides the number
 
 
@@ -35,7 +35,7 @@ class Column:
     runs_on: bool = False  # another value a second later, without any news of the job
 
 
-def label(job: JobState) -> str:
+def job_label(job: JobState) -> str:
     """`104`, or `104_7` for a task of an array, `104_[8-99]` for those that wait."""
     if not job.array_job_id or not job.array_task:
         return str(job.id)
@@ -64,7 +64,7 @@ def _more(key: str, title: str, kind: Kind = "text") -> Column:
     return Column(key, title, kind, lambda job, _now: job.more.get(key, nothing), ("more",))
 
 
-def used_s(job: JobState, now: float) -> int:
+def elapsed_s(job: JobState, now: float) -> int:
     """How long it has run, or ran."""
     if not job.start_time or job.state in WAITING:
         return 0
@@ -75,7 +75,7 @@ def used_s(job: JobState, now: float) -> int:
 def _left_s(job: JobState, now: float) -> int:
     if job.time_limit_s is None or job.state not in RUNNING:
         return 0
-    return max(0, job.time_limit_s - used_s(job, now))
+    return max(0, job.time_limit_s - elapsed_s(job, now))
 
 
 def _pending_s(job: JobState, now: float) -> int:
@@ -100,7 +100,7 @@ def _place(job: JobState, now: float) -> str:
 
 
 def _array_label(job: JobState, _now: float) -> str:
-    return label(job)
+    return job_label(job)
 
 
 def _gpus_per_node(job: JobState, _now: float) -> int:
@@ -118,7 +118,7 @@ COLUMNS = (
     _field("account", "Team"),
     _field("partition", "Partition"),
     _field("state", "State"),
-    Column("timeused", "Time", "span", used_s, ("state", "start_time", "end_time"), runs_on=True),
+    Column("timeused", "Time", "span", elapsed_s, ("state", "start_time", "end_time"), runs_on=True),
     _field("numnodes", "Nodes", "node_count", "number"),
     _field("gpus", "GPUs", kind="number"),
     Column("reasonlist", "Nodes or reason", "text", _place, ("nodes", "reason")),
@@ -159,7 +159,7 @@ COLUMNS = (
         "prioritylong",
         "Priority (share)",
         "text",
-        lambda job, _now: f"{job.priority / MOST_PRIORITY:.9f}",
+        lambda job, _now: f"{job.priority / MAX_PRIORITY:.9f}",
         ("priority",),
     ),
     _more("accruetime", "Priority grows since", "moment"),
@@ -229,7 +229,7 @@ COLUMNS = (
     _more("wckey", "WCKey"),
 )
 BY_KEY = {column.key: column for column in COLUMNS}
-USUAL = (
+DEFAULT_COLUMNS = (
     "jobarrayid",
     "name",
     "username",

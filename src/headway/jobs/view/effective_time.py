@@ -11,35 +11,35 @@ from dataclasses import dataclass, field
 
 from headway.domain.billing import MOST_TOLD
 
-MOST_MARKS = 2000
+MAX_MARKS = 2000
 
 
 @dataclass
-class Stalls:
+class CheckpointStalls:
     """How often a training saved, and how long it stood still for that; each of its runs counts from 0."""
 
     count: int = 0
     stalled_s: float = 0.0
     _last: tuple[int, float] = (0, 0.0)
 
-    def mark(self, count: int, stalled_s: float) -> None:
+    def add_report(self, count: int, stalled_s: float) -> None:
         """What a report says of its run so far. Sums end at what a database holds: each of many runs may say much."""
         before = self._last if count >= self._last[0] else (0, 0.0)
         self.count = min(self.count + count - before[0], MOST_TOLD)
         self.stalled_s = min(self.stalled_s + max(0.0, stalled_s - before[1]), float(MOST_TOLD))
         self._last = (count, stalled_s)
 
-    def begin_anew(self) -> None:
+    def start_new_run(self) -> None:
         """The next report is of another run."""
         self._last = (0, 0.0)
 
 
 @dataclass
-class Course:
+class EffectiveTime:
     """Times in unix seconds. `restarts` counts how often it was started again."""
 
-    began: float = 0.0
-    last: float = 0.0
+    first_report_at: float = 0.0
+    last_report_at: float = 0.0
     lost_s: float = 0.0  # work that was done again
     down_s: float = 0.0  # from the last report before a restart until the training was where it went on
     restarts: int = 0
@@ -49,32 +49,32 @@ class Course:
     _steps: list[int] = field(default_factory=list)  # of the run as it stands, rising
     _times: list[float] = field(default_factory=list)  # of a clock that stands still while nothing counts
 
-    def mark(self, step: int, at: float, restarted: bool = False) -> None:
+    def add_report(self, step: int, at: float, restarted: bool = False) -> None:
         """A report; `restarted`: the first one since the training was started again, as it says itself. Going back says so
         too. One that is older than the last is passed over."""
-        if at <= 0 or at < self.last:
+        if at <= 0 or at < self.last_report_at:
             return
         if not self._steps:
-            self.began = at
+            self.first_report_at = at
         elif restarted or step < self._steps[-1]:
             self._go_on(step, at)
         if not self._steps or step > self._steps[-1]:
             self._steps.append(step)
             self._times.append(at - self._wasted_s)
-            if len(self._steps) > MOST_MARKS:  # every other one, the last kept
+            if len(self._steps) > MAX_MARKS:  # every other one, the last kept
                 self._steps, self._times = self._steps[1::2], self._times[1::2]
-        self.last = at
+        self.last_report_at = at
 
     @property
     def ettr(self) -> float | None:
         """0 to 1; None before there is a time to speak of."""
-        spent_s = self.last - self.began
+        spent_s = self.last_report_at - self.first_report_at
         return max(0.0, 1.0 - self._wasted_s / spent_s) if spent_s > 0 else None
 
     @property
     def up_s(self) -> float:
         """From the first report to the last, without the time between two runs."""
-        return max(0.0, self.last - self.began - self.down_s)
+        return max(0.0, self.last_report_at - self.first_report_at - self.down_s)
 
     @property
     def _wasted_s(self) -> float:
@@ -82,11 +82,11 @@ class Course:
 
     def _go_on(self, step: int, at: float) -> None:
         """From this step: all since it was done before came to nothing, and nothing where it was not."""
-        lost_s = self.last - self._wasted_s - self._when(step)
+        lost_s = self.last_report_at - self._wasted_s - self._when(step)
         self.restarts += 1
         self.lost_s += lost_s
-        self.losses.append((self.last, lost_s))
-        self.down_s += at - self.last
+        self.losses.append((self.last_report_at, lost_s))
+        self.down_s += at - self.last_report_at
         keep = bisect_left(self._steps, step)
         del self._steps[keep:], self._times[keep:]
 
@@ -94,7 +94,7 @@ class Course:
         """When the run as it stands reached this step, on the clock of `_times`; between two reports in proportion."""
         place = bisect_left(self._steps, step)
         if place == len(self._steps):
-            return self.last - self._wasted_s
+            return self.last_report_at - self._wasted_s
         if place == 0 or self._steps[place] == step:
             return self._times[place]
         low, high = self._steps[place - 1], self._steps[place]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from headway.domain.slurm.job_states import RUNNING
 from headway.domain.slurm.state import JobState, NodeState
-from headway.jobs.explain.placement_search import holds
+from headway.jobs.explain.placement_search import allocated_on_node
 
 
 def leaves_of(nodes: Iterable[str], leaf_of: Mapping[str, str]) -> dict[str, int]:
@@ -15,7 +15,9 @@ def leaves_of(nodes: Iterable[str], leaf_of: Mapping[str, str]) -> dict[str, int
     return dict(Counter(leaf_of.get(node, "") for node in nodes))
 
 
-def fewest(run: JobState, nodes: Iterable[NodeState], others: Iterable[JobState], leaf_of: Mapping[str, str]) -> int:
+def fewest_leaves(
+    run: JobState, nodes: Iterable[NodeState], others: Iterable[JobState], leaf_of: Mapping[str, str]
+) -> int:
     """The fewest leaves that had room for as many nodes when the run started: a node had, where the other jobs of that
     moment left it as many GPUs as the run holds there (without GPUs: as many CPUs)."""
     held = _held(run, others)
@@ -46,7 +48,7 @@ def _held(run: JobState, others: Iterable[JobState]) -> dict[str, tuple[int, int
         if other.id == run.id or not going or not 0 < other.start_time <= run.start_time:
             continue
         for node in other.nodes:
-            part = holds(other, node)
+            part = allocated_on_node(other, node)
             gpus, cpus = found.get(node, (0, 0))
             found[node] = (gpus + part.gpus, cpus + part.cpus)
     return found

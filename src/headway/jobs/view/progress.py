@@ -19,15 +19,15 @@ from headway.domain.billing import MOST_TOLD, Saves
 from headway.domain.machine import Machine
 from headway.domain.slurm.job_states import ENDED, RUNNING
 from headway.domain.slurm.state import JobState
-from headway.jobs.remote.user_helper import Links, call
-from headway.jobs.view.effective_time import Course, Stalls
+from headway.jobs.remote.user_helper import HelperConnections, call_helper
+from headway.jobs.view.effective_time import CheckpointStalls, EffectiveTime
 from headway.transport.streams import MAX_OUTPUT
 
-MOST_POINTS = 500
-FIRST_LOOK = 4 * 1024 * 1024  # bytes of a log that is already there when first looked at: its end
-EACH_LOOK = 1024 * 1024
-LAST_S = 120.0  # longer than the collector takes from one minute to the next
-MOST_LAST = 500
+MAX_POINTS = 500
+FIRST_READ_BYTES = 4 * 1024 * 1024  # bytes of a log that is already there when first looked at: its end
+READ_BYTES = 1024 * 1024
+READ_AFTER_END_S = 120.0  # longer than the collector takes from one minute to the next
+MAX_ENDED_JOBS = 500
 _MOST_ASKED = 64 * 1024  # characters of one question, which is one word of a command: people choose the paths' lengths
 _MOST_ANSWERED = MAX_OUTPUT // 2  # bytes: a third more as base64, and what is over the bound of an answer is dropped
 _LONGEST_LINE = 4096
@@ -48,8 +48,8 @@ class Progress:
     points: int = 0  # steps read so far
     at: float = 0.0  # unix seconds of the newest step: as reported, else when it was read
     tokens_per_s: float | None = None
-    course: Course = field(default_factory=Course)  # reports have their times; a log's lines have none
-    stalls: Stalls = field(default_factory=Stalls)
+    course: EffectiveTime = field(default_factory=EffectiveTime)  # reports have their times; a log's lines have none
+    stalls: CheckpointStalls = field(default_factory=CheckpointStalls)
     _began: float = 0.0
     _points: list[tuple[int, float]] = field(default_factory=list)
     _last: tuple[int, float] | None = None  # the newest point, whether it is one of those or not
@@ -57,13 +57,13 @@ class Progress:
     _skipped: int = 0
     _rest: bytes = b""
 
-    def feed(self, data: bytes) -> None:
+    def add_log(self, data: bytes) -> None:
         """More of the log, in any pieces."""
         for line in self._lines(data):
             for part in line.split(b"\r"):  # progress bars write over their own line
                 self._line(part)
 
-    def feed_reports(self, data: bytes) -> None:
+    def add_reports(self, data: bytes) -> None:
         """More of the reports, in any pieces: JSON objects, one a line. Each may say some of its values only."""
         for line in self._lines(data):
             with contextlib.suppress(ValueError):
@@ -80,27 +80,27 @@ class Progress:
                 self._measure(loss)
             self.at = at
         self.tokens_per_s = _number(told, "tokens_per_s")
-        if at < self.course.last:  # read before: the head has thinned its file, which began anew
+        if at < self.course.last_report_at:  # read before: the head has thinned its file, which began anew
             return
         if step is not None:
             self._mark_run(_bounded(told, "run_began", _MOST) or 0.0)
         if saves is not None and stalled_s is not None:
-            self.stalls.mark(saves, stalled_s)
+            self.stalls.add_report(saves, stalled_s)
 
     def _mark_run(self, began: float) -> None:
         """`began`: when the process that reports was started, 0 where it does not say. Of several the newest counts."""
         restarted = began > self._began > 0
         self._began = max(began, self._began)
-        self.course.mark(self.step, self.at, restarted)
+        self.course.add_report(self.step, self.at, restarted)
         if restarted:
-            self.stalls.begin_anew()
+            self.stalls.start_new_run()
 
     def _lines(self, data: bytes) -> list[bytes]:
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[-_LONGEST_LINE:]
         return lines
 
-    def cut(self) -> None:
+    def start_new_log(self) -> None:
         """The log begins anew (a requeued job): half a line is dropped; what was learned stays until passed again."""
         self._rest = b""
 
@@ -139,7 +139,7 @@ class Progress:
             return
         self._points.append(self._last)
         self._skipped = self._stride - 1
-        if len(self._points) >= MOST_POINTS:
+        if len(self._points) >= MAX_POINTS:
             self._points = self._points[::2]  # the last one, this one, is among those that go
             self._stride *= 2
 
@@ -174,13 +174,13 @@ class _Followed:
     job: int
     user: str = ""
     path: str = ""
-    offset: int = -FIRST_LOOK
+    offset: int = -FIRST_READ_BYTES
     progress: Progress = field(default_factory=Progress)
 
     @property
     def limit(self) -> int:
         """Bytes of the next look."""
-        return FIRST_LOOK if self.offset < 0 else EACH_LOOK
+        return FIRST_READ_BYTES if self.offset < 0 else READ_BYTES
 
     def ask(self) -> dict[str, object]:
         place = {"user": self.user, "path": self.path} if self.path else {"job": self.job}
@@ -193,50 +193,50 @@ class _Followed:
         size, offset = int(str(answer["size"])), int(str(answer["offset"]))
         if size < offset:  # cut short: begin again with the next look
             self.offset = 0
-            self.progress.cut()
+            self.progress.start_new_log()
             return
         data = base64.b64decode(str(answer["b64"]))
         self.offset = offset + len(data)
         if not self.path:
-            self.progress.feed_reports(data)
+            self.progress.add_reports(data)
             return
         before = self.progress.points
-        self.progress.feed(data)
+        self.progress.add_log(data)
         if self.progress.points > before and not first:  # of what was there before the first look nobody knows the time
             self.progress.at = now
 
 
-def speaking(jobs: Sequence[JobState], now: float) -> tuple[JobState, ...]:
+def jobs_to_read(jobs: Sequence[JobState], now: float) -> tuple[JobState, ...]:
     """Jobs that may have said something since the last look: those that run, and those that ended LAST_S ago or less, the newest
     of them. A job's last words come as it ends, and all that a short one says may."""
-    over = (job for job in jobs if job.state in ENDED and job.start_time and now - job.end_time <= LAST_S)
+    over = (job for job in jobs if job.state in ENDED and job.start_time and now - job.end_time <= READ_AFTER_END_S)
     return (
         *(job for job in jobs if job.state in RUNNING),
-        *heapq.nlargest(MOST_LAST, over, key=lambda job: job.end_time),
+        *heapq.nlargest(MAX_ENDED_JOBS, over, key=lambda job: job.end_time),
     )
 
 
 class ProgressReader:
     """Keeps the progress of one cluster's jobs that speak: few remote calls a look."""
 
-    def __init__(self, links: Links, head: Machine) -> None:
+    def __init__(self, links: HelperConnections, head: Machine) -> None:
         self._links = links
         self._head = head
         self._logs: dict[int, _Followed] = {}
         self._reports: dict[int, _Followed] = {}
 
-    def known(self, job_id: int) -> Progress | None:
+    def progress_of(self, job_id: int) -> Progress | None:
         """What the last look saw; None when the job has said nothing."""
         found = [source[job_id].progress for source in (self._reports, self._logs) if job_id in source]
         said = [progress for progress in found if progress.seen]
         return next((progress for progress in said if progress.measured), said[0] if said else None)
 
-    def losses(self) -> dict[int, tuple[tuple[float, float], ...]]:
+    def losses_by_job(self) -> dict[int, tuple[tuple[float, float], ...]]:
         """Of each job that was started again: (its last report before, seconds of work that it did again) each."""
         told = {job: one.progress.course.losses for job, one in self._reports.items()}
         return {job: tuple(losses) for job, losses in told.items() if losses}
 
-    def saves(self) -> dict[int, Saves]:
+    def stalls_by_job(self) -> dict[int, Saves]:
         """Of each job that said how it saves."""
         told = {job: one.progress for job, one in self._reports.items()}
         return {
@@ -245,7 +245,7 @@ class ProgressReader:
             if one.stalls.count
         }
 
-    async def look(self, jobs: Iterable[JobState]) -> None:
+    async def read_jobs(self, jobs: Iterable[JobState]) -> None:
         """Reads what these jobs have said since; forgets those that are no longer among them."""
         started = [job for job in jobs if job.start_time]
         self._reports = {job.id: self._reports.get(job.id) or _Followed(job.id) for job in started}
@@ -257,7 +257,7 @@ class ProgressReader:
         for some in _questions([*self._logs.values(), *self._reports.values()]):
             logs, reports = [one for one in some if one.path], [one for one in some if not one.path]
             ask = {"do": "read", "files": [one.ask() for one in logs], "reports": [one.ask() for one in reports]}
-            ran = await call(self._links, self._head, ask, timeout_s=30)
+            ran = await call_helper(self._links, self._head, ask, timeout_s=30)
             for followed, line in zip([*logs, *reports], ran.stdout.splitlines(), strict=False):
                 followed.take(json.loads(line), time.time())
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headway.cluster.context import ReportProgress
     from headway.datasets.library_location import Shelf
     from headway.jobs.remote.tunnel import Tunnel
-    from headway.jobs.submission.submit import Stage
+    from headway.jobs.submission.submit import JobFiles
     from headway.jobs.view.progress import Progress
     from headway.rollout.image_rollout import OperationWaits
 
@@ -183,104 +183,104 @@ class RealWork(Acting):
         from headway.slurm import sshare
 
         slurm = await self._slurm(cluster)
-        return await sshare.read(slurm.links, slurm.head)
+        return await sshare.read_shares(slurm.links, slurm.head)
 
     async def job(self, cluster: Cluster, job_id: int) -> JobState:
         return await (await self._slurm(cluster)).reader.job(job_id)
 
     async def jobs_now(self, cluster: Cluster, numbers: tuple[int, ...]) -> tuple[JobState, ...]:
-        return await (await self._slurm(cluster)).reader.some(numbers)
+        return await (await self._slurm(cluster)).reader.jobs_by_id(numbers)
 
     async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
         from headway.slurm import sacct_jobs
 
         slurm = await self._slurm(cluster)
-        return await sacct_jobs.recent(slurm.links, slurm.head, cluster.slurm_version)
+        return await sacct_jobs.read_recent_jobs(slurm.links, slurm.head, cluster.slurm_version)
 
     # --- jobs
 
     async def progress(self, cluster: Cluster, jobs: tuple[JobState, ...]) -> dict[int, ProgressOut]:
         progress = (await self._slurm(cluster)).progress
-        await progress.look(jobs)
-        return {job.id: _progress_out(known) for job in jobs if (known := progress.known(job.id))}
+        await progress.read_jobs(jobs)
+        return {job.id: _progress_out(known) for job in jobs if (known := progress.progress_of(job.id))}
 
     async def said(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
         from headway.jobs.view.progress import ProgressReader
 
         slurm = await self._slurm(cluster)
         reader = ProgressReader(slurm.links, slurm.head)
-        await reader.look((job,))
-        known = reader.known(job.id)
+        await reader.read_jobs((job,))
+        known = reader.progress_of(job.id)
         return _progress_out(known) if known else None
 
     async def submit(
-        self, cluster: Cluster, request: SubmitIn, user: str, stage: Stage | None = None, *, tag: str = ""
+        self, cluster: Cluster, request: SubmitIn, user: str, stage: JobFiles | None = None, *, tag: str = ""
     ) -> SubmitOut:
-        from headway.jobs.explain.slurm_messages import explained
-        from headway.jobs.submission.submit import submit
+        from headway.jobs.explain.slurm_messages import with_sbatch_hints
+        from headway.jobs.submission.submit import run_sbatch
 
         held = await self._held(cluster)
         known = held.slurm  # a helper that lives is on the head as it is: the provider need not be asked where that is
-        warm = known is not None and cluster.controllers == 1 and known.links.ready(user)
+        warm = known is not None and cluster.controllers == 1 and known.links.has_idle_helper(user)
         slurm = known if known is not None and warm else await self._slurm(cluster)
-        with explained(cluster, user):
-            return await submit(slurm.links, slurm.head, request, user, stage, tag)
+        with with_sbatch_hints(cluster, user):
+            return await run_sbatch(slurm.links, slurm.head, request, user, stage, tag)
 
     async def keep_bundle(self, cluster: Cluster, user: str, root: str, digest: str, archive: bytes) -> bool:
-        from headway.jobs.submission.submit import keep_bundle
+        from headway.jobs.submission.submit import store_bundle
 
         slurm = await self._slurm(cluster)
-        return await keep_bundle(slurm.links, slurm.head, user, root, digest, archive)
+        return await store_bundle(slurm.links, slurm.head, user, root, digest, archive)
 
     async def array(self, cluster: Cluster, job_id: int) -> dict[str, str]:
         from headway.slurm import sacct_jobs
 
         slurm = await self._slurm(cluster)
-        return await sacct_jobs.array(slurm.links, slurm.head, job_id)
+        return await sacct_jobs.read_array_states(slurm.links, slurm.head, job_id)
 
     async def cancel(self, cluster: Cluster, job: str, user: str, *, as_operator: bool) -> None:
-        from headway.jobs.submission.submit import cancel
+        from headway.jobs.submission.submit import cancel_jobs
 
         slurm = await self._slurm(cluster)
-        await cancel(slurm.links, slurm.head, user, [job], as_operator=as_operator)
+        await cancel_jobs(slurm.links, slurm.head, user, [job], as_operator=as_operator)
 
     async def control(self, cluster: Cluster, job: str, verb: str, user: str, *, as_operator: bool) -> None:
-        from headway.jobs.submission.submit import control
+        from headway.jobs.submission.submit import control_job
 
         slurm = await self._slurm(cluster)
-        await control(slurm.links, slurm.head, user, verb, job, as_operator=as_operator)
+        await control_job(slurm.links, slurm.head, user, verb, job, as_operator=as_operator)
 
     async def runs(self, cluster: Cluster, job_id: int) -> tuple[JobState, ...]:
         from headway.slurm import sacct_jobs
 
         slurm = await self._slurm(cluster)
-        return await sacct_jobs.runs(slurm.links, slurm.head, job_id, cluster.slurm_version)
+        return await sacct_jobs.read_job_runs(slurm.links, slurm.head, job_id, cluster.slurm_version)
 
     async def log_part(
         self, cluster: Cluster, job: JobState, *, before: int | None, lines: int, err: bool
     ) -> LogPartOut:
-        from headway.jobs.logs.log_window import log_part
+        from headway.jobs.logs.log_window import read_log_window
 
         slurm = await self._slurm(cluster)
-        return await log_part(slurm.links, slurm.head, job, before=before, lines=lines, err=err)
+        return await read_log_window(slurm.links, slurm.head, job, before=before, lines=lines, err=err)
 
     async def log_search(self, cluster: Cluster, job: JobState, text: str, *, err: bool) -> LogFoundOut:
-        from headway.jobs.logs.log_window import log_search
+        from headway.jobs.logs.log_window import search_log
 
         slurm = await self._slurm(cluster)
-        return await log_search(slurm.links, slurm.head, job, text, err=err)
+        return await search_log(slurm.links, slurm.head, job, text, err=err)
 
     async def tail_log(
         self, cluster: Cluster, job: JobState, *, follow: bool, err: bool, start: int = 0
     ) -> AsyncIterator[bytes]:
-        from headway.jobs.logs.follow import tail_log
+        from headway.jobs.logs.follow import follow_log
 
         async def now() -> JobState:
             return await self.job(cluster, job.id)
 
         slurm = await self._slurm(cluster)
         async with contextlib.aclosing(
-            tail_log(slurm.links, slurm.head, now, follow=follow, err=err, start=start)
+            follow_log(slurm.links, slurm.head, now, follow=follow, err=err, start=start)
         ) as pieces:  # type: ignore[type-var]
             async for piece in pieces:
                 yield piece
@@ -292,7 +292,7 @@ class RealWork(Acting):
         found = tasks_of(await self._tasks(cluster, job_id), job_id, task)
         if not found:
             slurm = await self._slurm(cluster)
-            ended = await sacct_jobs.tasks(slurm.links, slurm.head, job_id, cluster.slurm_version)
+            ended = await sacct_jobs.read_array_tasks(slurm.links, slurm.head, job_id, cluster.slurm_version)
             found = tasks_of(ended, job_id, task)
         if found:
             return found[0]
@@ -301,7 +301,7 @@ class RealWork(Acting):
         )
 
     async def tail_array(self, cluster: Cluster, job_id: int, *, follow: bool, err: bool) -> AsyncIterator[bytes]:
-        from headway.jobs.logs.follow_array import tail_array
+        from headway.jobs.logs.follow_array import follow_array_logs
         from headway.jobs.view.array_tasks import tasks_of
 
         before = {job.id: job for job in tasks_of(await self.history(cluster), job_id)}
@@ -310,13 +310,15 @@ class RealWork(Acting):
             return list((before | {job.id: job for job in await self._tasks(cluster, job_id)}).values())
 
         slurm = await self._slurm(cluster)
-        async with contextlib.aclosing(tail_array(slurm.links, slurm.head, now, follow=follow, err=err)) as pieces:  # type: ignore[type-var]
+        async with contextlib.aclosing(
+            follow_array_logs(slurm.links, slurm.head, now, follow=follow, err=err)
+        ) as pieces:  # type: ignore[type-var]
             async for piece in pieces:
                 yield piece
 
     async def _tasks(self, cluster: Cluster, job_id: int) -> tuple[JobState, ...]:
         """An array's tasks that the controller knows."""
-        return await (await self._slurm(cluster)).reader.tasks(job_id)
+        return await (await self._slurm(cluster)).reader.array_tasks(job_id)
 
     async def run_command(self, cluster: Cluster, request: ExecIn, user: str) -> ExecOut:
         from headway.jobs.submission.submit import run_command
@@ -332,10 +334,10 @@ class RealWork(Acting):
     async def converse(
         self, cluster: Cluster, argv: Sequence[str], user: str, feed: AsyncIterator[bytes]
     ) -> AsyncIterator[tuple[str, bytes]]:
-        from headway.jobs.remote.interactive_command import converse
+        from headway.jobs.remote.interactive_command import run_interactive
 
         slurm = await self._slurm(cluster)
-        async with contextlib.aclosing(converse(slurm.links, slurm.head, user, argv, feed)) as pieces:  # type: ignore[type-var]
+        async with contextlib.aclosing(run_interactive(slurm.links, slurm.head, user, argv, feed)) as pieces:  # type: ignore[type-var]
             async for piece in pieces:
                 yield piece
 
@@ -363,19 +365,19 @@ class RealWork(Acting):
         from headway.slurm import sacct_usage
 
         slurm = await self._slurm(cluster)
-        return await sacct_usage.runs(slurm.links, slurm.head, since, until)
+        return await sacct_usage.read_runs(slurm.links, slurm.head, since, until)
 
     async def node_events(self, cluster: Cluster, since: int) -> tuple[NodeSpan, ...]:
         from headway.slurm import sacct_usage
 
         slurm = await self._slurm(cluster)
-        return await sacct_usage.events(slurm.links, slurm.head, since)
+        return await sacct_usage.read_node_events(slurm.links, slurm.head, since)
 
     async def losses(self, cluster: Cluster) -> dict[int, tuple[tuple[float, float], ...]]:
-        return (await self._slurm(cluster)).progress.losses()
+        return (await self._slurm(cluster)).progress.losses_by_job()
 
     async def saves(self, cluster: Cluster) -> dict[int, Saves]:
-        return (await self._slurm(cluster)).progress.saves()
+        return (await self._slurm(cluster)).progress.stalls_by_job()
 
     async def hold_back(self, cluster: Cluster, team: str, *, on: bool) -> None:
         from headway.slurm import account_commands

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headway.cluster.context import ClusterContext
     from headway.health.incidents.engine import IncidentEngine
     from headway.health.reconciler import HealthReconciler
-    from headway.jobs.remote.helper_pool import Warm
+    from headway.jobs.remote.helper_pool import HelperPool
     from headway.jobs.view.progress import ProgressReader
     from headway.slurm.reader import SlurmReader
 
@@ -34,7 +34,7 @@ LOOK_S = 2.0  # asking the provider takes longer than most of what is asked of t
 class Slurm:
     """What speaks to one head."""
 
-    links: Warm
+    links: HelperPool
     head: Machine
     version: str
     reader: SlurmReader
@@ -149,7 +149,7 @@ class Holding:
     async def _slurm(self, cluster: Cluster) -> Slurm:
         """What speaks to the head as it is now: one that was made again has another address or host key."""
         from headway.cluster.secrets import secret_content
-        from headway.jobs.remote.helper_pool import Warm
+        from headway.jobs.remote.helper_pool import HelperPool
         from headway.jobs.view.progress import ProgressReader
         from headway.slurm.reader import SlurmReader
 
@@ -171,7 +171,7 @@ class Holding:
             if known is not None:
                 await known.close()
             connections, jwt_key = held.env.connections, secret_content(secrets, "jwt_key")
-            links = Warm(connections)
+            links = HelperPool(connections)
             reader = SlurmReader(connections, head, jwt_key, cluster.slurm_version)
             poll = PollProcess(head, secrets.get("bootstrap_key", ""), jwt_key, cluster.slurm_version)
             held.slurm = Slurm(links, head, cluster.slurm_version, reader, ProgressReader(links, head), poll)

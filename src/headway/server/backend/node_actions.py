@@ -95,16 +95,16 @@ class Acting(Holding):
     async def _follow(self, cluster: Cluster, held: Open) -> None:
         """When jobs that were moved run again, and have done something again."""
         from headway.health.incidents.recovery_tracking import track_recovery
-        from headway.jobs.view.progress import speaking
+        from headway.jobs.view.progress import jobs_to_read
 
         tools = self._responder(cluster, held).context
         if not await track_recovery(tools, held.jobs, {}):
             return
-        some = speaking(held.jobs, time.time())
+        some = jobs_to_read(held.jobs, time.time())
         with contextlib.suppress(HeadwayError):
             progress = (await self._slurm(cluster)).progress
-            await progress.look(some)
-            known = {job.id: progress.known(job.id) for job in some}
+            await progress.read_jobs(some)
+            known = {job.id: progress.progress_of(job.id) for job in some}
             await track_recovery(tools, held.jobs, {number: one.at for number, one in known.items() if one is not None})
 
     async def hear(

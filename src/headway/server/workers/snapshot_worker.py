@@ -184,12 +184,12 @@ class Poller:
 
     async def _extras(self, cluster: Cluster) -> None:
         """What costs a look at files and units: losses whenever jobs run or have just ended, checks for those who look."""
-        from headway.jobs.view.progress import speaking
+        from headway.jobs.view.progress import jobs_to_read
 
         state, now = self._state, asyncio.get_running_loop().time()
         snapshot = state.live.snapshot(cluster.name)
         watched = self._state.live.watched(cluster.name)
-        some = speaking(snapshot.jobs, state.clock())
+        some = jobs_to_read(snapshot.jobs, state.clock())
         if some and (watched or now >= self._losses_due.get(cluster.name, 0.0)):
             self._losses_due[cluster.name] = now + EXTRAS_S
             with contextlib.suppress(HeadwayError):

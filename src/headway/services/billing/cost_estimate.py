@@ -8,10 +8,10 @@ from fractions import Fraction
 
 from headway.billing.money import cents, usd
 from headway.domain.cluster import Cluster, Group, Partition
-from headway.jobs.submission.node_capacity import Offer
-from headway.jobs.submission.requested_resources import Asked, asked, seconds
-from headway.jobs.submission.run_request import checked_run
-from headway.jobs.submission.submission_check import partitions_of
+from headway.jobs.submission.node_capacity import NodeCapacity
+from headway.jobs.submission.requested_resources import RequestedResources, parse_time_s, requested_resources
+from headway.jobs.submission.run_request import preview_run
+from headway.jobs.submission.submission_check import requested_partitions
 from headway.schemas.billing import BudgetOut, EstimateOut
 from headway.schemas.submissions import CheckJobIn, CheckJobOut
 from headway.services.billing.budgets import cached_budgets, unit_label
@@ -21,7 +21,7 @@ from headway.services.identity import Principal
 
 
 async def estimate_cost(
-    state: AppState, who: Principal, cluster: Cluster, ask: CheckJobIn, checked: CheckJobOut, offer: Offer
+    state: AppState, who: Principal, cluster: Cluster, ask: CheckJobIn, checked: CheckJobOut, offer: NodeCapacity
 ) -> EstimateOut:
     """The estimate of a job that was checked without faults. `offer`: what the cluster's nodes have."""
     request = ask.submit or ask.run
@@ -29,12 +29,14 @@ async def estimate_cost(
     user = who.user_to_act_as(request.user)
     submit = ask.submit
     if ask.run is not None:
-        submit, _ = checked_run(ask.run, cluster, user, offer)
+        submit, _ = preview_run(ask.run, cluster, user, offer)
     assert submit is not None
-    wants = asked(submit)
-    tasks = wants[0].tasks
+    wants = requested_resources(submit)
+    tasks = wants[0].array_size
     # If no partition is named, the first part of the job gets the one that sbatch found, the others the default.
-    parts = [partitions_of(want, cluster, "" if number else checked.partition) for number, want in enumerate(wants)]
+    parts = [
+        requested_partitions(want, cluster, "" if number else checked.partition) for number, want in enumerate(wants)
+    ]
     choices = [_dearest_group(cluster, want, some) for want, some in zip(wants, parts, strict=True)]
     nodes = [_nodes(*choice) for choice in choices]
     gpus = [_gpus(*choice) for choice in choices]
@@ -42,7 +44,7 @@ async def estimate_cost(
     limits = [_limit_s(want, some) for want, some in zip(wants, parts, strict=True)]
     per_hour = sum(rates, Fraction(0)) * tasks
     gpu_hours = cost = None
-    unread = [f"--{option}" for want in wants for option in want.unread]
+    unread = [f"--{option}" for want in wants for option in want.unparsed_options]
     if None not in limits and not unread:
         hours = [Fraction(limit or 0, HOUR_S) for limit in limits]
         gpu_hours = round(float(sum(held * length for held, length in zip(gpus, hours, strict=True)) * tasks), 4)
@@ -68,17 +70,17 @@ async def estimate_cost(
     )
 
 
-def _usd_per_hour(group: Group, want: Asked) -> Fraction:
+def _usd_per_hour(group: Group, want: RequestedResources) -> Fraction:
     return Fraction(group.price_usd_per_node_hour) * _priced_nodes(group, want)
 
 
-def _nodes(group: Group, want: Asked) -> int:
+def _nodes(group: Group, want: RequestedResources) -> int:
     """Nodes that it takes; of a range no more than the group has."""
-    said = want.nodes_of(group.plan.gpus, group.plan.cpus)
-    return min(said, max(want.least_nodes, len(group.slots))) if want.nodes_range else said
+    most = want.max_nodes_on(group.plan.gpus, group.plan.cpus)
+    return min(most, max(want.min_nodes, len(group.slots))) if want.has_node_range else most
 
 
-def _priced_nodes(group: Group, want: Asked) -> Fraction:
+def _priced_nodes(group: Group, want: RequestedResources) -> Fraction:
     """How many of the group's nodes it pays for: 2 of a node's 8 GPUs are a quarter of one."""
     plan, nodes = group.plan, _nodes(group, want)
     if want.exclusive:
@@ -88,7 +90,7 @@ def _priced_nodes(group: Group, want: Asked) -> Fraction:
     return min(Fraction(nodes), Fraction(want.cpus_on(nodes), plan.cpus or 1))
 
 
-def _gpus(group: Group, want: Asked) -> int:
+def _gpus(group: Group, want: RequestedResources) -> int:
     nodes = _nodes(group, want)
     return group.plan.gpus * nodes if want.exclusive else want.gpus_on(nodes)
 
@@ -107,9 +109,9 @@ def _budget_warning(budget: BudgetOut, cost: Fraction | None, gpu_hours: float |
     return ""
 
 
-def _limit_s(want: Asked, partitions: Sequence[Partition]) -> int | None:
+def _limit_s(want: RequestedResources, partitions: Sequence[Partition]) -> int | None:
     """The longest that it may run in one of these partitions; None without a limit."""
-    asked_s = seconds(want.options.get("time", ""))
+    asked_s = parse_time_s(want.options.get("time", ""))
     if asked_s:
         return asked_s
     # UNLIMITED: up to the partition's limit
@@ -117,7 +119,9 @@ def _limit_s(want: Asked, partitions: Sequence[Partition]) -> int | None:
     return None if None in limits else max((limit or 0 for limit in limits), default=None)
 
 
-def _dearest_group(cluster: Cluster, want: Asked, partitions: Sequence[Partition]) -> tuple[Group, Asked]:
+def _dearest_group(
+    cluster: Cluster, want: RequestedResources, partitions: Sequence[Partition]
+) -> tuple[Group, RequestedResources]:
     """The group where the job would cost most among those that it may run on, and what it takes there: whole nodes in a partition
     that allocates exclusively."""
     types = {kind.lower() for kind in want.gpu_types}

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator
 
 from headway.errors import Refused, TooManyAtOnce
-from headway.jobs.submission.job_folders import place
+from headway.jobs.submission.job_folders import user_folders
 from headway.schemas.submissions import BundleOut
 from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
 from headway.services.context import AppState
@@ -24,7 +24,7 @@ async def find_bundle(state: AppState, who: Principal, name: str, digest: str, u
     """Whether the cluster has the bundle already, under that user's home."""
     user, cluster = who.user_to_act_as(user), await cluster_to_work_on(state, name, who)
     with command_slot(state, who):
-        present = await state.work.keep_bundle(cluster, user, place(cluster, user).root, digest, b"")
+        present = await state.work.keep_bundle(cluster, user, user_folders(cluster, user).root, digest, b"")
     return BundleOut(digest=digest, present=present)
 
 
@@ -46,7 +46,7 @@ async def store_bundle(
         with command_slot(state, who):
             async with _turn(state, name, who.person):
                 archive = await asyncio.to_thread(file.read)
-                present = await state.work.keep_bundle(cluster, user, place(cluster, user).root, digest, archive)
+                present = await state.work.keep_bundle(cluster, user, user_folders(cluster, user).root, digest, archive)
     await write_audit_line(state, who, "files", name, digest=digest, bytes=size, user=user)
     return BundleOut(digest=digest, present=present)
 

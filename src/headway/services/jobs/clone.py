@@ -8,7 +8,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused
 from headway.jobs.submission.requested_resources import without_dependency
-from headway.jobs.submission.run_request import own_folder
+from headway.jobs.submission.run_request import job_own_folder
 from headway.jobs.submission.secret_masking import lost_secrets as find_lost_secrets
 from headway.schemas.jobs import ScriptOut
 from headway.schemas.submissions import SubmitIn
@@ -45,7 +45,7 @@ async def clone_source(state: AppState, who: Principal, name: str, job_id: int) 
     if record is None:  # the flags of its sbatch are unknown, its working folder is known
         return CloneSource(script.model_copy(update={"chdir": found.workdir}))
     request = SubmitIn.model_validate(record.request)
-    folder = own_folder(request, cluster, record.user)
+    folder = job_own_folder(request, cluster, record.user)
     if folder:
         script = script.model_copy(update={"chdir": ""})
     return CloneSource(script, record.job_id, folder, tuple(find_lost_secrets(request.env)))
@@ -62,6 +62,6 @@ def _why_not(record: JobRecord, cluster: Cluster, who: Principal) -> str:
     if record.kind == "notebook":
         return "is a notebook: one is started on the page of notebooks"
     request = SubmitIn.model_validate(record.request)
-    if record.user != who.user and (request.bundle or request.env or own_folder(request, cluster, record.user)):
+    if record.user != who.user and (request.bundle or request.env or job_own_folder(request, cluster, record.user)):
         return f"uses files or variables of {record.user}; only {record.user} can clone it"
     return ""

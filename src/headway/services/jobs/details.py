@@ -12,10 +12,10 @@ from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.errors import HeadwayError, NotFound
-from headway.jobs.explain.slurm_messages import NO_CONTAINER, container_word
-from headway.jobs.submission.secret_masking import masked_text, masked_words
+from headway.jobs.explain.slurm_messages import CONTAINER_FAILED_CODE, container_error
+from headway.jobs.submission.secret_masking import mask_script_text, mask_words
 from headway.jobs.view.array_tasks import array_out
-from headway.jobs.view.placement import fewest, leaves_of
+from headway.jobs.view.placement import fewest_leaves, leaves_of
 from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import (
     ArrayOut,
@@ -49,13 +49,13 @@ async def get_job(state: AppState, who: Principal, name: str, job_id: int, task:
     _, cluster = await state.cluster(name)
     job = await state.task(cluster, job_id, task) if task else await state.job(cluster, job_id)
     out = job_out(job, state.clock(), await state.progress(cluster, job), why_of(state, cluster, job))
-    if job.state == "FAILED" and job.exit_code == NO_CONTAINER and job.stderr.startswith("/"):
+    if job.state == "FAILED" and job.exit_code == CONTAINER_FAILED_CODE and job.stderr.startswith("/"):
         with contextlib.suppress(HeadwayError):
             await authorize_action(state, cluster, who, job, f"read the log of job {job_id}")
             argv = ["timeout", "5", "tail", "-c", str(_LOG_TAIL_BYTES), "--", job.stderr]
             with command_slot(state, who):
                 done = await state.work.run_command(cluster, ExecIn(argv=argv, user=job.user), job.user)
-            reason = container_word(base64.b64decode(done.stdout_b64).decode(errors="replace"))
+            reason = container_error(base64.b64decode(done.stdout_b64).decode(errors="replace"))
             out = out.model_copy(update={"why": reason or out.why})
     return out
 
@@ -82,7 +82,7 @@ def _run_out(run: JobState, state: AppState, cluster: Cluster, others: tuple[Job
     if started and cluster.slots:
         leaf_of = {slot.name: slot.leaf for slot in cluster.slots}
         by_leaf = leaves_of(run.nodes, leaf_of)
-        least = fewest(run, state.live.snapshot(cluster.name).nodes, others, leaf_of)
+        least = fewest_leaves(run, state.live.snapshot(cluster.name).nodes, others, leaf_of)
         placement = PlacementOut(leaves=len(by_leaf), fewest=min(least, len(by_leaf)) or len(by_leaf), by_leaf=by_leaf)
     return JobRunOut(
         state=run.state,
@@ -159,8 +159,8 @@ async def get_script(state: AppState, who: Principal, name: str, job_id: int) ->
 
 def mask_script(script: ScriptOut) -> ScriptOut:
     """The script without the values of secrets in its text and arguments."""
-    masked = {"script_args": masked_words(script.script_args), "sbatch_args": masked_words(script.sbatch_args)}
-    return script.model_copy(update={"text": masked_text(script.text), **masked})
+    masked = {"script_args": mask_words(script.script_args), "sbatch_args": mask_words(script.sbatch_args)}
+    return script.model_copy(update={"text": mask_script_text(script.text), **masked})
 
 
 async def read_script(

@@ -13,8 +13,8 @@ from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.state import JobState
 from headway.errors import NotFound
 from headway.jobs.submission import secret_masking
-from headway.jobs.submission.batch_script import BY_TASK
-from headway.jobs.submission.job_folders import place
+from headway.jobs.submission.batch_script import TASK_SUFFIX
+from headway.jobs.submission.job_folders import user_folders
 from headway.schemas.submissions import ExecIn, GitIn, LineageOut, SubmitIn
 from headway.services.authorization import authorize_action, cluster_to_work_on, command_slot
 from headway.services.context import AppState
@@ -57,9 +57,9 @@ async def get_lineage(state: AppState, who: Principal, name: str, job_id: int) -
         pipeline=record.pipeline,
         step=record.step,
         script_name=request.script_name,
-        script=secret_masking.masked_text(request.script or ""),
-        script_args=secret_masking.masked_words(request.script_args),
-        sbatch_args=secret_masking.masked_words(request.args),
+        script=secret_masking.mask_script_text(request.script or ""),
+        script_args=secret_masking.mask_words(request.script_args),
+        sbatch_args=secret_masking.mask_words(request.args),
         workdir=request.chdir,
         env=request.env,
         bundle=request.bundle,
@@ -98,7 +98,7 @@ def _checkpoint_folder(record: JobRecord, job: JobState | None) -> str:
     """The folder of the job's, or of its array task's, checkpoints; "" if none is known."""
     folder = str(record.facts.get("checkpoints", ""))
     task = job.array_task if job and job.id != record.job_id else ""
-    per_task = folder and task.isdigit() and BY_TASK in str(record.request.get("script") or "")
+    per_task = folder and task.isdigit() and TASK_SUFFIX in str(record.request.get("script") or "")
     return f"{folder}/{task}" if per_task else folder
 
 
@@ -111,7 +111,7 @@ async def _job_or_none(state: AppState, cluster: Cluster, job_id: int) -> JobSta
 
 async def _list_files(state: AppState, cluster: Cluster, user: str, job_id: int, folder: str) -> dict[str, Any]:
     """{"checkpoints": file names, "used": images that its steps ran}, read on the cluster as the owner."""
-    used = f"{place(cluster, user).shared}/.containers/.used-{job_id}"
+    used = f"{user_folders(cluster, user).shared}/.containers/.used-{job_id}"
     request = ExecIn(argv=["python3", "-I", "-S", "-c", _LIST_FILES, folder or "/nonexistent", used], user=user)
     done = await state.work.run_command(cluster, request, user)
     return dict(json.loads(base64.b64decode(done.stdout_b64))) if done.code == 0 else {"checkpoints": [], "used": []}

@@ -14,7 +14,7 @@ from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused, Unanswered
 from headway.jobs import notebooks as jupyter
-from headway.jobs.explain.slurm_messages import waiting
+from headway.jobs.explain.slurm_messages import explain_reason
 from headway.schemas.submissions import NotebookIn, NotebookLinkOut, NotebookOut
 from headway.services.authorization import cluster_to_work_on, command_slot, require_still_listed, write_audit_line
 from headway.services.context import AppState
@@ -59,11 +59,13 @@ async def start_notebook(state: AppState, who: Principal, name: str, ask: Notebo
         raise Refused("this server shows no notebooks", hint="headway server start gives them a port of their own")
     cluster = await cluster_to_work_on(state, name, who)
     offer, notebook_id = node_offer(state, cluster), _notebook_id(who)
-    prepared, folder = jupyter.prepare(ask, cluster, offer, who.user, notebook_id, secret := random.token_urlsafe(32))
+    prepared, folder = jupyter.prepare_notebook(
+        ask, cluster, offer, who.user, notebook_id, secret := random.token_urlsafe(32)
+    )
     made = NotebookRow(notebook_id, name, 0, who.person, who.user, folder, secret, ask.idle_minutes * 60, state.clock())
     row = await state.store.notebooks.save(made)
     if row.secret != secret:  # an earlier try of this request: its job, which the head may know, has that try's secret
-        prepared, _ = jupyter.prepare(ask, cluster, offer, who.user, notebook_id, row.secret)
+        prepared, _ = jupyter.prepare_notebook(ask, cluster, offer, who.user, notebook_id, row.secret)
     try:
         with command_slot(state, who):
             done = await state.work.submit(cluster, prepared.request, who.user, prepared.stage, tag=who.idempotency_key)
@@ -170,7 +172,7 @@ async def open_tunnel(state: AppState, row: NotebookRow) -> Tunnel:
         job = await _find_job(state, cluster, row)
         if job is None or job.state not in RUNNING or not job.nodes:
             raise Conflict(f"the notebook does not run{f': {_why(job)}' if job else ''}")
-        made = await state.work.tunnel(cluster, job.nodes[0], row.user, jupyter.socket(row.folder))
+        made = await state.work.tunnel(cluster, job.nodes[0], row.user, jupyter.notebook_socket(row.folder))
         state.notebooks.tunnels[row.id] = run_of(job), made
         return made
 
@@ -260,7 +262,7 @@ def _out(
 def _why(job: JobState) -> str:
     """Why it is pending, or how it ended."""
     if job.state in WAITING:
-        return waiting(job.reason) or "about to start"
+        return explain_reason(job.reason) or "about to start"
     words = {
         "COMPLETED": "it ended by itself, or was idle",
         "CANCELLED": "it was stopped",

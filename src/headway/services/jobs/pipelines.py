@@ -13,10 +13,10 @@ from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.state import JobState
 from headway.errors import HeadwayError, NotFound, Refused
 from headway.jobs.pipelines.pipeline_file import Pipeline, read_pipeline
-from headway.jobs.pipelines.pipeline_steps import latest, pipeline_out, step_run, to_repeat
+from headway.jobs.pipelines.pipeline_steps import latest_jobs, pipeline_out, step_run, steps_to_retry
 from headway.jobs.submission import secret_masking
-from headway.jobs.submission.job_folders import place
-from headway.jobs.submission.node_capacity import Offer
+from headway.jobs.submission.job_folders import user_folders
+from headway.jobs.submission.node_capacity import NodeCapacity
 from headway.jobs.submission.run_request import prepare_run
 from headway.schemas.submissions import GitIn, PipelineIn, PipelineOut, PipelineRetryIn
 from headway.services.authorization import authorize_as_owner, cluster_to_work_on, command_slot, write_audit_line
@@ -31,7 +31,7 @@ async def start_pipeline(state: AppState, who: Principal, name: str, request: Pi
     user = who.user_to_act_as(request.user)
     cluster = await cluster_to_work_on(state, name, who)
     pipeline = read_pipeline(request.document)
-    work = place(cluster, user).work(pipeline.name, new_folder_suffix(who))
+    work = user_folders(cluster, user).job_folder(pipeline.name, new_folder_suffix(who))
     _check(pipeline, cluster, node_offer(state, cluster), user, work)
     stored = {
         "document": _masked(pipeline),
@@ -43,7 +43,7 @@ async def start_pipeline(state: AppState, who: Principal, name: str, request: Pi
             name, pipeline.name, person=who.person, user=user, workdir=work, document=stored, key=who.idempotency_key
         )
         await write_audit_line(state, who, "pipeline", name, pipeline=row.id, user=user)
-        made = await _submit(state, who, cluster, row, pipeline, pipeline.order(), {})
+        made = await _submit(state, who, cluster, row, pipeline, pipeline.steps_in_order(), {})
     return await _out(state, cluster, row, made)
 
 
@@ -77,10 +77,10 @@ async def retry_pipeline(
     records = await state.store.jobs.of_pipeline(row.id)
     # If the server was killed during this request, some of its steps may be recorded already: leave them out.
     before = [(one.step, one.job_id) for one in records if not who.idempotency_key or one.at < who.first_sent_at]
-    now = latest(before)
+    now = latest_jobs(before)
     jobs = await _jobs(state, cluster, now.values())
     states = {step: jobs[number].state if number in jobs else "UNKNOWN" for step, number in now.items()}
-    again = to_repeat(plan, states, request.steps)
+    again = steps_to_retry(plan, states, request.steps)
     if not again:
         raise Refused(f"no step of {row.name} has failed", hint=f"headway pipeline show {row.name}, or --step NAME")
     with command_slot(state, who):
@@ -135,10 +135,10 @@ def _tag(who: Principal, row: PipelineRow, step: str) -> str:
     )
 
 
-def _check(pipeline: Pipeline, cluster: Cluster, offer: Offer, user: str, work: str) -> None:
+def _check(pipeline: Pipeline, cluster: Cluster, offer: NodeCapacity, user: str, work: str) -> None:
     """Checks every step before the first is submitted. Raises Refused with all faults."""
     faults = []
-    for name in pipeline.order():
+    for name in pipeline.steps_in_order():
         try:
             step = step_run(pipeline, name, {}, bundle="", git=None)
             prepare_run(step, cluster, user, "", work=work, offer=offer)
@@ -152,7 +152,7 @@ def _masked(pipeline: Pipeline) -> dict[str, Any]:
     """The pipeline file without the values of secrets."""
     document = pipeline.model_dump(mode="json", exclude={"defaults"})
     for step in document["steps"].values():
-        step["env"] = secret_masking.masked(step["env"])
+        step["env"] = secret_masking.mask_environment(step["env"])
     return document
 
 
@@ -185,7 +185,7 @@ async def _out(
     ended: Mapping[int, JobState] = MappingProxyType({}),
 ) -> PipelineOut:
     """`made`: (step, job id) of all its submissions, in order."""
-    jobs = await _jobs(state, cluster, latest(made).values(), ended)
+    jobs = await _jobs(state, cluster, latest_jobs(made).values(), ended)
     return pipeline_out(row, read_pipeline(row.document["document"]), made, jobs)
 
 

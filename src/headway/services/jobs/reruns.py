@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.errors import NotAllowed, Refused
 from headway.jobs.submission import secret_masking
 from headway.jobs.submission.requested_resources import without_dependency
-from headway.jobs.submission.run_request import Prepared, again
+from headway.jobs.submission.run_request import PreparedJob, prepare_resubmit
 from headway.jobs.view.array_tasks import failed_tasks, with_array
 from headway.schemas.submissions import RetryIn, SubmitIn, SubmitOut
 from headway.services.authorization import authorize_as_owner, cluster_to_work_on
@@ -34,7 +34,7 @@ async def retry_failed_tasks(state: AppState, who: Principal, name: str, job_id:
         raise Refused(f"job {job_id} has no failed tasks", hint=f"headway job show {name} {job_id}")
     sent = without_dependency(_with_secrets(record, request))
     launcher, checkpoints = (str(record.facts.get(key, "")) for key in ("launcher", "checkpoints"))
-    prepared = Prepared(with_array(sent, failed), None, launcher=launcher, checkpoints=checkpoints)
+    prepared = PreparedJob(with_array(sent, failed), None, launcher=launcher, checkpoints=checkpoints)
     return await submit_and_record(state, who, cluster, prepared, record.user, "retry", parent=job_id)
 
 
@@ -47,7 +47,7 @@ async def rerun(state: AppState, who: Principal, name: str, job_id: int, request
     if request.task:
         states = await array_task_states(state, who, cluster, job_id)
         sent = with_array(sent, *only_task(states, cluster, job_id, request.task))
-    prepared = again(sent, record.facts, cluster, record.user, new_folder_suffix(who))
+    prepared = prepare_resubmit(sent, record.facts, cluster, record.user, new_folder_suffix(who))
     return await submit_and_record(state, who, cluster, prepared, record.user, "rerun", parent=job_id)
 
 
@@ -60,7 +60,7 @@ async def rerun_changed(state: AppState, who: Principal, name: str, job_id: int,
         raise NotAllowed(f"{who.person} may not clone job {job_id}: it belongs to {record.user}", hint="its owner may")
     await authorize_as_owner(state, cluster, who, record, f"clone job {job_id}")
     sent = without_dependency(_with_secrets(record, RetryIn(env=change.env)))
-    prepared = again(sent, record.facts, cluster, record.user, new_folder_suffix(who), change)
+    prepared = prepare_resubmit(sent, record.facts, cluster, record.user, new_folder_suffix(who), change)
     return await submit_and_record(state, who, cluster, prepared, record.user, "rerun", parent=record.job_id)
 
 

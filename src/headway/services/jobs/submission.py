@@ -11,10 +11,15 @@ from headway.domain.cluster import Cluster
 from headway.domain.dataset import Version
 from headway.errors import Refused, Unanswered, Unreachable
 from headway.jobs.submission import lineage
-from headway.jobs.submission.node_capacity import Offer, offer_of
-from headway.jobs.submission.run_request import Prepared, checked_run, prepare_run, prepare_submit, run_out
+from headway.jobs.submission.node_capacity import NodeCapacity, largest_node
+from headway.jobs.submission.run_request import PreparedJob, prepare_run, prepare_submit, preview_run, run_out
 from headway.jobs.submission.stage_in import with_stage
-from headway.jobs.submission.submission_check import faults, refusal, start_of, waits
+from headway.jobs.submission.submission_check import (
+    explain_unavailable,
+    parse_test_only,
+    sbatch_fault,
+    submission_faults,
+)
 from headway.schemas.submissions import CheckJobIn, CheckJobOut, RunIn, RunOut, SubmitIn, SubmitOut
 from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
 from headway.services.cluster.datasets import pin_versions
@@ -59,14 +64,14 @@ async def check(state: AppState, who: Principal, name: str, ask: CheckJobIn) -> 
     script, stage_in = "", await pin_versions(state, cluster, request.stage_in)
     if ask.run is not None:
         command = ask.run.model_copy(update={"stage_in": stage_in})
-        made, found = checked_run(command, cluster, user, node_offer(state, cluster))
+        made, found = preview_run(command, cluster, user, node_offer(state, cluster))
         if made is None:
             return CheckJobOut(faults=[fault_out(fault) for fault in found])
         script, submission = made.script or "", made
     else:
         assert ask.submit is not None
         submission = with_stage(ask.submit.model_copy(update={"stage_in": stage_in}))
-    found = faults(submission, cluster, user, node_offer(state, cluster))
+    found = submission_faults(submission, cluster, user, node_offer(state, cluster))
     if found:
         return CheckJobOut(faults=[fault_out(fault) for fault in found], script=script)
     if stale := state.live.snapshot(name).stale:  # sbatch would try for most of a minute
@@ -78,10 +83,10 @@ async def check(state: AppState, who: Principal, name: str, ask: CheckJobIn) -> 
         with command_slot(state, who):
             done = await state.work.submit(cluster, submission.model_copy(update=test_only), user)
     except Refused as error:
-        if words := waits(error.message, submission, cluster, state.live.snapshot(name).nodes):
+        if words := explain_unavailable(error.message, submission, cluster, state.live.snapshot(name).nodes):
             return CheckJobOut(waits=words, script=script)
-        return CheckJobOut(faults=[fault_out(refusal(error.message, error.hint))], script=script)
-    at, nodes, partition = start_of(done.message, state.clock())
+        return CheckJobOut(faults=[fault_out(sbatch_fault(error.message, error.hint))], script=script)
+    at, nodes, partition = parse_test_only(done.message, state.clock())
     return CheckJobOut(starts_at=at, nodes=nodes, partition=partition, script=script)
 
 
@@ -93,17 +98,17 @@ def new_folder_suffix(who: Principal) -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(at))}-{tail}"
 
 
-def node_offer(state: AppState, cluster: Cluster) -> Offer:
+def node_offer(state: AppState, cluster: Cluster) -> NodeCapacity:
     """What the cluster's nodes have, by the last reading; computed once a reading."""
     snapshot = state.live.snapshot(cluster.name)
-    known: tuple[Cluster, Offer] | None = snapshot.kept.get("offer")
+    known: tuple[Cluster, NodeCapacity] | None = snapshot.kept.get("offer")
     if known is None or known[0] is not cluster:
-        known = snapshot.kept["offer"] = cluster, offer_of(cluster, snapshot.nodes)
+        known = snapshot.kept["offer"] = cluster, largest_node(cluster, snapshot.nodes)
     return known[1]
 
 
 async def submit_and_record(
-    state: AppState, who: Principal, cluster: Cluster, prepared: Prepared, user: str, kind: str, **links: Any
+    state: AppState, who: Principal, cluster: Cluster, prepared: PreparedJob, user: str, kind: str, **links: Any
 ) -> SubmitOut:
     """Runs sbatch and records the job. `links`: parent (the job that it repeats)."""
     with command_slot(state, who):
@@ -116,7 +121,7 @@ async def record_submission(
     state: AppState,
     who: Principal,
     cluster: Cluster,
-    prepared: Prepared,
+    prepared: PreparedJob,
     user: str,
     answer: SubmitOut,
     kind: str,
@@ -138,8 +143,8 @@ async def record_submission(
             person=who.person,
             user=user,
             kind=kind,
-            request=lineage.kept_request(prepared),
-            facts=lineage.facts(prepared, cluster, versions),
+            request=lineage.stored_request(prepared),
+            facts=lineage.lineage_facts(prepared, cluster, versions),
             datasets=[(one.name, one.number) for one in versions],
             audit=summary,
             address=who.address,
@@ -170,8 +175,8 @@ async def _is_recorded(state: AppState, cluster: Cluster, job_id: int, who: Prin
     return record is not None and record.person == who.person and record.at >= since
 
 
-async def _dataset_versions(state: AppState, cluster: Cluster, prepared: Prepared) -> list[Version]:
+async def _dataset_versions(state: AppState, cluster: Cluster, prepared: PreparedJob) -> list[Version]:
     """The dataset versions that the job names."""
     if not any(one.versioned for one in cluster.storage.datasets):
         return []
-    return lineage.used(prepared, await state.store.datasets.versions(cluster.name))
+    return lineage.used_versions(prepared, await state.store.datasets.versions(cluster.name))

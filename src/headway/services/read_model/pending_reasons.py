@@ -7,13 +7,13 @@ from dataclasses import replace
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import JobState
 from headway.errors import HeadwayError
-from headway.jobs.explain.pending import Why, waits
-from headway.jobs.explain.placement_search import World
+from headway.jobs.explain.pending import PendingReason, explain_pending
+from headway.jobs.explain.placement_search import ClusterSnapshot
 from headway.services.context import AppState
 from headway.services.read_model.snapshot_diff import news_since
 
 
-def why_of(state: AppState, cluster: Cluster, job: JobState) -> Why | None:
+def why_of(state: AppState, cluster: Cluster, job: JobState) -> PendingReason | None:
     """Why it waits, by the cluster's last reading; None for a job that does not."""
     snapshot = state.live.snapshot(cluster.name)
     known = state.worlds.get(cluster.name)
@@ -21,19 +21,19 @@ def why_of(state: AppState, cluster: Cluster, job: JobState) -> Why | None:
         known = state.worlds[cluster.name] = (snapshot, _world(state, cluster, known and known[1]), {})
     _, world, found = known
     if job.id not in found:
-        found[job.id] = waits(job, world)
+        found[job.id] = explain_pending(job, world)
     return found[job.id]
 
 
-def _world(state: AppState, cluster: Cluster, before: World | None) -> World:
+def _world(state: AppState, cluster: Cluster, before: ClusterSnapshot | None) -> ClusterSnapshot:
     snapshot = state.live.snapshot(cluster.name)
     at = snapshot.as_of or state.clock()
     news = news_since(snapshot, before.by_id).all() if before is not None and before.cluster is cluster else None
     if before is None or news is None:
-        anew = World.of(cluster, snapshot.nodes, snapshot.jobs, snapshot.reservations, at)
+        anew = ClusterSnapshot.from_readings(cluster, snapshot.nodes, snapshot.jobs, snapshot.reservations, at)
         return replace(anew, by_id=snapshot.by_id)  # for whom lists look for the same news
     here = replace(before, nodes=snapshot.nodes, reservations=snapshot.reservations)
-    return here.later(at, snapshot.jobs, snapshot.by_id, *news)
+    return here.update(at, snapshot.jobs, snapshot.by_id, *news)
 
 
 async def history_of(state: AppState, cluster: Cluster) -> tuple[JobState, ...]:

@@ -33,7 +33,7 @@ class Field:
     default: Any = field(default=None)
 
 
-def read(fields: Iterable[Field], row: Mapping[str, Any]) -> dict[str, Any]:
+def read_record(fields: Iterable[Field], row: Mapping[str, Any]) -> dict[str, Any]:
     """A record of Slurm's -> our fields."""
     found = {}
     for one in fields:
@@ -139,7 +139,7 @@ def memory_of_tres(value: Any) -> int:
     return int(float(match[1]) * _MIB[match[2]]) if match else 0
 
 
-def words(value: Any) -> str:
+def one_line_text(value: Any) -> str:
     """Whatever it is, as one line: lists with commas between, what is not set as nothing."""
     if isinstance(value, dict):
         return _of_number(value) if "number" in value else ""
@@ -148,7 +148,7 @@ def words(value: Any) -> str:
     return text(value)
 
 
-def yes(value: Any) -> str:
+def flag_text(value: Any) -> str:
     """A flag that squeue shows as a word."""
     return "yes" if value and value not in ("0", "no") else ""
 

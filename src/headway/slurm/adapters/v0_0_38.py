@@ -17,7 +17,7 @@ from typing import Any
 
 from headway.domain.slurm.state import JobState, NodeState
 from headway.slurm.adapters import v0_0_42 as newer
-from headway.slurm.adapters.base import Adapter, Field, read, text
+from headway.slurm.adapters.base import Adapter, Field, read_record, text
 
 _PATTERN = re.compile(r"%(\d*)([%AajJNnstuxb])")
 
@@ -40,7 +40,7 @@ NODE = _changed(newer.NODE, Field("states", "state", _upper, default=()))
 
 
 def node_state(row: Mapping[str, Any]) -> NodeState:
-    found = read(NODE, row)
+    found = read_record(NODE, row)
     found["states"] += tuple(row.get("state_flags") or ())
     return NodeState(**found)
 
@@ -52,12 +52,12 @@ def job_state(row: Mapping[str, Any]) -> JobState:
     shaped["array_task_id"] = {"set": task is not None, "number": task or 0}
     job = newer.job_state(shaped)
     default = "slurm-%A_%a.out" if job.array_job_id else "slurm-%j.out"
-    stdout = fill(text(row.get("standard_output")) or f"{job.workdir}/{default}", job)
+    stdout = fill_filename_pattern(text(row.get("standard_output")) or f"{job.workdir}/{default}", job)
     stderr = text(row.get("standard_error"))
-    return replace(job, stdout=stdout, stderr=fill(stderr, job) if stderr else stdout)
+    return replace(job, stdout=stdout, stderr=fill_filename_pattern(stderr, job) if stderr else stdout)
 
 
-def fill(pattern: str, job: JobState) -> str:
+def fill_filename_pattern(pattern: str, job: JobState) -> str:
     """sbatch's file name patterns, as the batch step's output has them: node, step and task are 0."""
     first_node = job.nodes[0] if job.nodes else ""
     values = {

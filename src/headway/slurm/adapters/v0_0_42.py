@@ -20,6 +20,7 @@ from headway.slurm.adapters.base import (
     Adapter,
     Field,
     base_state,
+    flag_text,
     gpu_count,
     gpu_indexes,
     gpu_types,
@@ -27,12 +28,11 @@ from headway.slurm.adapters.base import (
     hosts,
     memory_of_tres,
     number,
-    read,
+    one_line_text,
+    read_record,
     seconds_from_minutes,
     text,
     texts,
-    words,
-    yes,
 )
 
 
@@ -41,7 +41,7 @@ def _return_code(value: Any) -> int:
 
 
 def _profile(value: Any) -> str:
-    found = words(value)
+    found = one_line_text(value)
     return "" if found == "NOT_SET" else found
 
 
@@ -106,7 +106,7 @@ MORE = (
     Field("admin_comment", "admin_comment", text),
     Field("allocnodes", "allocating_node", text),
     Field("associd", "association_id", number),
-    Field("batchflag", "batch_flag", yes),
+    Field("batchflag", "batch_flag", flag_text),
     Field("batchhost", "batch_host", text),
     Field("burstbuffer", "burst_buffer", text),
     Field("burstbufferstate", "burst_buffer_state", text),
@@ -114,7 +114,7 @@ MORE = (
     Field("clusterfeature", "cluster_features", text),
     Field("container", "container", text),
     Field("containerid", "container_id", text),
-    Field("contiguous", "contiguous", yes),
+    Field("contiguous", "contiguous", flag_text),
     Field("cores", "cores_per_socket", number),
     Field("corespec", "core_spec", number),
     Field("cpus-per-task", "cpus_per_task", number),
@@ -143,12 +143,12 @@ MORE = (
     Field("ntpersocket", "tasks_per_socket", number),
     Field("numtasks", "tasks", number),
     Field("origin", "federation_origin", text),
-    Field("oversubscribe", "shared", words),
+    Field("oversubscribe", "shared", one_line_text),
     Field("preempttime", "preempt_time", number, "unix s"),
     Field("prefer", "prefer", text),
     Field("profile", "profile", _profile),
-    Field("reboot", "reboot", yes),
-    Field("requeue", "requeue", yes),
+    Field("reboot", "reboot", flag_text),
+    Field("requeue", "requeue", flag_text),
     Field("resizetime", "resize_time", number, "unix s"),
     Field("siblingsactive", "federation_siblings_active", text),
     Field("siblingsviable", "federation_siblings_viable", text),
@@ -180,12 +180,12 @@ RESERVATION = (
 
 
 def node_state(row: Mapping[str, Any]) -> NodeState:
-    return NodeState(**read(NODE, row))
+    return NodeState(**read_record(NODE, row))
 
 
 def job_state(row: Mapping[str, Any]) -> JobState:
     """`end_time` is 0 until the job has ended (Slurm foretells one), `gpu_indexes` empty without gres_detail."""
-    found = read(JOB, row)
+    found = read_record(JOB, row)
     if found["state"] not in ENDED:
         found["end_time"] = 0
     task = row.get("array_task_id") or {}
@@ -196,7 +196,7 @@ def job_state(row: Mapping[str, Any]) -> JobState:
         gpus=gpus_of_tres(row.get("tres_alloc_str")) or gpus_of_tres(row.get("tres_req_str")),
         array_task=str(number(task)) if task.get("set") else text(row.get("array_task_string")),
         gpu_indexes=_indexes(found["nodes"], row.get("gres_detail") or ()),
-        more={name: value for name, value in read(MORE, row).items() if value},
+        more={name: value for name, value in read_record(MORE, row).items() if value},
     )
 
 
@@ -207,7 +207,7 @@ def _reason(row: Mapping[str, Any]) -> str:
 
 
 def reservation(row: Mapping[str, Any]) -> Reservation:
-    return Reservation(**read(RESERVATION, row))
+    return Reservation(**read_record(RESERVATION, row))
 
 
 def _indexes(nodes: tuple[str, ...], details: Any) -> dict[str, tuple[int, ...]]:

@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
-from headway.jobs.explain.pending import Why
-from headway.jobs.explain.phrases import Words
-from headway.jobs.explain.slurm_messages import why as ended_why
-from headway.jobs.view.columns import label
+from headway.jobs.explain.pending import PendingReason
+from headway.jobs.explain.phrases import Phrase
+from headway.jobs.explain.slurm_messages import job_reason as ended_why
+from headway.jobs.view.columns import job_label
 from headway.schemas.base import API_PREFIX
 from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import ArrayOut, JobRunOut, JobRunsOut, PlacementOut, ProgressOut
@@ -32,7 +32,7 @@ class Head:
     kind: str
     word: str
     why: str
-    needs: Words
+    needs: Phrase
     starts_at: int
     planned: str
     restarts: int
@@ -89,7 +89,7 @@ class Gpus:
     marks: tuple[tuple[int, str], ...]
 
 
-def head(cluster: str, job: JobState, why: Why | None, *, mine: bool, clone: bool) -> Head:
+def head(cluster: str, job: JobState, why: PendingReason | None, *, mine: bool, clone: bool) -> Head:
     kind, word = job_word(job.state, job.reason)
     deeds = [deed for deed, states in DEEDS.items() if mine and job.state in states]
     held = word == "held"
@@ -97,13 +97,13 @@ def head(cluster: str, job: JobState, why: Why | None, *, mine: bool, clone: boo
     return Head(
         id=job.id,
         cluster=cluster,
-        label=label(job),
+        label=job_label(job),
         task=job.array_task if job.array_task.isdigit() else "",
         whole=0 if job.array_task.isdigit() else job.array_job_id,
         name=job.name or "(no name)",
         kind=kind,
         word=word,
-        why=why.words if why else ended_why(job),
+        why=why.reason if why else ended_why(job),
         needs=why.needs if why else (),
         starts_at=why.starts_at if why else 0,
         planned=", ".join(why.nodes) if why and why.starts_at else "",

@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
-from headway.jobs.explain.pending import Why
-from headway.jobs.explain.phrases import Words
-from headway.jobs.view.columns import BY_KEY, COLUMNS, USUAL, Column, label
+from headway.jobs.explain.pending import PendingReason
+from headway.jobs.explain.phrases import Phrase
+from headway.jobs.view.columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, Column, job_label
 from headway.services.read_model.queue_query import KINDS, QueueAsk, QueueList
 from headway.web.views.wording import job_word, slurm_time
 
@@ -31,7 +31,7 @@ class Query:
     state: str = ""
     node: str = ""
     sort: str = ""
-    cols: tuple[str, ...] = USUAL
+    cols: tuple[str, ...] = DEFAULT_COLUMNS
     size: int = SIZE
     cursor: str = ""
 
@@ -57,7 +57,7 @@ class Query:
             state=one("state").upper(),
             node=one("node"),
             sort=sort if sort.removeprefix("-") in BY_KEY else "",
-            cols=several("cols", BY_KEY) or USUAL,
+            cols=several("cols", BY_KEY) or DEFAULT_COLUMNS,
             size=int(size) if size.isascii() and size.isdigit() and int(size) in SIZES else SIZE,
             cursor=one("cursor"),
         )
@@ -127,7 +127,7 @@ class Row:
     word: str
     cells: tuple[Cell, ...]
     why: str = ""
-    needs: Words = ()
+    needs: Phrase = ()
     starts_at: int = 0
     planned: str = ""
 
@@ -163,7 +163,7 @@ def rows(
     cluster: str,
     listed: QueueList,
     query: Query,
-    why: Callable[[JobState], Why | None],
+    why: Callable[[JobState], PendingReason | None],
     now: float,
     *,
     read: bool = True,
@@ -172,19 +172,19 @@ def rows(
     return Rows(made, len(query.columns), query.filtered, cluster, read)
 
 
-def row(job: JobState, columns: Iterable[Column], why: Why | None, now: float) -> Row:
+def row(job: JobState, columns: Iterable[Column], why: PendingReason | None, now: float) -> Row:
     kind, word = job_word(job.state, job.reason)
     planned = (
         ", ".join(why.nodes[:3]) + (f" and {len(why.nodes) - 3} more" if len(why.nodes) > 3 else "") if why else ""
     )
     return Row(
         id=job.id,
-        label=label(job),
+        label=job_label(job),
         name=job.name,
         kind=kind,
         word=word,
         cells=tuple(_cell(job, column, now) for column in columns),
-        why=why.words if why else "",
+        why=why.reason if why else "",
         needs=why.needs if why else (),
         starts_at=why.starts_at if why else 0,
         planned=planned if why and why.starts_at else "",
@@ -252,6 +252,6 @@ class Group:
 
 # The chooser: every column squeue has, the usual ones first.
 GROUPS = (
-    Group("Usual", tuple(BY_KEY[key] for key in USUAL)),
-    Group("More", tuple(column for column in COLUMNS if column.key not in USUAL)),
+    Group("Usual", tuple(BY_KEY[key] for key in DEFAULT_COLUMNS)),
+    Group("More", tuple(column for column in COLUMNS if column.key not in DEFAULT_COLUMNS)),
 )

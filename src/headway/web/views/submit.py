@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from pydantic import BaseModel, ValidationError
 
 from headway.errors import Fault
-from headway.jobs.submission.requested_resources import asked, first_flags
+from headway.jobs.submission.requested_resources import add_flags, requested_resources
 from headway.schemas.base import FaultOut
 from headway.schemas.job_flag import job_flags
 from headway.schemas.submissions import CheckJobIn, ContainerIn, RunIn, SubmitIn
@@ -96,7 +96,7 @@ class Draft:
     def known(self) -> dict[str, str]:
         """What the script itself asks for, of several components the first, shown as placeholders."""
         try:
-            return asked(SubmitIn(script=self.script))[0].options if self.how == "script" else {}
+            return requested_resources(SubmitIn(script=self.script))[0].options if self.how == "script" else {}
         except ValidationError:
             return {}
 
@@ -119,7 +119,7 @@ def _request(draft: Draft) -> CheckJobIn:
         return CheckJobIn(run=_run(draft))
     flags = [f"--{flag}={value}" for name, flag in _FLAGS if (value := getattr(draft, name))]
     sent = SubmitIn(script=draft.script, script_name=draft.script_name, script_args=shlex.split(draft.args),
-                    args=first_flags(shlex.split(draft.flags), flags), chdir=draft.chdir, env=dict(draft.env))  # fmt: skip
+                    args=add_flags(shlex.split(draft.flags), flags), chdir=draft.chdir, env=dict(draft.env))  # fmt: skip
     return CheckJobIn(submit=sent)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.domain.slurm.job_states import RUNNING, WAITING
-from headway.jobs.explain.slurm_messages import waiting
+from headway.jobs.explain.slurm_messages import explain_reason
 from headway.schemas.clusters import NodeOut
 
 _DOWN = {"DOWN", "FAIL", "NOT_RESPONDING", "POWERED_DOWN"}
@@ -14,7 +14,7 @@ def pending_reason(reason: str) -> str:
     """Why a job waits. "(Resources)" and "Resources" read the same."""
     if reason.strip("() ") == "None":
         return "about to start"
-    return waiting(reason) or "not yet looked at by the scheduler"
+    return explain_reason(reason) or "not yet looked at by the scheduler"
 
 
 def node_kind(node: NodeOut) -> tuple[str, str]:

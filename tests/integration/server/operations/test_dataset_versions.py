@@ -16,7 +16,7 @@ from headway.domain.cluster import Dataset, Storage
 from headway.domain.dataset import Version, size
 from headway.errors import Refused, Unreachable
 from headway.jobs.submission import lineage
-from headway.jobs.submission.run_request import Prepared
+from headway.jobs.submission.run_request import PreparedJob
 from headway.schemas.submissions import SubmitIn, SubmitOut
 from headway.store.db import schema as t
 from tests.support import builders
@@ -182,8 +182,8 @@ V1, V2, OTHER = (
     ],
 )
 def test_which_versions_a_job_names(request_of: dict[str, Any], found: list[Version]) -> None:
-    prepared = Prepared(SubmitIn(**request_of), None)
-    assert lineage.used(prepared, [V1, V2, OTHER]) == found
+    prepared = PreparedJob(SubmitIn(**request_of), None)
+    assert lineage.used_versions(prepared, [V1, V2, OTHER]) == found
 
 
 def test_lineage_holds_the_digest_of_a_version_and_the_folder_of_another_dataset() -> None:
@@ -191,7 +191,7 @@ def test_lineage_holds_the_digest_of_a_version_and_the_folder_of_another_dataset
     cluster = replace(
         builders.cluster(2), storage=Storage(datasets=(own, Dataset("a", "/v/a", "/datasets/a", versioned=True)))
     )
-    kept = lineage.facts(Prepared(SubmitIn(script="x"), None), cluster, [V1])["datasets"]
+    kept = lineage.lineage_facts(PreparedJob(SubmitIn(script="x"), None), cluster, [V1])["datasets"]
     assert kept == [
         {"name": "own", "mount": "/datasets/own", "version": "/data/own"},
         {"name": "a", "mount": "/datasets/a/1", "version": "1", "sha256": "0" * 64},
@@ -210,8 +210,8 @@ def test_lineage_holds_the_digest_of_a_version_and_the_folder_of_another_dataset
     ],
 )  # fmt: skip
 def test_which_image_a_job_names(request_of: dict[str, Any]) -> None:
-    prepared = Prepared(SubmitIn(**{"script": "", **request_of}), None)
-    assert lineage.facts(prepared, builders.cluster(2))["container_image"] == "a+b"
+    prepared = PreparedJob(SubmitIn(**{"script": "", **request_of}), None)
+    assert lineage.lineage_facts(prepared, builders.cluster(2))["container_image"] == "a+b"
 
 
 def test_sizes_for_people() -> None:

@@ -10,7 +10,7 @@ import pytest
 from headway.domain.incident import Signal, XidClass
 from headway.domain.machine import Machine
 from headway.health.detection.event_stream import Heartbeats, OfflineAction, parse_event, stream_events
-from headway.slurm.signal_request import Wish, warning_asked
+from headway.slurm.signal_request import SignalRequest, requested_signal
 from tests.support.builders import machine
 
 
@@ -49,20 +49,20 @@ def test_checks_of_an_agent_act_as_they_suggest_when_they_are_bad() -> None:
 @pytest.mark.parametrize(
     ("script", "command", "wish"),
     [
-        ("#SBATCH --signal=USR1@120\n", "sbatch a.sh", Wish("USR1", False, 120)),
-        ("#SBATCH -N2 --signal=B:SIGUSR2\n", "", Wish("USR2", True, 60)),
-        ("#SBATCH --signal=USR1@120\n", "sbatch --signal=10@5 a.sh", Wish("10", False, 5)),
+        ("#SBATCH --signal=USR1@120\n", "sbatch a.sh", SignalRequest("USR1", False, 120)),
+        ("#SBATCH -N2 --signal=B:SIGUSR2\n", "", SignalRequest("USR2", True, 60)),
+        ("#SBATCH --signal=USR1@120\n", "sbatch --signal=10@5 a.sh", SignalRequest("10", False, 5)),
         ("echo --signal=USR1\n", "sbatch a.sh", None),
-        ('#SBATCH --signal="B:USR1@60"\n', "sbatch a.sh", Wish("USR1", True, 60)),
-        ("#SBATCH --signal='USR1@60' # soon\n", "", Wish("USR1", False, 60)),
-        ("#SBATCH --signal=USR1\n#SBATCH --signal=TERM\n", "", Wish("TERM", False, 60)),
+        ('#SBATCH --signal="B:USR1@60"\n', "sbatch a.sh", SignalRequest("USR1", True, 60)),
+        ("#SBATCH --signal='USR1@60' # soon\n", "", SignalRequest("USR1", False, 60)),
+        ("#SBATCH --signal=USR1\n#SBATCH --signal=TERM\n", "", SignalRequest("TERM", False, 60)),
         ("#SBATCH --time=1 # --signal=USR1\n", "", None),
         ("#SBATCH -N1\nsrun x\n#SBATCH --signal=USR1\n", "", None),
         ("", "sbatch -N 2 a.sh --signal=USR1@9", None),
-        ("", "sbatch --wrap=sleep 60 --signal=USR1@9", Wish("USR1", False, 9)),
+        ("", "sbatch --wrap=sleep 60 --signal=USR1@9", SignalRequest("USR1", False, 9)),
         (f"#SBATCH --signal=USR1@{'9' * 5000}\n", "sbatch a.sh", None),
         (f"#SBATCH --time=1 # --signal=USR1@{'9' * 5000}\n", f"sbatch a.sh --signal=USR1@{'9' * 5000}", None),
     ],
 )
-def test_what_a_job_asked_for(script: str, command: str, wish: Wish | None) -> None:
-    assert warning_asked(script, command) == wish
+def test_what_a_job_asked_for(script: str, command: str, wish: SignalRequest | None) -> None:
+    assert requested_signal(script, command) == wish

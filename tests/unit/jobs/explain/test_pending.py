@@ -11,9 +11,9 @@ import pytest
 
 from headway.domain.cluster import Budget, Cluster, GpuHourCap, Partition, Team
 from headway.domain.slurm.state import JobState, NodeState, Reservation
-from headway.jobs.explain.pending import Why, waits
-from headway.jobs.explain.phrases import told
-from headway.jobs.explain.placement_search import World
+from headway.jobs.explain.pending import PendingReason, explain_pending
+from headway.jobs.explain.phrases import format_phrase
+from headway.jobs.explain.placement_search import ClusterSnapshot
 from tests.support import builders
 
 NOW = 10_000.0
@@ -74,7 +74,7 @@ ALL_HELD = (
 
 def said(job: JobState, nodes: tuple[NodeState, ...] = BUSY, jobs: tuple[JobState, ...] = RUNNING, **more: Any) -> str:
     found = whole(job, nodes, jobs, **more)
-    return told(found.needs, NOW)
+    return format_phrase(found.needs, NOW)
 
 
 def whole(
@@ -84,8 +84,8 @@ def whole(
     *,
     reservations: tuple[Reservation, ...] = (),
     cluster: Cluster = CLUSTER,
-) -> Why:
-    found = waits(job, World.of(cluster, nodes, (*jobs, job), reservations, NOW))
+) -> PendingReason:
+    found = explain_pending(job, ClusterSnapshot.from_readings(cluster, nodes, (*jobs, job), reservations, NOW))
     assert found is not None
     return found
 
@@ -145,9 +145,11 @@ def test_nodes_that_have_not_the_feature_or_the_kind_of_gpu_that_it_asks_for() -
         "cpu=2,gres/gpu:l40s:8": there, "gres:gpu:8": there, "gres/gpu": there, "gres/shard:h100:2": there,
     }.items():  # fmt: skip
         assert said(pending("Resources", more={"tres-per-node": asks}), nodes, held, cluster=two) == expected, asks
-    world = World.of(two, nodes, held, (), NOW)
+    world = ClusterSnapshot.from_readings(two, nodes, held, (), NOW)
     jobs = [pending("Resources", features=one) for one in ("gpu", "spot")]
-    assert len({told(found.needs, NOW) for job in jobs if (found := waits(job, world))}) == 2, "one world, two answers"
+    assert len({format_phrase(found.needs, NOW) for job in jobs if (found := explain_pending(job, world))}) == 2, (
+        "one world, two answers"
+    )
 
 
 def test_cpus_that_come_with_a_gpu_are_counted() -> None:
@@ -352,7 +354,7 @@ def test_limits(reason: str, fields: dict[str, Any], expected: str) -> None:
 
 
 def test_every_limit_has_words() -> None:
-    words = {reason: whole(pending(reason)).words for reason in ("QOSGrpGRES", "QOSMaxJobsPerUserLimit", "AssocGrpCpuLimit",
+    words = {reason: whole(pending(reason)).reason for reason in ("QOSGrpGRES", "QOSMaxJobsPerUserLimit", "AssocGrpCpuLimit",
              "QOSMaxWallDurationPerJobLimit", "QOSGrpGRESRunMinutes", "QOSMinCpuNotSatisfied", "MaxGRESPerAccount",
              "AssocMaxCPUMinutesPerJobLimit", "QOSMaxMemoryPerJob")}  # fmt: skip
     assert words == {
@@ -405,10 +407,10 @@ def test_what_slurm_expects_is_told_beside() -> None:
     got = whole(
         pending("Resources", node_count=8, gpus=64, start_time=int(NOW) + 840, scheduled_nodes=NODES), FULL, ALL_HELD
     )
-    assert (got.words, got.starts_at, got.nodes) == ("waits until enough nodes or GPUs are free", 10_840, NODES)
+    assert (got.reason, got.starts_at, got.nodes) == ("waits until enough nodes or GPUs are free", 10_840, NODES)
     assert whole(pending("Priority", start_time=5)).starts_at == 0
     assert whole(pending("QOSGrpGRESMinutes", start_time=int(NOW) + 840)).starts_at == 0, "Slurm names one all the same"
-    assert waits(running(1, ("lab-1-1",), 5), World.of(CLUSTER, BUSY, RUNNING)) is None
+    assert explain_pending(running(1, ("lab-1-1",), 5), ClusterSnapshot.from_readings(CLUSTER, BUSY, RUNNING)) is None
 
 
 def test_a_cluster_as_last_read_is_brought_up_to_date_by_what_changed() -> None:
@@ -432,16 +434,16 @@ def test_a_cluster_as_last_read_is_brought_up_to_date_by_what_changed() -> None:
         )
 
     jobs = {number: some(number) for number in range(40)}
-    world = World.of(CLUSTER, BUSY, jobs.values(), (), NOW)
+    world = ClusterSnapshot.from_readings(CLUSTER, BUSY, jobs.values(), (), NOW)
     for reading in range(30):
         after = {number: job for number, job in jobs.items() if rng.random() > 0.1}
         after |= {number: some(number) for number in (*rng.sample(sorted(after), 5), 100 + reading)}
         gone = [job for number, job in jobs.items() if after.get(number) is not job]
         come = [job for number, job in after.items() if jobs.get(number) is not job]
-        world = world.later(NOW + reading, tuple(after.values()), after, gone, come)
-        anew = World.of(CLUSTER, BUSY, after.values(), (), NOW + reading)
-        assert {name: turns for name, turns in world.turns.items() if turns} == anew.turns
+        world = world.update(NOW + reading, tuple(after.values()), after, gone, come)
+        anew = ClusterSnapshot.from_readings(CLUSTER, BUSY, after.values(), (), NOW + reading)
+        assert {name: turns for name, turns in world.queue_keys.items() if turns} == anew.queue_keys
         assert world.running == anew.running
         for job in after.values():
-            assert world.ahead(job) == anew.ahead(job)
+            assert world.jobs_ahead(job) == anew.jobs_ahead(job)
         jobs = after

@@ -13,7 +13,7 @@ import pytest
 
 from headway.domain.slurm.state import JobState
 from headway.errors import CommandFailed, NotFound, Refused, Unreachable
-from headway.jobs.logs.follow import Part, tail_log
+from headway.jobs.logs.follow import LogPiece, follow_log
 from headway.transport.process import Ran
 from tests.support.builders import job, machine, question_of
 
@@ -78,7 +78,7 @@ class Head:
 
 
 def tail(head: Head, now: Job, **options: Any) -> AsyncIterator[bytes]:
-    return tail_log(head, HEAD, now, **{"follow": True, "poll_s": 0, **options})
+    return follow_log(head, HEAD, now, **{"follow": True, "poll_s": 0, **options})
 
 
 async def take(chunks: AsyncIterator[bytes]) -> bytes:
@@ -127,8 +127,8 @@ async def test_a_restart_is_told_before_what_the_new_run_writes() -> None:
     head.frames.put_nowait(b"T\n")
     head.write(b"step 2\n")
     said, new = await take(chunks), await take(chunks)
-    assert (said, isinstance(said, Part)) == (b"--- restarted (1) ---\n", False)
-    assert (new, isinstance(new, Part) and new.at) == (b"step 2\n", 0)
+    assert (said, isinstance(said, LogPiece)) == (b"--- restarted (1) ---\n", False)
+    assert (new, isinstance(new, LogPiece) and new.offset) == (b"step 2\n", 0)
     now.now = replace(DONE, restarts=1)
     assert await rest(chunks) == b"", "told once, and the new file's end was reached"
 

@@ -12,7 +12,7 @@ import pytest
 
 from headway.domain.slurm.state import JobState
 from headway.errors import NotFound
-from headway.jobs.logs.follow_array import tail_array
+from headway.jobs.logs.follow_array import follow_array_logs
 from headway.transport.process import Ran
 from tests.support.builders import job, machine, question_of
 
@@ -58,7 +58,7 @@ async def read(files: Files, *looks: Sequence[JobState], follow: bool = True) ->
     async def now() -> Sequence[JobState]:
         return left.pop(0) if len(left) > 1 else left[0]
 
-    return b"".join([piece async for piece in tail_array(files, HEAD, now, follow=follow, poll_s=0)])
+    return b"".join([piece async for piece in follow_array_logs(files, HEAD, now, follow=follow, poll_s=0)])
 
 
 async def test_each_line_has_its_task_s_number() -> None:
@@ -77,7 +77,7 @@ async def test_what_is_written_later_follows_and_half_a_line_waits_for_its_end()
             files.files |= {"/home/alice/1.log": b"half and whole\n", "/home/alice/2.log": b"late\n"}
         return found
 
-    said = [piece async for piece in tail_array(files, HEAD, now, follow=True, poll_s=0)]
+    said = [piece async for piece in follow_array_logs(files, HEAD, now, follow=True, poll_s=0)]
     assert b"".join(said) == b"[1] half and whole\n[2] late\n"
 
 
@@ -100,7 +100,7 @@ async def test_a_task_that_is_requeued_after_its_end_is_followed_again() -> None
             files.files["/home/alice/1.log"] = b"anew\n"
         return found
 
-    said = [piece async for piece in tail_array(files, HEAD, now, follow=True, poll_s=0)]
+    said = [piece async for piece in follow_array_logs(files, HEAD, now, follow=True, poll_s=0)]
     assert b"".join(said) == b"[1] first run\n[2] x\n[1] anew\n"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.errors import Fault, InvalidSpec
-from headway.jobs.pipelines.pipeline_file import MOST_STEPS, read_pipeline
+from headway.jobs.pipelines.pipeline_file import MAX_STEPS, read_pipeline
 from headway.validation.error_paths import MOST_FAULTS
 from headway.validation.yaml_parser import parse_yaml
 
@@ -21,14 +21,14 @@ def steps(**wanted: list[str]) -> dict[str, Any]:
 def test_the_example_is_a_good_one() -> None:
     text = (Path(__file__).parents[4] / "examples" / "rlhf.yaml").read_text()
     found = read_pipeline(parse_yaml(text))
-    assert found.order()[-1] == "report"
-    assert found.following({"reward"}) == {"reward", "ppo", "report"}
+    assert found.steps_in_order()[-1] == "report"
+    assert found.steps_after({"reward"}) == {"reward", "ppo", "report"}
 
 
 def test_steps_come_after_what_they_need() -> None:
     found = read_pipeline(steps(c=["a", "b"], a=[], b=["a"]))
-    assert found.order() == ["a", "b", "c"]
-    assert found.following({"b"}) == {"b", "c"}
+    assert found.steps_in_order() == ["a", "b", "c"]
+    assert found.steps_after({"b"}) == {"b", "c"}
 
 
 def test_defaults_are_for_steps_that_do_not_say() -> None:
@@ -89,7 +89,7 @@ def test_a_file_that_is_too_large_is_looked_at_no_further() -> None:
     names = [f"s{number}" for number in range(20_000)]
     chain = {name: {"run": "x", "needs": [after]} for name, after in pairwise(names)}
     wrong = {name: {"rnu": "x", "needs": ["nobody"]} for name in names}
-    small = {name: {"run": "x"} for name in names[:MOST_STEPS]}
+    small = {name: {"run": "x"} for name in names[:MAX_STEPS]}
     for steps in (chain, wrong):
         assert [one.path for one in _refused({"steps": steps})] == ["steps"]
     assert [one.path for one in _refused({"steps": {"a": {"run": ["x"] * 400_000}}})] == [""]
@@ -99,7 +99,7 @@ def test_a_file_that_is_too_large_is_looked_at_no_further() -> None:
 
 
 def test_steps_that_need_what_is_not_there_are_told_of_some_that_are() -> None:
-    names = [f"s{number}" for number in range(MOST_STEPS)]
-    found = _refused({"steps": {name: {"run": "x", "needs": [f"{name}x"] * MOST_STEPS} for name in names}})
+    names = [f"s{number}" for number in range(MAX_STEPS)]
+    found = _refused({"steps": {name: {"run": "x", "needs": [f"{name}x"] * MAX_STEPS} for name in names}})
     assert len(found) == MOST_FAULTS
     assert found[0].hint == "there is s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, ..."

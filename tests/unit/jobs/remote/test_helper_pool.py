@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from headway.errors import Refused, Unanswered
-from headway.jobs.remote.helper_pool import KEPT_S, MOST_EACH, Warm
-from headway.jobs.remote.user_helper import call, command
-from headway.jobs.submission.submit import submit
+from headway.jobs.remote.helper_pool import HELPER_IDLE_S, MAX_HELPERS_PER_USER, HelperPool
+from headway.jobs.remote.user_helper import call_helper, helper_argv
+from headway.jobs.submission.submit import run_sbatch
 from headway.schemas.submissions import SubmitIn
 from headway.transport.process import Ran
 from headway.transport.streams import Reader
@@ -36,8 +36,8 @@ def head(tmp_path: Path) -> Machine:
 
 
 @pytest.fixture
-async def warm(head: Machine) -> AsyncIterator[Warm]:
-    links = Warm(head)
+async def warm(head: Machine) -> AsyncIterator[HelperPool]:
+    links = HelperPool(head)
     yield links
     await links.close()
 
@@ -46,8 +46,8 @@ def held(mood: str = "") -> SubmitIn:
     return SubmitIn(script=SCRIPT, script_name="train.sbatch", env={"MOOD": mood})
 
 
-async def test_one_helper_submits_one_job_after_the_other_as_the_person(warm: Warm, head: Machine) -> None:
-    found = [(await submit(warm, HEAD, held(), PERSON)).job_id for _ in range(3)]
+async def test_one_helper_submits_one_job_after_the_other_as_the_person(warm: HelperPool, head: Machine) -> None:
+    found = [(await run_sbatch(warm, HEAD, held(), PERSON)).job_id for _ in range(3)]
     assert found == [1, 2, 3]
     assert head.lines("submitted") == [f"{pwd.getpwnam('nobody').pw_uid} train.sbatch"] * 3
     assert (head.folder / "script").read_text() == SCRIPT
@@ -57,41 +57,43 @@ async def test_one_helper_submits_one_job_after_the_other_as_the_person(warm: Wa
 async def test_no_variable_makes_sbatch_wait_for_the_job_s_end(tmp_path: Path) -> None:
     """Else the request would be cut off, and nobody could say whether there is a job."""
     head = head_here(tmp_path, "#!/bin/sh\necho .$SBATCH_WAIT >{folder}/waits\necho Submitted batch job 1\n")
-    await submit(head, HEAD, SubmitIn(script=SCRIPT, env={"SBATCH_WAIT": "1"}), PERSON)
+    await run_sbatch(head, HEAD, SubmitIn(script=SCRIPT, env={"SBATCH_WAIT": "1"}), PERSON)
     assert head.lines("waits") == ["."]
 
 
 async def test_the_limits_of_the_person_s_sessions_are_put_on_once_before_anything_is_theirs(
-    warm: Warm, head: Machine
+    warm: HelperPool, head: Machine
 ) -> None:
-    await submit(warm, HEAD, held(), PERSON)
-    await submit(warm, HEAD, held(), PERSON)
+    await run_sbatch(warm, HEAD, held(), PERSON)
+    await run_sbatch(warm, HEAD, held(), PERSON)
     assert head.lines("limits") == ["limited"]
-    await call(head, HEAD, {"do": "exec", "user": PERSON, "argv": ["true"], "cwd": ""}, timeout_s=20)
+    await call_helper(head, HEAD, {"do": "exec", "user": PERSON, "argv": ["true"], "cwd": ""}, timeout_s=20)
     assert head.lines("limits") == ["limited"] * 2
 
 
 async def test_what_is_read_for_long_lies_under_these_limits_too(head: Machine) -> None:
     (head.folder / "log").write_text("here\n")
     search = {"do": "search", "user": PERSON, "path": str(head.folder / "log"), "text": "here", "most": 1}
-    assert json.loads((await call(head, HEAD, search, timeout_s=20)).stdout)["found"]
+    assert json.loads((await call_helper(head, HEAD, search, timeout_s=20)).stdout)["found"]
     assert head.lines("limits") == ["limited"]
     for number, ask in enumerate(({"do": "follow", "offset": 0}, {"do": "tunnel"}), 2):
-        held = await head.hold(HEAD, command({**ask, "user": PERSON, "path": str(head.folder / "log")}))
+        held = await head.hold(HEAD, helper_argv({**ask, "user": PERSON, "path": str(head.folder / "log")}))
         async with asyncio.timeout(60):
             while len(head.lines("limits")) < number:
                 await asyncio.sleep(0.01)
         await held.close()
 
 
-async def test_sbatch_s_own_words_come_back(warm: Warm) -> None:
+async def test_sbatch_s_own_words_come_back(warm: HelperPool) -> None:
     with pytest.raises(Refused, match="no such thing"):
-        await submit(warm, HEAD, held("sour"), PERSON)
-    assert (await submit(warm, HEAD, held(), PERSON)).job_id == 2
+        await run_sbatch(warm, HEAD, held("sour"), PERSON)
+    assert (await run_sbatch(warm, HEAD, held(), PERSON)).job_id == 2
 
 
-async def test_a_helper_killed_under_a_submission_is_one_error_and_no_second_job(warm: Warm, head: Machine) -> None:
-    sending = asyncio.create_task(submit(warm, HEAD, held("slow"), PERSON))
+async def test_a_helper_killed_under_a_submission_is_one_error_and_no_second_job(
+    warm: HelperPool, head: Machine
+) -> None:
+    sending = asyncio.create_task(run_sbatch(warm, HEAD, held("slow"), PERSON))
     await head.until("began")
     os.kill(head.held[0].pid, signal.SIGKILL)
     with pytest.raises(Unanswered, match="did not say whether the job is submitted") as said:
@@ -100,14 +102,14 @@ async def test_a_helper_killed_under_a_submission_is_one_error_and_no_second_job
     assert (len(head.lines("submitted")), len(head.held), head.fresh) == (1, 1, 0)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(head.held[0].pid, signal.SIGKILL)  # what slept
-    assert (await submit(warm, HEAD, held(), PERSON)).job_id == 2  # with a new one
+    assert (await run_sbatch(warm, HEAD, held(), PERSON)).job_id == 2  # with a new one
     assert len(head.held) == 2
 
 
-async def test_one_that_dies_before_it_has_begun_is_not_noticed(warm: Warm, head: Machine) -> None:
-    await submit(warm, HEAD, held(), PERSON)
+async def test_one_that_dies_before_it_has_begun_is_not_noticed(warm: HelperPool, head: Machine) -> None:
+    await run_sbatch(warm, HEAD, held(), PERSON)
     os.kill(head.held[0].pid, signal.SIGSTOP)  # it lives, as far as anybody knows here
-    sending = asyncio.create_task(submit(warm, HEAD, held(), PERSON))
+    sending = asyncio.create_task(run_sbatch(warm, HEAD, held(), PERSON))
     await asyncio.sleep(0)
     os.kill(head.held[0].pid, signal.SIGKILL)
     assert (await sending).job_id == 2
@@ -117,7 +119,7 @@ async def test_one_that_dies_before_it_has_begun_is_not_noticed(warm: Warm, head
 @pytest.mark.parametrize("said", [[], [b"begun\n"]])
 async def test_one_whose_connection_breaks_may_have_begun_whatever_it_said(said: list[bytes]) -> None:
     head = Counting(answer=b"")
-    sending = asyncio.create_task(submit(Warm(head), HEAD, held(), PERSON))
+    sending = asyncio.create_task(run_sbatch(HelperPool(head), HEAD, held(), PERSON))
     while not head.made:
         await asyncio.sleep(0)
     for piece in (*said, b""):
@@ -127,13 +129,16 @@ async def test_one_whose_connection_breaks_may_have_begun_whatever_it_said(said:
     assert head.fresh == 0
 
 
-async def test_what_comes_again_with_its_tag_is_submitted_once(warm: Warm, head: Machine) -> None:
-    first = await submit(warm, HEAD, held(), PERSON, tag="a")
-    assert [(await submit(links, HEAD, held(), PERSON, tag="a")) for links in (warm, Warm(head))] == [first, first]
-    assert (await submit(warm, HEAD, held(), PERSON, tag="b")).job_id == 2
+async def test_what_comes_again_with_its_tag_is_submitted_once(warm: HelperPool, head: Machine) -> None:
+    first = await run_sbatch(warm, HEAD, held(), PERSON, tag="a")
+    assert [(await run_sbatch(links, HEAD, held(), PERSON, tag="a")) for links in (warm, HelperPool(head))] == [
+        first,
+        first,
+    ]
+    assert (await run_sbatch(warm, HEAD, held(), PERSON, tag="b")).job_id == 2
     with pytest.raises(Refused, match="no such thing"):
-        await submit(warm, HEAD, held("sour"), PERSON, tag="c")
-    assert (await submit(warm, HEAD, held(), PERSON, tag="c")).job_id == 4  # there is no job of the refused one
+        await run_sbatch(warm, HEAD, held("sour"), PERSON, tag="c")
+    assert (await run_sbatch(warm, HEAD, held(), PERSON, tag="c")).job_id == 4  # there is no job of the refused one
     assert len(head.lines("submitted")) == 4
 
 
@@ -141,27 +146,27 @@ async def test_what_sbatch_says_of_a_wrong_option_comes_back_and_may_be_mended(t
     """It ends with 255 then, which is no signal; the same submission sent again is asked anew, not "cut off"."""
     said = "sbatch: unrecognized option '--container-image=x'"
     head = head_here(tmp_path, f'#!/bin/sh\necho "{said}" >&2\nexit 255\n')
-    warm = Warm(head)
+    warm = HelperPool(head)
     for links in (warm, head, head):
         with pytest.raises(Refused, match="unrecognized option"):
-            await submit(links, HEAD, held(), PERSON, tag="a")
+            await run_sbatch(links, HEAD, held(), PERSON, tag="a")
     await warm.close()
 
 
 async def test_the_signal_that_ended_sbatch_is_named(tmp_path: Path) -> None:
     head = head_here(tmp_path, "#!/bin/sh\nkill -9 $$\n")
-    warm = Warm(head)
+    warm = HelperPool(head)
     for links in (warm, head):
         with pytest.raises(Unanswered, match="ended by signal 9"):
-            await submit(links, HEAD, held(), PERSON)
+            await run_sbatch(links, HEAD, held(), PERSON)
     await warm.close()
 
 
 async def test_a_second_one_with_the_tag_waits_for_the_first(head: Machine) -> None:
     """The server that sent the first was killed; another one asks again. What a signal ended may have been submitted."""
-    sending = asyncio.create_task(submit(Warm(head), HEAD, held("slow"), PERSON, tag="a"))
+    sending = asyncio.create_task(run_sbatch(HelperPool(head), HEAD, held("slow"), PERSON, tag="a"))
     await head.until("began")
-    second = asyncio.create_task(submit(Warm(head), HEAD, held(), PERSON, tag="a"))
+    second = asyncio.create_task(run_sbatch(HelperPool(head), HEAD, held(), PERSON, tag="a"))
     os.kill(int(head.lines("began")[0]), signal.SIGKILL)
     with pytest.raises(Unanswered):
         await sending
@@ -170,51 +175,51 @@ async def test_a_second_one_with_the_tag_waits_for_the_first(head: Machine) -> N
     assert len(head.lines("submitted")) == 1
 
 
-async def test_nobody_knows_what_became_of_one_that_was_cut_off_under_its_tag(warm: Warm, head: Machine) -> None:
-    sending = asyncio.create_task(submit(warm, HEAD, held("slow"), PERSON, tag="a"))
+async def test_nobody_knows_what_became_of_one_that_was_cut_off_under_its_tag(warm: HelperPool, head: Machine) -> None:
+    sending = asyncio.create_task(run_sbatch(warm, HEAD, held("slow"), PERSON, tag="a"))
     await head.until("began")
     os.killpg(head.held[0].pid, signal.SIGKILL)  # the machine, say
     with pytest.raises(Unanswered):
         await sending
     with pytest.raises(Unanswered, match="cut off half-way"):
-        await submit(warm, HEAD, held(), PERSON, tag="a")
+        await run_sbatch(warm, HEAD, held(), PERSON, tag="a")
     assert len(head.lines("submitted")) == 1
 
 
-async def test_one_that_dies_between_submissions_is_not_noticed(warm: Warm, head: Machine) -> None:
-    await submit(warm, HEAD, held(), PERSON)
+async def test_one_that_dies_between_submissions_is_not_noticed(warm: HelperPool, head: Machine) -> None:
+    await run_sbatch(warm, HEAD, held(), PERSON)
     os.kill(head.held[0].pid, signal.SIGKILL)
     await head.held[0].wait()
-    assert (await submit(warm, HEAD, held(), PERSON)).job_id == 2
+    assert (await run_sbatch(warm, HEAD, held(), PERSON)).job_id == 2
     assert (len(head.held), head.fresh) == (2, 0)
 
 
-async def test_a_submission_that_is_given_up_takes_its_helper_with_it(warm: Warm, head: Machine) -> None:
-    sending = asyncio.create_task(submit(warm, HEAD, held("slow"), PERSON))
+async def test_a_submission_that_is_given_up_takes_its_helper_with_it(warm: HelperPool, head: Machine) -> None:
+    sending = asyncio.create_task(run_sbatch(warm, HEAD, held("slow"), PERSON))
     await head.until("began")
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sending
     assert head.held[0].returncode is not None
-    assert (await submit(warm, HEAD, held(), PERSON)).job_id == 2  # not the answer of the one before
+    assert (await run_sbatch(warm, HEAD, held(), PERSON)).job_id == 2  # not the answer of the one before
 
 
-async def test_nobody_waits_for_what_a_submission_leaves_behind(warm: Warm) -> None:
+async def test_nobody_waits_for_what_a_submission_leaves_behind(warm: HelperPool) -> None:
     """A profile may have started something that holds sbatch's output, and writes."""
     async with asyncio.timeout(60):
         with contextlib.suppress(Refused):  # the number may drown in it
-            await submit(warm, HEAD, held("loud"), PERSON)
-        await submit(warm, HEAD, held(), PERSON)
+            await run_sbatch(warm, HEAD, held("loud"), PERSON)
+        await run_sbatch(warm, HEAD, held(), PERSON)
 
 
-async def test_people_who_are_not_there_are_refused_in_the_same_words(warm: Warm, head: Machine) -> None:
+async def test_people_who_are_not_there_are_refused_in_the_same_words(warm: HelperPool, head: Machine) -> None:
     with pytest.raises(Exception, match="there is no user eve on lab-head"):
-        await submit(warm, HEAD, held(), "eve")
+        await run_sbatch(warm, HEAD, held(), "eve")
     assert head.fresh == 1
 
 
 async def test_a_person_s_helper_does_nothing_for_anybody_else(head: Machine) -> None:
-    process = await head.hold(HEAD, command({"do": "serve", "user": PERSON}))
+    process = await head.hold(HEAD, helper_argv({"do": "serve", "user": PERSON}))
     try:
         assert await process.read() == b"ready\n"
         for ask in (
@@ -233,7 +238,7 @@ async def test_a_person_s_helper_does_nothing_for_anybody_else(head: Machine) ->
 
 
 async def test_it_ends_with_its_connection(head: Machine) -> None:
-    process = await head.hold(HEAD, command({"do": "serve", "user": ""}))
+    process = await head.hold(HEAD, helper_argv({"do": "serve", "user": ""}))
     assert await process.read() == b"ready\n"
     assert process.process.stdin is not None
     process.process.stdin.close()
@@ -241,15 +246,15 @@ async def test_it_ends_with_its_connection(head: Machine) -> None:
         assert await process.process.wait() == 0
 
 
-async def test_logs_are_read_by_a_helper_and_once_more_when_it_dies(warm: Warm, head: Machine) -> None:
+async def test_logs_are_read_by_a_helper_and_once_more_when_it_dies(warm: HelperPool, head: Machine) -> None:
     log = head.folder / "log"
     log.write_bytes(b"x" * 300_000)
     ask = {"do": "read", "files": [{"user": PERSON, "path": str(log), "offset": 0, "limit": 1 << 20}]}
-    ran = await call(warm, HEAD, ask, timeout_s=20)
+    ran = await call_helper(warm, HEAD, ask, timeout_s=20)
     assert json.loads(ran.stdout)["size"] == 300_000
     assert (len(head.held), head.fresh) == (1, 0)
     os.kill(head.held[0].pid, signal.SIGSTOP)
-    reading = asyncio.create_task(call(warm, HEAD, ask, timeout_s=20))
+    reading = asyncio.create_task(call_helper(warm, HEAD, ask, timeout_s=20))
     await asyncio.sleep(0)
     os.kill(head.held[0].pid, signal.SIGKILL)
     assert json.loads((await reading).stdout)["size"] == 300_000
@@ -301,8 +306,8 @@ class Counting(Machine):
 
 async def test_an_answer_may_come_in_any_pieces() -> None:
     head = Counting(answer=b"")
-    warm = Warm(head)
-    sending = asyncio.create_task(submit(warm, HEAD, held(), PERSON))
+    warm = HelperPool(head)
+    sending = asyncio.create_task(run_sbatch(warm, HEAD, held(), PERSON))
     while not head.made:
         await asyncio.sleep(0)
     for byte in b'{"code": 0, "out": 2, "err": 3}\n7\nerr':
@@ -312,32 +317,32 @@ async def test_an_answer_may_come_in_any_pieces() -> None:
 
 async def test_who_asks_for_many_at_once_gets_some_helpers_and_then_fresh_programs() -> None:
     head = Counting(answer=b"")
-    warm = Warm(head)
-    waiting = [asyncio.create_task(submit(warm, HEAD, held(), PERSON)) for _ in range(MOST_EACH)]
-    while len(head.made) < MOST_EACH or not all(one.asked for one in head.made):
+    warm = HelperPool(head)
+    waiting = [asyncio.create_task(run_sbatch(warm, HEAD, held(), PERSON)) for _ in range(MAX_HELPERS_PER_USER)]
+    while len(head.made) < MAX_HELPERS_PER_USER or not all(one.asked for one in head.made):
         await asyncio.sleep(0)
-    assert (await submit(warm, HEAD, held(), PERSON)).job_id == 8
-    assert (len(head.made), head.fresh) == (MOST_EACH, 1)
+    assert (await run_sbatch(warm, HEAD, held(), PERSON)).job_id == 8
+    assert (len(head.made), head.fresh) == (MAX_HELPERS_PER_USER, 1)
     for one in head.made:
         one.says.put_nowait(b'{"code": 0, "out": 2, "err": 0}\n7\n')
-    assert [(await one).job_id for one in waiting] == [7] * MOST_EACH
+    assert [(await one).job_id for one in waiting] == [7] * MAX_HELPERS_PER_USER
 
 
 async def test_a_helper_nobody_has_asked_for_long_is_let_go() -> None:
     head, clock = Counting(), Clock()
-    warm = Warm(head, clock=clock)
-    await submit(warm, HEAD, held(), PERSON)
-    assert (warm.ready(PERSON), warm.ready("bob")) == (True, False)
-    clock.now += KEPT_S + 1
-    assert not warm.ready(PERSON)
-    await submit(warm, HEAD, held(), PERSON)
+    warm = HelperPool(head, clock=clock)
+    await run_sbatch(warm, HEAD, held(), PERSON)
+    assert (warm.has_idle_helper(PERSON), warm.has_idle_helper("bob")) == (True, False)
+    clock.now += HELPER_IDLE_S + 1
+    assert not warm.has_idle_helper(PERSON)
+    await run_sbatch(warm, HEAD, held(), PERSON)
     assert [one.closed for one in head.made] == [True, False]
 
 
 async def test_the_head_holds_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.jobs.remote.helper_pool.MOST", 2)
+    monkeypatch.setattr("headway.jobs.remote.helper_pool.MAX_HELPERS", 2)
     head = Counting()
-    warm = Warm(head)
+    warm = HelperPool(head)
     for user in ("ann", "bob", "cyd"):
-        await submit(warm, HEAD, held(), user)
+        await run_sbatch(warm, HEAD, held(), user)
     assert [one.closed for one in head.made] == [True, False, False]

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from headway.errors import NotFound
-from headway.jobs.remote.interactive_command import converse
-from headway.jobs.remote.user_helper import command
+from headway.jobs.remote.interactive_command import run_interactive
+from headway.jobs.remote.user_helper import helper_argv
 from tests.support import builders
 
 HEAD = builders.machine("lab-head")
@@ -40,17 +40,17 @@ async def nothing() -> AsyncIterator[bytes]:
 
 async def test_what_it_says_comes_as_it_is() -> None:
     said = [("err", b"a"), ("out", b"\0refused\0 no"), ("code", b"97")]
-    assert [one async for one in converse(Talk(*said), HEAD, "alice", ["x"], nothing())] == said
+    assert [one async for one in run_interactive(Talk(*said), HEAD, "alice", ["x"], nothing())] == said
 
 
 async def test_a_person_who_can_t_be_used_is_an_error_and_no_output() -> None:
     talk = Talk(("err", b"\0refused\0there is no user zed on lab-head\n"), ("code", b"97"))
     with pytest.raises(NotFound, match="there is no user zed"):
-        _ = [one async for one in converse(talk, HEAD, "zed", ["id"], nothing())]
+        _ = [one async for one in run_interactive(talk, HEAD, "zed", ["id"], nothing())]
 
 
 def start(*argv: str, **others: Any) -> subprocess.Popen[bytes]:
-    words = command({"do": "run", "user": "root", "argv": list(argv)})
+    words = helper_argv({"do": "run", "user": "root", "argv": list(argv)})
     pipe = subprocess.PIPE
     return subprocess.Popen([sys.executable, *words[1:]], stdin=pipe, stdout=pipe, stderr=pipe, **others)
 

@@ -10,18 +10,18 @@ import pytest
 
 from headway.errors import Refused
 from headway.jobs.submission.batch_script import Script, dependency, job_name, run_script
-from headway.jobs.submission.job_folders import place
+from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.run_request import prepare_run
 from headway.schemas.submissions import ContainerIn, RunIn
 from tests.support.builders import cluster
 
 LAB = cluster(4)
-PLACE = place(LAB, "alice")
-WORK = PLACE.work("train", "1")
+PLACE = user_folders(LAB, "alice")
+WORK = PLACE.job_folder("train", "1")
 
 
 def make(*argv: str, **fields: Any) -> Script:
-    return run_script(RunIn(argv=list(argv), **fields), LAB, PLACE, WORK, PLACE.helper("ab" * 32))
+    return run_script(RunIn(argv=list(argv), **fields), LAB, PLACE, WORK, PLACE.helper_path("ab" * 32))
 
 
 def lines(script: Script) -> list[str]:
@@ -120,8 +120,8 @@ def test_mpi_programs_by_srun_as_the_cluster_s_slurm_does_and_mpirun_by_itself()
 def test_where_srun_has_no_pmix_ranks_are_not_started_each_alone() -> None:
     newer = replace(LAB, image="debian14", slurm_version="26.05")
     with pytest.raises(Refused, match="start them with mpirun"):
-        run_script(RunIn(argv=["./allreduce"], launcher="mpi"), newer, PLACE, WORK, PLACE.helper("ab" * 32))
-    run_script(RunIn(argv=["mpirun", "./allreduce"]), newer, PLACE, WORK, PLACE.helper("ab" * 32))
+        run_script(RunIn(argv=["./allreduce"], launcher="mpi"), newer, PLACE, WORK, PLACE.helper_path("ab" * 32))
+    run_script(RunIn(argv=["mpirun", "./allreduce"]), newer, PLACE, WORK, PLACE.helper_path("ab" * 32))
 
 
 def test_a_container_s_flags_are_words_before_the_command() -> None:

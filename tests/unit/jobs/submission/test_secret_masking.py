@@ -13,11 +13,11 @@ from headway.jobs.submission.secret_masking import (
     MASK,
     is_secret,
     lost_secrets,
-    masked,
+    mask_environment,
+    mask_script_text,
+    mask_words,
     masked_lines,
     masked_names,
-    masked_text,
-    masked_words,
 )
 
 SECRETS = """
@@ -53,7 +53,7 @@ def test_names_that_only_look_like_it(name: str) -> None:
 
 
 def test_secrets_of_an_environment_are_masked() -> None:
-    env = masked({"HF_TOKEN": "x", "LR": "1", "TOKENIZERS_PARALLELISM": "false"})
+    env = mask_environment({"HF_TOKEN": "x", "LR": "1", "TOKENIZERS_PARALLELISM": "false"})
     assert env == {"HF_TOKEN": MASK, "LR": "1", "TOKENIZERS_PARALLELISM": "false"}
     assert lost_secrets(env) == ["HF_TOKEN"]
 
@@ -91,7 +91,7 @@ def test_secrets_of_an_environment_are_masked() -> None:
     ],
 )
 def test_a_script_is_shown_without_the_values_of_secrets(text: str, shown: str | None) -> None:
-    assert masked_text(text) == (text if shown is None else shown)
+    assert mask_script_text(text) == (text if shown is None else shown)
 
 
 @pytest.mark.parametrize(
@@ -112,14 +112,14 @@ def test_a_script_is_looked_through_in_the_time_that_its_length_asks_for(text: s
     """Each of these took minutes to hours, when every name looked at the rest of the text anew."""
     script = f"#!/bin/sh\n#{text * (1_000_000 // len(text))}\n"
     began = time.process_time()
-    masked_text(script)
+    mask_script_text(script)
     masked_lines(script)
     assert time.process_time() - began < 10
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1))
 def test_nothing_of_a_quoted_secret_is_left(secret: str) -> None:
-    assert masked_text(f"export API_KEY={shlex.quote('z ' + secret)}\nsrun x") == f"export API_KEY={MASK}\nsrun x"
+    assert mask_script_text(f"export API_KEY={shlex.quote('z ' + secret)}\nsrun x") == f"export API_KEY={MASK}\nsrun x"
 
 
 def test_words_are_shown_without_the_values_of_secrets() -> None:
@@ -135,11 +135,11 @@ def test_words_are_shown_without_the_values_of_secrets() -> None:
         "--on",
         "A_KEY=x y",
     ]
-    assert masked_words(words) == [
+    assert mask_words(words) == [
         f"--hf-token={MASK}", "--api-key", MASK, "--lr=1", "--tokenizer", "gpt2", "--max-tokens=4", "--token", "--on",
         f"A_KEY={MASK}",
     ]  # fmt: skip
-    assert masked_words(["--export=ALL,HF_TOKEN=abc", "-c", "export TOKEN=abc; ls"]) == [
+    assert mask_words(["--export=ALL,HF_TOKEN=abc", "-c", "export TOKEN=abc; ls"]) == [
         f"--export=ALL,HF_TOKEN={MASK}", "-c", f"export TOKEN={MASK}; ls",
     ]  # fmt: skip
 
@@ -147,5 +147,5 @@ def test_words_are_shown_without_the_values_of_secrets() -> None:
 def test_a_mask_that_is_left_is_found_in_a_secret_s_place_alone() -> None:
     text = f"#!/bin/sh\n# {MASK} a banner {MASK}\nexport LR={MASK}\nexport API_KEY='{MASK}' A=1\nsrun x --hf-token {MASK}\n"
     assert masked_lines(text) == [(4, "API_KEY"), (5, "--hf-token")]
-    assert masked_lines(masked_text("x\nAPI_KEY=abc\n")) == [(2, "API_KEY")]
+    assert masked_lines(mask_script_text("x\nAPI_KEY=abc\n")) == [(2, "API_KEY")]
     assert masked_names(["--hf-token", MASK, f"--api-key={MASK}", MASK, f"--lr={MASK}"]) == ["--hf-token", "--api-key"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headway.errors import Refused
-from headway.jobs.submission.run_request import checked_run, prepare_run, prepare_submit
+from headway.jobs.submission.run_request import prepare_run, prepare_submit, preview_run
 from headway.jobs.submission.stage_in import stage_lines, with_stage
 from headway.schemas.submissions import ContainerIn, RunIn, SubmitIn
 from tests.support import builders
@@ -108,7 +108,7 @@ def test_a_command_s_script_says_where_the_lines_are_from() -> None:
     assert texts.index("export HEADWAY_SCRATCH=/tmp") < texts.index(copy.text) < texts.index('eval "$settings"')
     two = ["-N1", ":", "-N2"]
     image = ContainerIn(image="docker://x")
-    _, faults = checked_run(RunIn(argv=["x"], stage_in=["a@1", "a@2"], container=image, sbatch=two), LAB, "ann")
+    _, faults = preview_run(RunIn(argv=["x"], stage_in=["a@1", "a@2"], container=image, sbatch=two), LAB, "ann")
     assert [fault.message for fault in faults] == [
         "a is there twice: each has one place",
         "copies to the first component's nodes only",

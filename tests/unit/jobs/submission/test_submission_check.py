@@ -10,9 +10,9 @@ import pytest
 from headway.domain.slurm.state import NodeState
 from headway.errors import Fault
 from headway.jobs.submission.batch_script import run_faults
-from headway.jobs.submission.node_capacity import offer_of
-from headway.jobs.submission.requested_resources import asked, first_flags
-from headway.jobs.submission.submission_check import faults, start_of
+from headway.jobs.submission.node_capacity import largest_node
+from headway.jobs.submission.requested_resources import add_flags, requested_resources
+from headway.jobs.submission.submission_check import parse_test_only, submission_faults
 from headway.schemas.submissions import RunIn, SubmitIn
 from tests.support import builders
 
@@ -37,12 +37,12 @@ SAID = "sbatch: Job 9 to start at {} using 8 processors on nodes lab-1-[1-2] in 
     ],
 )
 def test_a_start_is_taken_from_the_answer_where_it_is_one(said: str, expected: tuple[int, str, str]) -> None:
-    assert start_of(said, NOW) == expected
+    assert parse_test_only(said, NOW) == expected
 
 
 def wrong(*flags: str, nodes: Sequence[NodeState] = AS_FOUND) -> list[tuple[str, str]]:
     request = SubmitIn(script="#!/bin/bash\nsrun x\n", args=list(flags))
-    return [(one.path, one.message) for one in faults(request, LAB, "alice", offer_of(LAB, nodes))]
+    return [(one.path, one.message) for one in submission_faults(request, LAB, "alice", largest_node(LAB, nodes))]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_before_slurm_lists_a_node_the_plan_says_what_it_has() -> None:
     assert wrong("--gpus=16", nodes=()) == []
     assert [field for field, _ in wrong("--gpus=17", nodes=())] == ["gpus"]
     assert [field for field, _ in wrong("--gres=gpu:a100:4", nodes=())] == ["gpus"]
-    assert offer_of(LAB, AS_FOUND[1:]).gpu_types == ("a100", "h100")
+    assert largest_node(LAB, AS_FOUND[1:]).gpu_types == ("a100", "h100")
 
 
 def test_a_command_may_have_as_many_gpus_as_a_node_was_found_to_have() -> None:
@@ -91,7 +91,7 @@ def test_a_command_may_have_as_many_gpus_as_a_node_was_found_to_have() -> None:
     many = tuple(replace(one, gpus=10) for one in AS_FOUND)
 
     def run(gpus: int, nodes: Sequence[NodeState]) -> list[Fault]:
-        return run_faults(RunIn(argv=["x"], gpus=gpus), LAB, offer_of(LAB, nodes))
+        return run_faults(RunIn(argv=["x"], gpus=gpus), LAB, largest_node(LAB, nodes))
 
     assert run(10, many) == []
     (fault,) = run(8, small)
@@ -118,7 +118,7 @@ def het(*components: str, word: str = "hetjob") -> str:
     ],
 )
 def test_each_component_of_a_heterogeneous_job_asks_for_itself(script: str, flags: str, found: list[str]) -> None:
-    wants = asked(SubmitIn(script=script, args=flags.split()))
+    wants = requested_resources(SubmitIn(script=script, args=flags.split()))
     words = [[one.options.get(name, "") for name in ("time", "account", "partition")] for one in wants]
     assert [
         " ".join([f"N{one.nodes}", f"G{one.gpus}", *filter(None, more)]) for one, more in zip(wants, words, strict=True)
@@ -128,7 +128,9 @@ def test_each_component_of_a_heterogeneous_job_asks_for_itself(script: str, flag
 def test_a_heterogeneous_job_is_checked_component_by_component_and_as_a_whole() -> None:
     def said(script: str, *flags: str) -> list[tuple[str, str]]:
         request = SubmitIn(script=script, args=list(flags))
-        return [(one.path, one.message) for one in faults(request, LAB, "alice", offer_of(LAB, AS_FOUND))]
+        return [
+            (one.path, one.message) for one in submission_faults(request, LAB, "alice", largest_node(LAB, AS_FOUND))
+        ]
 
     assert said(het("-N1 --gpus-per-node=8", "-N2")) == []  # 8 on one, none on the two others
     assert said(het("-N1 --gpus-per-node=8", "-N1 --gpus-per-node=4")) == []
@@ -153,8 +155,8 @@ def test_a_heterogeneous_job_is_checked_component_by_component_and_as_a_whole() 
     ],
 )  # fmt: skip
 def test_gpus_are_counted_in_each_form_that_sbatch_takes(flag: str, gpus: list[tuple[str, int]] | None) -> None:
-    [want] = asked(SubmitIn(args=[flag]))
-    assert bool(want.unread) == (gpus is None)
+    [want] = requested_resources(SubmitIn(args=[flag]))
+    assert bool(want.unparsed_options) == (gpus is None)
     if gpus is not None:
         assert (want.gpus, want.gpu_types) == (sum(n for _, n in gpus), tuple(kind for kind, _ in gpus if kind))
 
@@ -169,22 +171,24 @@ def test_gpus_are_counted_in_each_form_that_sbatch_takes(flag: str, gpus: list[t
 )  # fmt: skip
 def test_numbers_without_end_are_faults_of_their_fields(flags: list[str], field: str) -> None:
     request = SubmitIn(script="#!/bin/bash\n", args=flags)
-    assert [one.path for one in faults(request, LAB, "alice", offer_of(LAB, AS_FOUND))] == ([field] if field else [])
+    assert [one.path for one in submission_faults(request, LAB, "alice", largest_node(LAB, AS_FOUND))] == (
+        [field] if field else []
+    )
 
 
 def test_a_script_that_slurm_would_not_take_is_not_looked_at() -> None:
     script = "#!/bin/sh\n#" + "TOKEN=********\n" * 300_000
-    found = faults(SubmitIn(script=script), LAB, "alice", offer_of(LAB, AS_FOUND))
+    found = submission_faults(SubmitIn(script=script), LAB, "alice", largest_node(LAB, AS_FOUND))
     assert [(one.path, one.message) for one in found] == [
         ("script", "it is longer than 4 MiB, which is all that Slurm takes")
     ]
 
 
 def test_a_list_of_nodes_without_end_is_not_counted() -> None:
-    [want] = asked(SubmitIn(args=["-w", "lab-[1-999999999]", "-N", "9" * 5000]))
-    assert (want.unread, want.gpus) == (["nodes", "nodelist"], 0)
+    [want] = requested_resources(SubmitIn(args=["-w", "lab-[1-999999999]", "-N", "9" * 5000]))
+    assert (want.unparsed_options, want.gpus) == (["nodes", "nodelist"], 0)
 
 
 def test_flags_of_the_form_are_the_first_component_s() -> None:
-    assert first_flags(["-N1"], ["--time=5"]) == ["-N1", "--time=5"]
-    assert first_flags(["-N1", ":", "-N2"], ["--time=5"]) == ["-N1", "--time=5", ":", "-N2"]
+    assert add_flags(["-N1"], ["--time=5"]) == ["-N1", "--time=5"]
+    assert add_flags(["-N1", ":", "-N2"], ["--time=5"]) == ["-N1", "--time=5", ":", "-N2"]

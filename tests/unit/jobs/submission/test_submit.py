@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from headway.domain.slurm.sbatch_options import options, script_lines
 from headway.errors import CommandFailed, NotAllowed, NotFound, Refused
-from headway.jobs.remote.user_helper import command
-from headway.jobs.submission.submit import cancel, run_command, script_name, submit
+from headway.jobs.remote.user_helper import helper_argv
+from headway.jobs.submission.submit import cancel_jobs, run_command, run_sbatch, script_name
 from headway.schemas.submissions import SubmitIn
 from headway.transport.process import Ran
 from headway.transport.remote_program import program as text
@@ -58,7 +58,7 @@ async def test_the_script_goes_by_standard_input_and_words_stay_words() -> None:
     request = SubmitIn(
         args=["-J", "a b"], script=SCRIPT, script_name="x/train.sbatch", script_args=["$(id)"], chdir="w"
     )
-    found = await submit(head, HEAD, request, "alice")
+    found = await run_sbatch(head, HEAD, request, "alice")
     assert (found.job_id, found.user, found.cluster, found.message) == (42, "alice", "lab", "Submitted batch job 42")
     assert head.stdin == SCRIPT.encode()
     assert SCRIPT not in head.argv[-1]
@@ -86,7 +86,7 @@ async def test_variables_that_are_given_reach_a_job_that_exports_only_some(
 ) -> None:
     head = Head(out="1\n")
     given = {"HF_TOKEN": "s3cret", "LR": "1", "SLURM_TIME_FORMAT": "%s"}
-    await submit(head, HEAD, SubmitIn(args=args, script=f"#!/bin/sh\n#SBATCH {line}\n", env=given), "alice")
+    await run_sbatch(head, HEAD, SubmitIn(args=args, script=f"#!/bin/sh\n#SBATCH {line}\n", env=given), "alice")
     assert head.ask["args"] == [*args, *more]
     assert head.ask["env"] == given
     assert not any("s3cret" in word for word in head.argv), "everybody on the head can read a command's words"
@@ -96,21 +96,21 @@ async def test_variables_that_are_given_reach_a_job_that_exports_only_some(
 async def test_variables_that_can_t_reach_the_job_are_refused(lines: str) -> None:
     script = f"#!/bin/sh\n#SBATCH {lines}\n"
     with pytest.raises(Refused, match="keeps HF_TOKEN from the job"):
-        await submit(Head(), HEAD, SubmitIn(script=script, env={"HF_TOKEN": "s3cret"}), "alice")
+        await run_sbatch(Head(), HEAD, SubmitIn(script=script, env={"HF_TOKEN": "s3cret"}), "alice")
     head = Head(out="1\n")
-    await submit(head, HEAD, SubmitIn(script=script, env={"SLURM_TIME_FORMAT": "%s"}), "alice")
+    await run_sbatch(head, HEAD, SubmitIn(script=script, env={"SLURM_TIME_FORMAT": "%s"}), "alice")
     assert head.ask["args"] == []
 
 
 @pytest.mark.parametrize(("out", "job"), [("17\n", 17), ("17;lab\n", 17), ("", 0), ("slurm 24.11.5\n", 0)])
 async def test_job_ids_in_every_form_sbatch_has(out: str, job: int) -> None:
-    assert (await submit(Head(out=out), HEAD, SubmitIn(script=SCRIPT), "alice")).job_id == job
+    assert (await run_sbatch(Head(out=out), HEAD, SubmitIn(script=SCRIPT), "alice")).job_id == job
 
 
 async def test_sbatchs_own_words_come_back() -> None:
     words = "sbatch: error: invalid partition specified: nope"
     with pytest.raises(Refused, match=words):
-        await submit(Head(1, err=words + "\n"), HEAD, SubmitIn(script=SCRIPT), "alice")
+        await run_sbatch(Head(1, err=words + "\n"), HEAD, SubmitIn(script=SCRIPT), "alice")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ async def test_sbatchs_own_words_come_back() -> None:
 )
 async def test_refusals_of_the_head_keep_their_kind(said: str, kind: type[Exception]) -> None:
     with pytest.raises(kind, match=said.split(":")[-1].strip()):
-        await submit(Head(97, err=said + "\n"), HEAD, SubmitIn(script=SCRIPT), "alice")
+        await run_sbatch(Head(97, err=said + "\n"), HEAD, SubmitIn(script=SCRIPT), "alice")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ async def test_refusals_of_the_head_keep_their_kind(said: str, kind: type[Except
 async def test_what_cannot_work_is_refused_before_anything_is_sent(request_: SubmitIn) -> None:
     head = Head()
     with pytest.raises(Refused):
-        await submit(head, HEAD, request_, "alice")
+        await run_sbatch(head, HEAD, request_, "alice")
     assert head.argv == ()
 
 
@@ -193,10 +193,10 @@ def test_script_names_are_the_last_part_of_a_path() -> None:
 
 async def test_cancel_is_said_as_the_person_or_as_the_operator() -> None:
     head = Head()
-    await cancel(head, HEAD, "alice", ["12", "13_4", "14_[1-3,7]"], signal="TERM")
+    await cancel_jobs(head, HEAD, "alice", ["12", "13_4", "14_[1-3,7]"], signal="TERM")
     assert head.ask["user"] == "alice"
     assert head.ask["argv"] == ["scancel", "--verbose", "--signal=TERM", "12", "13_4", "14_[1-3,7]"]
-    await cancel(head, HEAD, "alice", ["12"], as_operator=True)
+    await cancel_jobs(head, HEAD, "alice", ["12"], as_operator=True)
     assert (head.ask["user"], head.ask["operator"]) == ("headway", True)
 
 
@@ -213,14 +213,14 @@ async def test_cancel_is_said_as_the_person_or_as_the_operator() -> None:
 )
 async def test_scancels_words_become_our_errors(said: str, kind: type[Exception]) -> None:
     with pytest.raises(kind):
-        await cancel(Head(1, err=said), HEAD, "alice", ["7"])
+        await cancel_jobs(Head(1, err=said), HEAD, "alice", ["7"])
 
 
 @pytest.mark.parametrize("bad", ["", "7; id", "--user=root", "-9", "all"])
 async def test_only_job_ids_are_cancelled(bad: str) -> None:
     head = Head()
     with pytest.raises(Refused):
-        await cancel(head, HEAD, "alice", [bad])
+        await cancel_jobs(head, HEAD, "alice", [bad])
     assert head.argv == ()
 
 
@@ -246,7 +246,7 @@ async def test_a_command_that_writes_more_than_an_answer_holds_is_told_so() -> N
 
 def program(ask: dict[str, Any]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *command(ask)[1:]], capture_output=True, text=True, timeout=60, check=False, input=""
+        [sys.executable, *helper_argv(ask)[1:]], capture_output=True, text=True, timeout=60, check=False, input=""
     )
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.errors import Refused
-from headway.jobs.explain.slurm_messages import container_word, explained, hint, why
+from headway.jobs.explain.slurm_messages import container_error, job_reason, sbatch_hint, with_sbatch_hints
 from headway.jobs.submission.requested_resources import without_dependency
-from headway.jobs.submission.run_request import again, prepare_run, prepare_submit
-from headway.jobs.view.array_tasks import array_out, failed_tasks, ranges, tasks_of, with_array
+from headway.jobs.submission.run_request import prepare_resubmit, prepare_run, prepare_submit
+from headway.jobs.view.array_tasks import array_out, compress_numbers, failed_tasks, tasks_of, with_array
 from headway.schemas.submissions import RunIn, SubmitIn
 from tests.support import builders
 
@@ -30,7 +30,7 @@ def test_an_array_is_counted_by_how_its_tasks_stand() -> None:
 @given(st.sets(st.integers(0, 200)))
 def test_ranges_hold_each_number_once(numbers: set[int]) -> None:
     found = set()
-    for part in filter(None, ranges(numbers).split(",")):
+    for part in filter(None, compress_numbers(numbers).split(",")):
         first, _, last = part.partition("-")
         found.update(range(int(first), int(last or first) + 1))
     assert found == numbers
@@ -56,8 +56,8 @@ def test_a_retry_asks_for_its_tasks_only(flags: list[str]) -> None:
     ],
 )
 def test_refusals_have_the_hint_they_lack(said: str, help_: str) -> None:
-    assert help_ in hint(said, LAB, "alice") if help_ else hint(said, LAB, "alice") == ""
-    with pytest.raises(Refused) as caught, explained(LAB, "alice"):
+    assert help_ in sbatch_hint(said, LAB, "alice") if help_ else sbatch_hint(said, LAB, "alice") == ""
+    with pytest.raises(Refused) as caught, with_sbatch_hints(LAB, "alice"):
         raise Refused(said)
     assert help_ in caught.value.hint
 
@@ -81,15 +81,17 @@ def test_refusals_have_the_hint_they_lack(said: str, help_: str) -> None:
     ],
 )
 def test_why_in_words(change: dict[str, object], said: str) -> None:
-    found = why(replace(builders.job(7), **change))  # type: ignore[arg-type]
+    found = job_reason(replace(builders.job(7), **change))  # type: ignore[arg-type]
     assert said in found if said else found == ""
 
 
 def test_why_a_container_did_not_start_is_found_in_the_log() -> None:
     log = "x\nheadway: importing a\nheadway: there is no image a\x1b[2J\n  look at its name\nsrun: error: task 0: 125\n"
-    assert container_word(log) == "its container could not be started: there is no image a?[2J; look at its name"
-    assert container_word("headway: importing a\nheadway: you may not\nheadway: imported a\n").endswith(": you may not")
-    assert container_word("headway: importing a\nsrun: error\n") == ""
+    assert container_error(log) == "its container could not be started: there is no image a?[2J; look at its name"
+    assert container_error("headway: importing a\nheadway: you may not\nheadway: imported a\n").endswith(
+        ": you may not"
+    )
+    assert container_error("headway: importing a\nsrun: error\n") == ""
 
 
 def test_files_are_worked_on_in_a_folder_of_the_job_s_own() -> None:
@@ -105,7 +107,7 @@ def test_files_are_worked_on_in_a_folder_of_the_job_s_own() -> None:
 
 def test_a_rerun_is_the_same_but_for_its_folder() -> None:
     first = prepare_run(RunIn(argv=["python3", "x.py"], bundle="a" * 64), LAB, "alice", "20260101-000000-abcd")
-    second = again(first.request, {"checkpoints": first.checkpoints}, LAB, "alice", "20260102-000000-ef01")
+    second = prepare_resubmit(first.request, {"checkpoints": first.checkpoints}, LAB, "alice", "20260102-000000-ef01")
     assert second.checkpoints == "/scratch/alice/runs/x-20260102-000000-ef01/checkpoints"
     assert second.request.chdir == "/scratch/alice/runs/x-20260102-000000-ef01"
     assert second.request.script
@@ -125,11 +127,11 @@ def test_a_waiting_task_is_found_in_the_record_of_many() -> None:
 def test_a_rerun_without_files_has_its_own_folder_and_one_in_a_person_s_folder_stays_there() -> None:
     first = prepare_run(RunIn(argv=["x"]), LAB, "alice", "20260101-000000-abcd")
     assert (
-        again(first.request, {}, LAB, "alice", "20260102-000000-ef01").work
+        prepare_resubmit(first.request, {}, LAB, "alice", "20260102-000000-ef01").job_folder
         == "/scratch/alice/runs/x-20260102-000000-ef01"
     )
     mine = SubmitIn(script="#!/bin/sh\n", chdir="/scratch/alice/runs/mine")
-    assert again(mine, {}, LAB, "alice", "m").request == mine
+    assert prepare_resubmit(mine, {}, LAB, "alice", "m").request == mine
 
 
 def test_steps_that_share_a_folder_have_checkpoints_of_their_own() -> None:

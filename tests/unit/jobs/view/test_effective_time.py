@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.jobs.view.effective_time import MOST_MARKS, Course
+from headway.jobs.view.effective_time import MAX_MARKS, EffectiveTime
 
 
-def of(*marks: tuple[int, float]) -> Course:
-    course = Course()
+def of(*marks: tuple[int, float]) -> EffectiveTime:
+    course = EffectiveTime()
     for step, at in marks:
-        course.mark(step, at)
+        course.add_report(step, at)
     return course
 
 
@@ -44,8 +44,8 @@ def test_a_second_restart_is_counted_from_the_run_as_it_stands() -> None:
 def test_a_run_that_says_it_was_started_again_lost_what_it_does_again(step: int, lost_s: float) -> None:
     """One that saved when it was warned goes on behind its last step: all of it counted."""
     found = of((30, 130.0), (40, 140.0))
-    found.mark(step, 160.0, restarted=True)
-    found.mark(step + 10, 170.0)
+    found.add_report(step, 160.0, restarted=True)
+    found.add_report(step + 10, 170.0)
     assert (found.lost_s, found.down_s, found.restarts, found.up_s) == (lost_s, 20.0, 1, 20.0)
     assert found.losses == [(140.0, lost_s)]
 
@@ -57,20 +57,20 @@ def test_what_was_lost_once_is_not_lost_again() -> None:
 
 def test_older_reports_and_those_without_a_time_are_passed_over() -> None:
     found = of((10, 110.0), (30, 130.0), (20, 120.0), (5, 0.0))
-    assert (found.restarts, found.last) == (0, 130.0)
+    assert (found.restarts, found.last_report_at) == (0, 130.0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 200), st.floats(0.1, 50)), min_size=2, max_size=200))
 def test_no_more_is_lost_than_was_spent(moves: list[tuple[int, float]]) -> None:
-    course, now = Course(), 1000.0
+    course, now = EffectiveTime(), 1000.0
     for step, gap in moves:
         now += gap
-        course.mark(step, now)
-    assert 0 <= course.lost_s + course.down_s <= course.last - course.began + 1e-6
+        course.add_report(step, now)
+    assert 0 <= course.lost_s + course.down_s <= course.last_report_at - course.first_report_at + 1e-6
     assert course.ettr is not None
 
 
 def test_a_long_run_is_kept_thin() -> None:
-    course = of(*((step, 1000.0 + step) for step in range(3 * MOST_MARKS)))
-    course.mark(MOST_MARKS, 1e5)
-    assert course.lost_s == pytest.approx(2 * MOST_MARKS - 1)
+    course = of(*((step, 1000.0 + step) for step in range(3 * MAX_MARKS)))
+    course.add_report(MAX_MARKS, 1e5)
+    assert course.lost_s == pytest.approx(2 * MAX_MARKS - 1)

@@ -14,7 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.jobs.view.progress import EACH_LOOK, FIRST_LOOK, MOST_LAST, MOST_POINTS, Progress, ProgressReader, speaking
+from headway.jobs.view.progress import (
+    FIRST_READ_BYTES,
+    MAX_ENDED_JOBS,
+    MAX_POINTS,
+    READ_BYTES,
+    Progress,
+    ProgressReader,
+    jobs_to_read,
+)
 from headway.transport.process import Ran
 from headway.transport.streams import MAX_OUTPUT
 from tests.support.builders import job, machine, question_of
@@ -23,7 +31,7 @@ from tests.support.builders import job, machine, question_of
 def of(*pieces: bytes) -> Progress:
     progress = Progress()
     for piece in pieces:
-        progress.feed(piece)
+        progress.add_log(piece)
     return progress
 
 
@@ -67,7 +75,7 @@ def test_the_series_is_thin_even_and_ends_with_the_last_step(steps: int, cut: in
     text = b"".join(b"step %d loss %d.0\n" % (i, steps - i) for i in range(steps))
     found = of(*(text[i : i + cut * 11] for i in range(0, len(text), cut * 11)))
     series = found.series
-    assert len(series) <= MOST_POINTS
+    assert len(series) <= MAX_POINTS
     assert series[0][0] == 0
     assert series[-1] == (steps - 1, 1.0)
     gaps = {b[0] - a[0] for a, b in pairwise(series[:-1])}
@@ -76,8 +84,8 @@ def test_the_series_is_thin_even_and_ends_with_the_last_step(steps: int, cut: in
 
 def test_a_restart_from_a_checkpoint_replaces_the_steps_done_again() -> None:
     found = of(b"".join(b"step %d loss %d\n" % (i, 9 - i) for i in range(6)))
-    found.cut()
-    found.feed(b"step 3 loss 5.5\nstep 4 loss 5.2\n")
+    found.start_new_log()
+    found.add_log(b"step 3 loss 5.5\nstep 4 loss 5.2\n")
     assert found.series == [(0, 9), (1, 8), (2, 7), (3, 5.5), (4, 5.2)]
 
 
@@ -90,9 +98,9 @@ def test_a_loss_that_is_no_number_is_the_news_but_not_in_the_series() -> None:
 
 def test_reports_are_json_lines_and_what_is_none_is_passed_over() -> None:
     found = Progress()
-    found.feed_reports(b'{"t": 1, "step": 1, "loss": 3.5}\n{"step": "x"}\nnonsense\n[]\n{"step": 3, "loss": 2.5, "tok')
+    found.add_reports(b'{"t": 1, "step": 1, "loss": 3.5}\n{"step": "x"}\nnonsense\n[]\n{"step": 3, "loss": 2.5, "tok')
     assert (found.step, found.tokens_per_s) == (1, None)
-    found.feed_reports(b'ens_per_s": 900.5}\n{"step": 4, "loss": "nan"}\n')
+    found.add_reports(b'ens_per_s": 900.5}\n{"step": 4, "loss": "nan"}\n')
     assert found.series[:2] == [(1, 3.5), (3, 2.5)]
     assert (found.step, found.loss != found.loss) == (4, True)
 
@@ -104,7 +112,7 @@ def test_a_report_without_a_loss_counts_for_what_it_says() -> None:
         {"t": 31, "step": 3, "loss": 8}, {"t": 41, "checkpoints": 1, "checkpoints_s": 2.0}, {"t": 51, "step": 4, "loss": "nan"},
         {"t": 61, "step": 2}, {"t": 71, "step": 5, "tokens_per_s": 9.5},
     ]  # fmt: skip
-    found.feed_reports(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    found.add_reports(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
     assert (found.step, found.at, found.tokens_per_s, found.stalls.count) == (5, 71, 9.5, 1)
     assert (found.course.restarts, found.course.up_s) == (1, 60)
     assert found.series == [(1, 9)], "a point has the step of its loss; what came after step 2 is done again"
@@ -114,13 +122,13 @@ async def test_the_log_is_read_for_the_loss_of_a_training_that_reports_its_steps
     head = Head({"9": b'{"t": 1, "step": 5}\n', "/work/a.log": b"step 4 loss 2.5\n"})
     reader = ProgressReader(head, machine("lab-head"))  # type: ignore[arg-type]
     running = job(9, stdout="/work/a.log", start_time=1)
-    await reader.look([running])
-    known = reader.known(9)
+    await reader.read_jobs([running])
+    known = reader.progress_of(9)
     assert known is not None
     assert (known.step, known.loss) == (4, 2.5)
     head.files["9"] += b'{"t": 2, "step": 6, "loss": 2.25}\n'
-    await reader.look([running])
-    known = reader.known(9)
+    await reader.read_jobs([running])
+    known = reader.progress_of(9)
     assert known is not None
     assert (known.step, known.loss) == (6, 2.25)
 
@@ -128,13 +136,13 @@ async def test_the_log_is_read_for_the_loss_of_a_training_that_reports_its_steps
 def test_who_has_just_ended_is_looked_at_for_their_last_words() -> None:
     """As they end they say them, and short jobs say all of it between two looks."""
     runs, waits = job(1, start_time=1), job(2, "PENDING")
-    ended = [job(number, "COMPLETED", start_time=1, end_time=1000 - number) for number in range(3, 2 * MOST_LAST)]
+    ended = [job(number, "COMPLETED", start_time=1, end_time=1000 - number) for number in range(3, 2 * MAX_ENDED_JOBS)]
     long_ago = job(9, "FAILED", start_time=1, end_time=800)
     never = job(10, "CANCELLED", start_time=0, end_time=1000)
-    assert speaking([runs, waits, long_ago, never, ended[0]], 1000) == (runs, ended[0])
-    found = speaking(ended, 1000)
+    assert jobs_to_read([runs, waits, long_ago, never, ended[0]], 1000) == (runs, ended[0])
+    found = jobs_to_read(ended, 1000)
     assert [one.id for one in found] == list(range(3, 121))
-    assert len(speaking([replace(one, end_time=1000) for one in ended], 1000)) == MOST_LAST
+    assert len(jobs_to_read([replace(one, end_time=1000) for one in ended], 1000)) == MAX_ENDED_JOBS
 
 
 def test_checkpoints_are_counted_over_restarts() -> None:
@@ -144,7 +152,7 @@ def test_checkpoints_are_counted_over_restarts() -> None:
         {"t": 201, "step": 20, "loss": 7, "checkpoints": 4, "checkpoints_s": 14.0},
         {"t": 301, "step": 5, "loss": 8, "checkpoints": 1, "checkpoints_s": 5.0},  # started again: counts from 0
     ]  # fmt: skip
-    found.feed_reports(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    found.add_reports(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
     assert (found.stalls.count, found.stalls.stalled_s) == (5, 19.0)
     assert found.course.up_s == 200  # the hundred seconds between the runs are none of its
 
@@ -156,7 +164,7 @@ def reports(*lines: dict[str, float]) -> bytes:
 def test_a_run_that_goes_on_exactly_where_it_was_is_another_run() -> None:
     """It saved on the warning, waited five minutes for its nodes, and said nothing until it had saved more often than before."""
     found = Progress()
-    found.feed_reports(
+    found.add_reports(
         reports(
             {"t": 1000, "step": 0, "run_began": 990.5},
             {"t": 1100, "step": 10, "run_began": 990.5, "checkpoints": 2, "checkpoints_s": 6.0},
@@ -174,9 +182,9 @@ def test_reports_that_are_read_again_count_once() -> None:
     """The head thins the file of a long training: its reader begins anew."""
     lines = [{"t": at, "step": at, "checkpoints": at // 10, "checkpoints_s": at / 10} for at in range(10, 100)]
     found = Progress()
-    found.feed_reports(reports(*lines))
-    found.cut()
-    found.feed_reports(reports(*lines[::2]))
+    found.add_reports(reports(*lines))
+    found.start_new_log()
+    found.add_reports(reports(*lines[::2]))
     assert (found.stalls.count, round(found.stalls.stalled_s, 1)) == (9, 9.9)
     assert found.course.restarts == 0
 
@@ -213,30 +221,30 @@ async def test_each_look_reads_on_and_a_log_cut_short_begins_again() -> None:
     one = replace(job(7), user="alice", stdout="/home/alice/a.out", start_time=1)
     head = Head({})
     reader = ProgressReader(head, machine("lab-head"))
-    await reader.look([one])
-    assert reader.known(7) is None
+    await reader.read_jobs([one])
+    assert reader.progress_of(7) is None
     head.files["/home/alice/a.out"] = b"step 1 loss 3\n"
-    await reader.look([one])
-    await reader.look([one])
+    await reader.read_jobs([one])
+    await reader.read_jobs([one])
     head.files["/home/alice/a.out"] += b"step 2 loss 2\n"
-    await reader.look([one])
+    await reader.read_jobs([one])
     asked = [a for a in head.asked if "path" in a]
     assert [(a["offset"], a["limit"]) for a in asked] == [
-        (-FIRST_LOOK, FIRST_LOOK),
-        (-FIRST_LOOK, FIRST_LOOK),
-        (14, EACH_LOOK),
-        (14, EACH_LOOK),
+        (-FIRST_READ_BYTES, FIRST_READ_BYTES),
+        (-FIRST_READ_BYTES, FIRST_READ_BYTES),
+        (14, READ_BYTES),
+        (14, READ_BYTES),
     ]
     assert {a["user"] for a in asked} == {"alice"}
-    known = reader.known(7)
+    known = reader.progress_of(7)
     assert known is not None
     assert known.series == [(1, 3.0), (2, 2.0)]
     head.files["/home/alice/a.out"] = b"step 2 loss 1\n"
-    await reader.look([one])
-    await reader.look([one])
+    await reader.read_jobs([one])
+    await reader.read_jobs([one])
     assert known.series == [(1, 3.0), (2, 1.0)]
-    await reader.look([])
-    assert reader.known(7) is None, "jobs that are over are forgotten"
+    await reader.read_jobs([])
+    assert reader.progress_of(7) is None, "jobs that are over are forgotten"
 
 
 async def test_a_job_that_reports_is_not_looked_for_in_its_log_any_more() -> None:
@@ -244,22 +252,22 @@ async def test_a_job_that_reports_is_not_looked_for_in_its_log_any_more() -> Non
     quiet = replace(job(8), user="bob", stdout="/dev/null", start_time=1)
     head = Head({"/home/alice/a.out": b"step 1 loss 9\n"})
     reader = ProgressReader(head, machine("lab-head"))
-    await reader.look([one, quiet])
-    assert (reader.known(7) or Progress()).loss == 9
+    await reader.read_jobs([one, quiet])
+    assert (reader.progress_of(7) or Progress()).loss == 9
     head.files["7"] = b'{"t": 1, "step": 5, "loss": 2.0, "tokens_per_s": 10}\n'
     head.files["8"] = b'{"t": 1, "step": 1, "loss": 4.0}\n'
-    await reader.look([one, quiet])
-    known = reader.known(7)
+    await reader.read_jobs([one, quiet])
+    known = reader.progress_of(7)
     assert known is not None
     assert (known.step, known.loss, known.tokens_per_s) == (5, 2.0, 10)
-    assert (reader.known(8) or Progress()).loss == 4.0
+    assert (reader.progress_of(8) or Progress()).loss == 4.0
     head.asked.clear()
-    await reader.look([one, quiet])
+    await reader.read_jobs([one, quiet])
     assert [a.get("path") for a in head.asked if a.get("user") == "alice"] == []
     head.files["7"] = b'{"t": 2, "step": 3, "loss": 2.5}\n'  # thinned: shorter than what was read
-    await reader.look([one, quiet])
-    await reader.look([one, quiet])
-    assert reader.known(7).step == 3  # type: ignore[union-attr]
+    await reader.read_jobs([one, quiet])
+    await reader.read_jobs([one, quiet])
+    assert reader.progress_of(7).step == 3  # type: ignore[union-attr]
 
 
 async def test_no_question_nor_answer_can_be_longer_than_is_taken() -> None:
@@ -269,8 +277,8 @@ async def test_no_question_nor_answer_can_be_longer_than_is_taken() -> None:
     head = Head(dict.fromkeys(paths, b"step 1 loss 3\n"))
     reader = ProgressReader(head, machine("lab-head"))
     for _ in range(2):
-        await reader.look(many)
-    assert all(reader.known(n) for n in range(1, 121))
+        await reader.read_jobs(many)
+    assert all(reader.progress_of(n) for n in range(1, 121))
     assert max(head.most) * 4 / 3 < MAX_OUTPUT
     assert len(head.asked) == 2 * 2 * 120
 
@@ -287,15 +295,15 @@ async def test_no_question_nor_answer_can_be_longer_than_is_taken() -> None:
 def test_figures_that_no_training_reaches_are_not_taken(told: dict[str, Any]) -> None:
     """No database holds them: the ledger of all jobs would stand still for one."""
     found = Progress()
-    found.feed_reports(reports({"t": 1, "step": 1, "checkpoints": 2, "checkpoints_s": 5.0}, {"t": 2, **told}))
+    found.add_reports(reports({"t": 1, "step": 1, "checkpoints": 2, "checkpoints_s": 5.0}, {"t": 2, **told}))
     assert (found.step, found.stalls.count, found.stalls.stalled_s) == (1, 2, 5.0)
 
 
 @pytest.mark.parametrize("at", ["nan", "inf", -1])
 def test_a_report_of_no_time_tells_nothing_of_the_course(at: Any) -> None:
     found = Progress()
-    found.feed_reports(reports({"t": 5, "step": 1}, {"t": at, "step": 2}, {"t": 8, "step": 3}))
-    assert (found.step, found.course.last, found.course.up_s) == (3, 8.0, 3.0)
+    found.add_reports(reports({"t": 5, "step": 1}, {"t": at, "step": 2}, {"t": 8, "step": 3}))
+    assert (found.step, found.course.last_report_at, found.course.up_s) == (3, 8.0, 3.0)
 
 
 def test_checkpoints_of_many_runs_have_an_end_too() -> None:
@@ -305,5 +313,5 @@ def test_checkpoints_of_many_runs_have_an_end_too() -> None:
         {"t": at, "step": 1, "checkpoints": (2**31 - 1) * (at % 2), "checkpoints_s": 2e9 * (at % 2)}
         for at in range(1, 8)
     ]
-    found.feed_reports(reports(*lines))
+    found.add_reports(reports(*lines))
     assert (found.stalls.count, found.stalls.stalled_s) == (2**31 - 1, 2.0**31 - 1)

@@ -11,7 +11,7 @@ import pytest
 
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused
-from headway.jobs.view.columns import BY_KEY, COLUMNS, USUAL, Column, label, sort_key
+from headway.jobs.view.columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, Column, job_label, sort_key
 from headway.services.read_model.queue_query import QueueAsk, carry_members, carry_on, find, in_order, key_of, page
 from headway.services.read_model.snapshot_diff import MOST_NEWS, Turnover
 from tests.support import builders
@@ -209,6 +209,6 @@ def test_every_column_gives_a_value_of_its_kind_for_every_job() -> None:
     for column in COLUMNS:
         for job in jobs:
             assert isinstance(column.of(job, 1000.0), str if column.kind == "text" else int), column.key
-    assert set(USUAL) <= set(BY_KEY)
+    assert set(DEFAULT_COLUMNS) <= set(BY_KEY)
     assert len(BY_KEY) == len(COLUMNS)
-    assert label(jobs[-1]) == "7_[3-9%2]"
+    assert job_label(jobs[-1]) == "7_[3-9%2]"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headway.domain.slurm.state import JobState
-from headway.jobs.explain.slurm_messages import REASONS
+from headway.jobs.explain.slurm_messages import REASON_SENTENCES
 from headway.schemas.clusters import CheckOut, GpuOut, NodeOut, StatusOut
 from headway.schemas.incidents import IncidentOut, MovedJobOut, TimesOut
 from headway.schemas.jobs import ProgressOut
@@ -195,7 +195,7 @@ def test_node_states_in_words(states: list[str], machine: str, role: str, expect
 
 
 def test_reasons_in_words() -> None:
-    assert pending_reason("(Resources)") == REASONS["Resources"]
+    assert pending_reason("(Resources)") == REASON_SENTENCES["Resources"]
     assert (
         pending_reason("ReqNodeNotAvail, UnavailableNodes:lab-1-3") == "nodes it needs are out of service or reserved"
     )

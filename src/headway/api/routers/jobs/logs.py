@@ -20,7 +20,7 @@ from headway.api.http.byte_stream import (
 from headway.api.http.parameters import Task
 from headway.api.http.revalidated_stream import stream_while_allowed
 from headway.errors import HeadwayError
-from headway.jobs.logs.follow import Part
+from headway.jobs.logs.follow import LogPiece
 from headway.schemas.jobs import LogFoundOut, LogPartOut
 from headway.schemas.stream_frames import frame
 from headway.services.identity import Principal, Right
@@ -80,13 +80,13 @@ async def _framed(pieces: AsyncGenerator[bytes, None], offset: int | None) -> As
     try:
         async with contextlib.aclosing(pieces):
             async for piece in pieces:
-                if not isinstance(piece, Part):
+                if not isinstance(piece, LogPiece):
                     yield frame("said", piece)
                     continue
-                if piece.at != offset:
-                    yield frame("at", b"%d" % piece.at)
+                if piece.offset != offset:
+                    yield frame("at", b"%d" % piece.offset)
                 yield frame("out", piece)
-                offset = piece.at + len(piece)
+                offset = piece.offset + len(piece)
         yield frame("end", b"")
     except StreamAborted:
         return

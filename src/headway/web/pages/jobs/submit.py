@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, Response
 from headway.api.auth.dependencies import Member, State
 from headway.api.http.failure_audit import audit_failure
 from headway.errors import HeadwayError, NotAllowed, Unanswered, Unreachable
-from headway.jobs.submission.submission_check import refusal
+from headway.jobs.submission.submission_check import sbatch_fault
 from headway.schemas.base import FaultOut
 from headway.schemas.billing import EstimateOut
 from headway.schemas.submissions import CheckJobIn, CheckJobOut
@@ -119,7 +119,7 @@ async def _price(name: str, state: AppState, who: Principal, draft: Draft, told:
 
 def _refused(error: HeadwayError) -> CheckJobOut:
     """What was filled in stays on the page, with Slurm's words; of no field where Slurm could not be asked."""
-    fault = refusal(error.message, error.hint)
+    fault = sbatch_fault(error.message, error.hint)
     path = "" if isinstance(error, Unreachable) else fault.path
     return CheckJobOut(faults=[FaultOut(path=path, message=fault.message, hint=fault.hint)])
 

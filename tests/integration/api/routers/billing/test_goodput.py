@@ -12,7 +12,7 @@ import pytest
 from headway.domain.billing import Saves
 from headway.domain.cluster import Budget, Cluster, Partition
 from headway.errors import HeadwayError
-from headway.jobs.view.effective_time import Course
+from headway.jobs.view.effective_time import EffectiveTime
 from headway.render.monitoring.metric_queries import Row
 from headway.schemas.submissions import SubmitOut
 from headway.services.billing.collector import collect
@@ -136,12 +136,12 @@ async def test_a_scripted_run_s_goodput_is_what_is_known_of_it_within_1_percent(
     step every 2 s, saves every 50, is killed after step 1,830, waits 5 minutes, goes on at step 1,800, and holds its GPUs
     for 20 minutes more when it is through."""
     cluster = (await server.state.cluster("lab"))[1]
-    course = Course()
+    course = EffectiveTime()
     for step in range(1, 1831):
-        course.mark(step, OCTOBER.start + 600.0 + 2 * step)
+        course.add_report(step, OCTOBER.start + 600.0 + 2 * step)
     killed, again = 600 + 2 * 1830, 600 + 2 * 1830 + 300
     for step in range(1801, 4001):
-        course.mark(step, OCTOBER.start + again + 2.0 * (step - 1800))
+        course.add_report(step, OCTOBER.start + again + 2.0 * (step - 1800))
     through = again + 2 * 2200
     productive_s, idle_s, lost_s, waited_s = 4000 * 2, 1200, 60, 900
     first = {"submit": OCTOBER.start, "eligible": OCTOBER.start, "state": "NODE_FAIL"}

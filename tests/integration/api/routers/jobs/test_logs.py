@@ -12,7 +12,7 @@ import pytest
 from headway import Client
 from headway.api.http import revalidated_stream
 from headway.errors import NotAllowed, NotFound, Refused, Unreachable
-from headway.jobs.logs.follow import part_of
+from headway.jobs.logs.follow import log_piece
 from headway.schemas.stream_frames import frame, frames
 from headway.sdk import reconnect
 from headway.services.error_report import error_out
@@ -129,7 +129,7 @@ async def test_a_log_that_is_open_holds_a_place_until_its_end(server: Server, mo
 async def test_frames_say_where_lines_lie_which_are_ours_and_that_it_is_all(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = Stream(b"--- pending ---\n", part_of(b"one\n", 4), b"--- restarted ---\n", part_of(b"new\n", 0), None)
+    stream = Stream(b"--- pending ---\n", log_piece(b"one\n", 4), b"--- restarted ---\n", log_piece(b"new\n", 0), None)
     content, whole = await asked(server, monkeypatch, stream, query="&frames=1&start=4")
     assert whole
     assert list(frames([content])) == [
@@ -141,9 +141,9 @@ async def test_frames_say_where_lines_lie_which_are_ours_and_that_it_is_all(
 async def test_frames_of_a_server_that_stops_have_no_end_and_an_error_is_the_last(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    content, _ = await asked(server, monkeypatch, Stream(part_of(b"one\n", 0), Refused("no")), query="&frames=1")
+    content, _ = await asked(server, monkeypatch, Stream(log_piece(b"one\n", 0), Refused("no")), query="&frames=1")
     assert [kind for kind, _ in frames([content])] == ["at", "out", "error"]
-    content, _ = await asked(server, monkeypatch, Stream(part_of(b"one\n", 0)), query="&frames=1", stop=True)
+    content, _ = await asked(server, monkeypatch, Stream(log_piece(b"one\n", 0)), query="&frames=1", stop=True)
     assert [kind for kind, _ in frames([content])] == ["at", "out"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from headway.errors import Refused, Unanswered, Unreachable
 from headway.jobs import notebooks as jupyter
 from headway.jobs.submission import lineage, secret_masking
-from headway.jobs.submission.node_capacity import offer_of
+from headway.jobs.submission.node_capacity import largest_node
 from headway.schemas.submissions import NotebookIn, SubmitIn, SubmitOut
 from headway.store import StoreAway
 from tests.support import builders, server_fakes
@@ -42,15 +42,15 @@ class Listening:
 
 
 def test_neither_the_secret_nor_the_address_is_in_a_word_that_others_can_read() -> None:
-    prepared, folder = jupyter.prepare(
-        NotebookIn(gpus=2), builders.cluster(), offer_of(builders.cluster()), "ann", "ab" * 8, "s3cret"
+    prepared, folder = jupyter.prepare_notebook(
+        NotebookIn(gpus=2), builders.cluster(), largest_node(builders.cluster()), "ann", "ab" * 8, "s3cret"
     )
     request = prepared.request
-    assert request.env == {jupyter.SECRET: "s3cret", jupyter.BASE: "/n/abababababababab/"}
+    assert request.env == {jupyter.SECRET_VARIABLE: "s3cret", jupyter.BASE_VARIABLE: "/n/abababababababab/"}
     words = " ".join([*request.args, *request.script_args, request.script or "", folder])
     assert "s3cret" not in words
     assert "ab" * 8 not in words
-    assert set(lineage.kept_request(prepared)["env"].values()) == {secret_masking.MASK}
+    assert set(lineage.stored_request(prepared)["env"].values()) == {secret_masking.MASK}
     assert "--gpus-per-node=2" in request.args
     assert request.script_args == [folder, "3600"]
     assert folder.startswith("/scratch/ann/")
@@ -66,7 +66,9 @@ def test_neither_the_secret_nor_the_address_is_in_a_word_that_others_can_read() 
 )
 def test_what_the_cluster_has_not_is_refused(ask: dict[str, Any], said: str) -> None:
     with pytest.raises(Refused, match=said):
-        jupyter.prepare(NotebookIn(**ask), builders.cluster(), offer_of(builders.cluster()), "ann", "ab" * 8, "s")
+        jupyter.prepare_notebook(
+            NotebookIn(**ask), builders.cluster(), largest_node(builders.cluster()), "ann", "ab" * 8, "s"
+        )
 
 
 async def test_a_notebook_waits_starts_runs_and_ends(server: Server) -> None:
@@ -75,7 +77,7 @@ async def test_a_notebook_waits_starts_runs_and_ends(server: Server) -> None:
     sent = server.work.named("submit")[0][1]
     assert isinstance(sent, SubmitIn)
     row = await server.store.notebooks.get(made["id"])
-    assert sent.env[jupyter.SECRET] == row.secret
+    assert sent.env[jupyter.SECRET_VARIABLE] == row.secret
     record = await server.store.jobs.get("lab", 7)
     assert record is not None
     assert row.secret not in str(record)
