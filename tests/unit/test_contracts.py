@@ -10,7 +10,6 @@ SOURCE = Path(__file__).parents[2] / "src" / "headway"
 PROGRAMS = frozenset({"sbatch", "scancel", "scontrol", "squeue", "sacct", "sacctmgr", "sshare", "sinfo", "srun"})
 # What names a program and is no argv that the server runs, with the reason.
 ALLOWED = {
-    "jobs/pipelines/pipeline_file.py": "srun is a launcher that a user chooses",
     "schemas/submissions.py": "srun is a launcher that a user chooses",
     "web/views/submit.py": "srun is a launcher that a user chooses",
     "jobs/submission/batch_script.py": "renders a batch script",
