@@ -1,4 +1,4 @@
-"""Carries out what `power` says, beside the server's other work. What can't be made has an incident (`unmade`)."""
+"""Carries out the planner's actions, next to the server's other work. Failures become incidents (`provisioning_failures`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CREATIONS_AT_ONCE = 8  # machines that are made for one cluster
 
 @dataclass
 class Autoscaler:
-    """One cluster's. What it remembers is only how often in a row machines could not be made, or not be given back."""
+    """Scales one cluster. It remembers only how often in a row creating or deleting machines has failed."""
 
     cluster: Cluster
     env: ClusterContext
@@ -56,7 +56,7 @@ class Autoscaler:
     next_file: Cluster | None = None  # as it is to be when that is over
 
     async def scale(self, *, at_once: bool = False) -> Messages:
-        """One look; what was done, for people to read."""
+        """Runs one pass if it is due. Returns messages for people."""
         if not any(group.autoscaled for group in self.cluster.groups) or self.paused:
             return []
         if at_once or self.clock() - self.checked_at >= CHECK_EVERY_S:
@@ -67,7 +67,7 @@ class Autoscaler:
         return said
 
     async def pause(self) -> None:
-        """Until nothing of its own is under way: an apply works on the same machines."""
+        """Waits until no machine is being created and starts none: an apply works on the same machines."""
         self.paused = True
         try:
             if self.tasks:

@@ -1,8 +1,6 @@
-"""Groups that scale by themselves, and those whose machines may be taken back: states and machines -> deeds. Pure.
-
-Slurm says by its nodes' states which machines it wants; the provider says which there are. Both are looked at anew each time,
-so whatever was killed or lost on the way is found again. Of a spot group there are to be as many as its file says, also while
-some are about to be taken."""
+"""Decides which machines to create and delete for autoscaled and spot groups. Pure: (node states, machines) -> actions. Slurm's
+node states say which machines it wants, the provider says which exist; both are read again in each pass, so no work is lost
+when a server is killed."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ class DeleteMachine:
 
 @dataclass(frozen=True, slots=True)
 class CloseSlots:
-    """Slurm takes nodes of other groups meanwhile."""
+    """Takes a group's slots out of service until a time, so that Slurm uses nodes of other groups."""
 
     group: str
     nodes: tuple[str, ...]
@@ -47,14 +45,14 @@ class CloseSlots:
 
 @dataclass(frozen=True, slots=True)
 class OpenSlots:
-    """These may be asked for again."""
+    """Lets Slurm power these slots up again."""
 
     nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ResetNode:
-    """Slurm had given the node up: back among those it may ask for."""
+    """Lets Slurm power up a node again that it had given up."""
 
     node: str
 
@@ -75,11 +73,10 @@ def plan_scaling(
     jobs: Mapping[str, Collection[int]] | None = None,
     next_file: Cluster | None = None,
 ) -> Iterator[ScalingAction]:
-    """What to do now. `making`: nodes at whose machines somebody is at work; `leaving`: those whose machines are taken back;
-    `waiting`: groups of which none is to be made yet; `closed_s`: for how long one is closed that would cost too much; `jobs`:
-    node -> jobs that wait for it: of one that can't have all its nodes no machine is made: it would stand there for nobody;
-    `after`: the file that takes this one's place when those of `leaving` have gone: what stays is to be paid by that one too,
-    and no group is filled beyond it."""
+    """Yields the actions to carry out now. `being_created`: nodes whose machines are being created; `leaving`: nodes whose
+    machines are reclaimed; `backing_off`: groups that create no machine yet after a failure; `closed_s`: seconds for which a
+    group over its cost limit is closed; `jobs`: node -> jobs that wait for it: without all of a job's nodes none is created;
+    `next_file`: the cluster file that applies once `leaving` is empty: machines must fit its limit and its group sizes too."""
     there = {*machines, *being_created}
     budget = _Budget([(cluster, there)] if next_file is None else [(cluster, there), (next_file, there - {*leaving})])
     fill = _fill_targets(cluster, next_file)
@@ -195,17 +192,18 @@ def _node_action(name: str, state: StateAndReason, machine: Machine | None, now:
 def close_slots(
     group: Group, states: Mapping[str, StateAndReason], nodes: Collection[str], until: float, why: str
 ) -> CloseSlots:
-    """All slots of the group that Slurm might ask for next, and these."""
+    """Returns the action that closes the group's powered-down slots and `nodes`."""
     asleep = {name for name in group.slots if states.get(name, ("", ""))[0].endswith("~")}
     return CloseSlots(group.name, tuple(name for name in group.slots if name in asleep | set(nodes)), until, why)
 
 
 def close_reason(deed: CloseSlots) -> str:
+    """Returns Slurm's reason for closed slots."""
     return f"{CLOSED} {deed.until:.0f}: {deed.why}"
 
 
 def retry_delay_s(failures: int) -> float:
-    """After so many failures in a row: 1 min, 2 min, 4 min, ..."""
+    """Returns the delay after so many failures in a row: 1 min, 2 min, 4 min, ..., at most 30 min."""
     return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** max(0, failures - 1))
 
 

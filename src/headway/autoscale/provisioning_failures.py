@@ -26,7 +26,7 @@ NO_DEMAND_S = 600.0  # after the next try would have been possible: then none of
 async def note_failed_creation(
     cluster: Cluster, store: Store, group: Group, node: str, why: str, now: float, until: float
 ) -> None:
-    """`until`: unix seconds before which there is no further try."""
+    """Records a failed creation in the group's incident. `until`: unix seconds before which there is no further try."""
     unmade = [one for one in await _open_incidents(cluster, store) if one.what == NOT_CREATED]
     found = [one for one in unmade if cluster.group_of.get(one.node) is group]
     if found:
@@ -39,7 +39,7 @@ async def note_failed_creation(
 
 
 async def note_failed_deletion(cluster: Cluster, store: Store, node: str, why: str, now: float, until: float) -> None:
-    """As `note`, of a machine that its provider can't delete."""
+    """Records a failed deletion in the machine's incident. `until`: as in `note_failed_creation`."""
     found = [one for one in await _open_incidents(cluster, store) if one.what == NOT_DELETED and one.node == node]
     incident = (
         found[0] if found else await store.incidents.open(cluster.name, node, NOT_DELETED, XidClass.MAKE, now, {})
@@ -62,7 +62,8 @@ async def close_resolved(
     now: float,
     going: Collection[str] = (),
 ) -> list[tuple[str, str]]:
-    """Ends those of groups of which a machine has come up since, or is wanted no more. `going`: nodes whose machines leave."""
+    """Closes incidents of groups that have a new machine or want none any more. `going`: nodes whose machines leave. Returns
+    messages."""
     said = []
     for incident in await _open_incidents(cluster, store):
         group = cluster.group_of.get(incident.node)

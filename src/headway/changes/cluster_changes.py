@@ -23,7 +23,7 @@ SLURM_CONF = "/etc/slurm/slurm.conf"
 
 @dataclass(frozen=True)
 class DesiredState:
-    """Everything that should be: per role (Cluster.role_of) what a machine holds, and the accounts."""
+    """The desired state: files and units per role (Cluster.role_of), and the accounts."""
 
     cluster: Cluster
     roles: Mapping[str, DesiredMachine]
@@ -56,14 +56,14 @@ def _notes(cluster: Cluster, observed: Observed) -> Iterator[str]:
 
 
 def changeset_digest(changes: ChangeSet) -> str:
-    """Names this very ChangeSet: apply refuses to carry out another one than was shown."""
+    """Returns a digest of the ChangeSet: apply refuses to carry out another one than was shown."""
     rows = [[c.kind, c.where, c.what, c.disturbs.value] for c in changes.changes]
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
 
 
 def with_effects(goal: DesiredState, observed: Observed) -> DesiredState:
-    """The same goal, knowing what taking up the new slurm.conf disturbs. While the first head is away the second one leads: to
-    begin anew is then no standby's matter."""
+    """Returns the desired state with what activating the new slurm.conf disturbs. While the first head is away the second one
+    leads, so restarting its controller counts as a controller restart."""
     if goal.cluster.head not in observed.seen:
         goal = _second_leads(goal)
     old, head = observed.texts.get(SLURM_CONF, ""), goal.roles.get("head")
@@ -215,7 +215,7 @@ def _with_diff(change: Change, goal: DesiredState, observed: Observed) -> Change
 
 
 def earlier_image_note(cluster: Cluster, names: tuple[str, ...]) -> str:
-    """For a plan: what an apply leaves as it is."""
+    """Returns the plan's note about machines that run another node image, which apply does not change."""
     run = f"{compress(names)} run{'s' * (len(names) == 1)}"
     head = " --head" if set(cluster.heads) & set(names) else ""
     return (

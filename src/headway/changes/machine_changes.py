@@ -49,7 +49,7 @@ def _loaded_digest(unit: Unit, digests: Mapping[str, str]) -> str:
 
 
 def machine_changes(name: str, wanted: DesiredMachine, seen: SeenMachine) -> Iterator[Change]:
-    """In the order they are carried out: files, folders and homes, files no longer wanted, units."""
+    """Yields the changes in the order of execution: files, folders and homes, removed files, units."""
     yield from _software(name, wanted, seen)
     changed = [path for path, file in wanted.files.items() if _differs(path, file, wanted, seen)]
     for path in changed:

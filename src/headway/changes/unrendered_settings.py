@@ -1,4 +1,4 @@
-"""What the server itself goes by: settings that stand in no machine's file, so that nothing else shows their change."""
+"""Settings that only the server uses: no file on a machine shows that they changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILE = "file"  # of a difference that no other line tells
 
 
 def setting_changes(before: Cluster | None, after: Cluster) -> tuple[Change, ...]:
-    """A change a setting, carried out by keeping the new file. () for a cluster that is not there yet."""
+    """Returns one change per changed setting; apply only stores the new file. () for a cluster that does not exist yet."""
     if before is None:
         return ()
     was, now = dict(_settings(before)), dict(_settings(after))
@@ -25,7 +25,8 @@ def setting_changes(before: Cluster | None, after: Cluster) -> tuple[Change, ...
 
 
 def file_change(before: Cluster | None, after: Cluster) -> tuple[Change, ...]:
-    """Where nothing else tells of another file: an apply without any change would end before the server has it."""
+    """Returns a change if the file differs in something that no other change shows; without it an apply would end before the
+    server has stored the file."""
     if before is None or _as_written(before) == _as_written(after):
         return ()
     return (Change("setting.keep", "cluster", FILE, "says something else, and nothing on machines changes by it"),)

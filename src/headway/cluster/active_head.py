@@ -1,4 +1,4 @@
-"""Which head is spoken to: one function, so that nobody else asks how many there are."""
+"""Which head to talk to. All other code asks here instead of counting heads."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _ASK = ["systemctl", "is-active", "--quiet", "slurmrestd.service"]
 
 
 async def active_head(cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]) -> Machine | None:
-    """The head to speak to; None where none runs. Of several it is the first whose daemons answer: each of them reaches the
-    controller that leads, whichever that is."""
+    """Returns the head to talk to, None if none runs. With several heads it is the first whose daemons answer; each reaches the
+    leading controller."""
     running = [machines[name] for name in cluster.heads if _runs(machines.get(name))]
     if len(running) < 2:
         return running[0] if running else None
@@ -35,7 +35,7 @@ async def active_head(cluster: Cluster, env: ClusterContext, machines: Mapping[s
 async def active_or_stopped_head(
     cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]
 ) -> Machine | None:
-    """As `active_head`; where none runs one that does not. None: no head is left, and Slurm's state went with them."""
+    """Returns the active head or, if none runs, a stopped one. None: no head is left, and Slurm's state is lost with them."""
     there = next((machines[name] for name in cluster.heads if name in machines), None)
     return await active_head(cluster, env, machines) or there
 
@@ -45,8 +45,8 @@ def _runs(machine: Machine | None) -> bool:
 
 
 async def second_head_leads(cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]) -> Machine | None:
-    """The second head, where it does not hear the first one's controller either; else None. It leads then, or will when the
-    first one's heartbeat in the state folder is over."""
+    """Returns the second head if it can't reach the first one's controller, else None. It leads then, or will once the first
+    one's heartbeat in the state folder has expired."""
     second = machines.get(cluster.heads[-1])
     if cluster.controllers == 1 or second is None or second.state is not MachineState.RUNNING:
         return None
@@ -59,12 +59,12 @@ async def second_head_leads(cluster: Cluster, env: ClusterContext, machines: Map
 
 
 def leader_file(cluster: Cluster) -> str:
-    """Where a controller of two leaves its name when it begins to lead (render.ha.failback)."""
+    """Returns the file in which a controller writes its name when it starts to lead (render.ha.failback)."""
     return f"{cluster.state}/leads"
 
 
 async def second_head_took_over(cluster: Cluster, env: ClusterContext, second: Machine) -> bool:
-    """Whether the second head was the last one to begin to lead, by the name in the state folder."""
+    """Tells whether the second head was the last to start leading, by the leader file."""
     try:
         ran = await env.connections.remote(second, ["cat", leader_file(cluster)], timeout_s=ASK_S * 2, check=False)
     except HeadwayError:
@@ -73,6 +73,7 @@ async def second_head_took_over(cluster: Cluster, env: ClusterContext, second: M
 
 
 async def answers_ssh(env: ClusterContext, machine: Machine) -> bool:
+    """Tells whether the machine answers over SSH."""
     try:
         await env.connections.remote(machine, ["true"], timeout_s=ASK_S * 2)
     except HeadwayError:
@@ -81,7 +82,7 @@ async def answers_ssh(env: ClusterContext, machine: Machine) -> bool:
 
 
 async def require_active_head(cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]) -> Machine:
-    """Raises Unreachable where none runs."""
+    """Returns the active head. Raises Unreachable if none runs."""
     found = await active_head(cluster, env, machines)
     if found is None:
         raise Unreachable(f"{cluster.head} does not run", hint=f"headway status {cluster.name}")

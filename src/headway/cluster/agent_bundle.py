@@ -20,8 +20,8 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first day a zip knows
 
 @cache
 def bundled_files() -> Mapping[str, File]:
-    """{path: File} of every machine. By apply rather than by the image: so machines that somebody else set up have it
-    too, and all of a cluster get the same one. Raises FileNotFoundError for an installation without node/."""
+    """Returns {path: File} for every machine. Apply installs them rather than the image, so that machines set up by others have
+    them too. Raises FileNotFoundError for an installation without node/."""
     node = node_dir()
     files = {PROGRAM: File("", data=agent_zip(node))}
     for path in sorted((node / "train" / "headway_train").glob("*.py")):

@@ -56,7 +56,7 @@ BRINGS_UP = ("machine.create", "machine.start", "machine.restart", REBUILD)  # m
 
 
 async def plan_changes(cluster: Cluster, env: ClusterContext) -> ChangeSet:
-    """What apply would do. Makes nothing, neither secrets nor uids."""
+    """Returns what apply would do. Creates neither secrets nor uids."""
     seen = await machine_claims.survey_machines(cluster, env)
     place = await env.provider.find(cluster)
     if place is None:
@@ -152,7 +152,7 @@ async def _keep(env: ClusterContext, cluster: Cluster, new: Mapping[str, str]) -
 
 @dataclass
 class ApplyRun:
-    """One carrying-out of a ChangeSet."""
+    """Carries out one ChangeSet."""
 
     goal: DesiredState
     env: ClusterContext
@@ -278,9 +278,8 @@ class ApplyRun:
         return leaving.waited
 
     async def turn_key(self) -> None:
-        """Of machines that work: see cluster.munge_key. What then is still to be done for one goes its own way. Raises
-        Refused when
-        one can't take the key and the head still works with the old one, or when the head itself can't."""
+        """Replaces the MUNGE key of running machines (cluster.munge_key). Raises Refused if a machine can't take the key while
+        the head still uses the old one, or if the head itself can't."""
         env, cluster, seen = self.env, self.goal.cluster, self.observed.seen
         names = munge_key.machines_to_rekey(self.goal, seen)
         machines = {name: self.observed.machines[name] for name in names}
@@ -321,7 +320,7 @@ class ApplyRun:
         await machine_claims.release_machine(self.env, machine, self.say)
 
     async def bring(self, name: str, changes: list[Change]) -> None:
-        """One machine: there, reachable, set up, its daemons running."""
+        """Brings one machine up: creates or starts it, sets it up, starts its daemons."""
         kinds = {change.kind for change in changes}
         seen, fresh = self.observed.seen.get(name), False
         if kinds.intersection(BRINGS_UP):

@@ -1,4 +1,4 @@
-"""What the work on one cluster needs at hand."""
+"""What work on one cluster needs: its provider, the store, SSH connections, the state folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headway.transport.ssh import Connections
 
 
 class ReportProgress(Protocol):
-    """Progress of a long work: an open step, or its end with `done` and its seconds."""
+    """Reports progress of long work: a step in progress or, with `done`, its end and duration in seconds."""
 
     async def __call__(
         self, step: str, text: str, *, level: str = "info", done: bool = False, seconds: float | None = None
@@ -23,6 +23,8 @@ class ReportProgress(Protocol):
 
 @dataclass
 class ClusterContext:
+    """One cluster's provider, store, SSH connections and the server's state folder."""
+
     provider: Provider
     store: Store
     connections: Connections
@@ -33,7 +35,7 @@ class ClusterContext:
 
 
 async def open_context(cluster: Cluster, store: Store, state_dir: Path) -> ClusterContext:
-    """Connections carry the cluster's bootstrap key when it has one already; apply gives it one."""
+    """Opens the context. Its connections use the cluster's bootstrap key if it has one; otherwise apply creates it."""
     secrets = await store.secrets.of_cluster(cluster.name)
     return ClusterContext(
         provider=open_provider(cluster.provider.name, state_dir, cluster.hosts),

@@ -29,11 +29,12 @@ AbortedJobs = tuple[dict[str, tuple[int, ...]], str]  # (by partition or node: j
 
 
 async def list_machines(env: ClusterContext, cluster: str) -> dict[str, Machine]:
+    """Returns the cluster's machines by name."""
     return {machine.name: machine for machine in await env.provider.list(cluster)}
 
 
 async def observe_cluster(goal: DesiredState, env: ClusterContext) -> Observed:
-    """Everything the ChangeSet is computed from. Machines that run but don't answer are named with the reason."""
+    """Reads all facts that the ChangeSet is computed from. Machines that run but do not answer are listed with the reason."""
     cluster = goal.cluster
     wanted_names = set(goal.machines)
     anew = await replaced_machines(env, cluster.name) & wanted_names
@@ -94,7 +95,7 @@ async def observe_cluster(goal: DesiredState, env: ClusterContext) -> Observed:
 
 
 async def replaced_machines(env: ClusterContext, cluster: str) -> frozenset[str]:
-    """Names that a machine one owns still has, though another is to have them."""
+    """Returns names whose own machine is to be replaced by another one in the inventory."""
     return await env.provider.replaced(cluster) if isinstance(env.provider, Owned) else frozenset()
 
 
@@ -141,7 +142,7 @@ async def _of_earlier_image(name: str, machines: Iterable[Machine]) -> tuple[str
 
 
 async def heads_with_other_slurm(cluster: Cluster, machines: Iterable[Machine]) -> dict[str, str]:
-    """Heads whose image carries another Slurm than the file's, and which; {} where that can't be told."""
+    """Returns heads whose image has another Slurm version than the file, with that version; {} if unknown."""
     made = [one for one in machines if one.image and one.name in cluster.heads]
     if not made:
         return {}
@@ -154,7 +155,7 @@ async def heads_with_other_slurm(cluster: Cluster, machines: Iterable[Machine]) 
 def machines_with_other_slurm(
     slurm: str, machines: Iterable[Machine], images: Iterable[local_images.ImageInfo]
 ) -> dict[str, str]:
-    """Machines whose image carries another Slurm than this, and which; not those whose image is not known."""
+    """Returns machines whose image has another Slurm version, with that version; none whose image is unknown."""
     carries = {info.id: info.slurm_version for info in images}
     found = {one.name: carries.get(one.image, "") for one in machines}
     return {name: version for name, version in found.items() if version not in ("", slurm)}
@@ -174,7 +175,7 @@ async def _with_one_retry(look: Callable[[], Awaitable[MachineFacts]]) -> Machin
 async def observe_machine(
     env: ClusterContext, machine: Machine, wanted: DesiredMachine, *, with_texts: bool = False
 ) -> MachineFacts:
-    """One machine's facts. Raises Unreachable."""
+    """Returns one machine's facts. Raises Unreachable."""
     return await remote_steps.read_facts(
         env.connections,
         machine,

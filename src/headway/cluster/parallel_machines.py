@@ -1,4 +1,4 @@
-"""Machines that are brought up side by side: how they end together, and what is said of those that did not get there."""
+"""Runs work on several machines in parallel and reports those that failed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from headway.errors import HeadwayError, Refused
 
 
 async def run_all(works: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Until all have ended. What one of them raises cuts the others short, and is raised when they have let go of their
-    machines: whoever begins anew is alone with these."""
+    """Waits until all have ended. An exception cancels the others and is raised once they have stopped."""
     try:
         async with asyncio.TaskGroup() as group:
             for work in works:
@@ -22,6 +21,7 @@ async def run_all(works: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 
 def failed_machines_error(failures: dict[str, HeadwayError], goal: DesiredState) -> Refused:
+    """Returns the error that lists every machine that failed."""
     lines = []
     for name, error in sorted(failures.items()):
         lines.append(f"  {error.message if name in error.message else f'{name}: {error.message}'}")

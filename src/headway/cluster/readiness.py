@@ -32,7 +32,7 @@ _TOO_LATE = "ResumeTimeout"  # slurmctld's own, of a node that took long to come
 
 @asynccontextmanager
 async def open_slurm_reader(cluster: Cluster, env: ClusterContext, head: Machine) -> AsyncIterator[SlurmReader]:
-    """A reader of this cluster's Slurm, closed at the end."""
+    """Opens a reader of this cluster's Slurm and closes it at the end."""
     key = secrets.secret_content(await env.store.secrets.of_cluster(cluster.name), "jwt_key")
     reader = SlurmReader(env.connections, head, key, cluster.slurm_version)
     try:
@@ -47,7 +47,7 @@ async def read_node_states(cluster: Cluster, env: ClusterContext, head: Machine)
 
 
 async def wait_for_slurmrestd(cluster: Cluster, env: ClusterContext, head: Machine) -> None:
-    """Until slurmrestd answers, which may just have been started. Of one that does not, whoever asks next says so."""
+    """Waits until slurmrestd answers, at most REST_S. A timeout is not an error here: the next caller reports it."""
     ends = time.monotonic() + REST_S
     async with open_slurm_reader(cluster, env, head) as reader:
         while time.monotonic() < ends:
@@ -57,7 +57,7 @@ async def wait_for_slurmrestd(cluster: Cluster, env: ClusterContext, head: Machi
 
 
 async def wait_for_nodes(cluster: Cluster, env: ClusterContext, head: Machine, names: frozenset[str]) -> None:
-    """Until slurmctld has heard from each of these nodes. Raises Unreachable naming the silent ones."""
+    """Waits until slurmctld has heard from all these nodes. Raises Unreachable naming the silent ones."""
     silent = names & cluster.group_of.keys()
     ends = time.monotonic() + REGISTER_S
     async with open_slurm_reader(cluster, env, head) as reader:
@@ -147,7 +147,7 @@ async def hold_spares(cluster: Cluster, env: ClusterContext, head: Machine, say:
 
 
 async def readiness_checks(cluster: Cluster, env: ClusterContext) -> tuple[Check, ...]:
-    """Readiness, one thing a line, in the order in which they depend on each other."""
+    """Returns the readiness checks, one per subject, in the order of their dependencies."""
     machines = await list_machines(env, cluster.name)
     wanted = (*cluster.heads, *choose(cluster, machines))
     stopped = [n for n in wanted if n not in machines or machines[n].state is not MachineState.RUNNING]

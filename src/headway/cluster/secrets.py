@@ -42,7 +42,7 @@ def public_key(private: str) -> str:
 
 
 async def read_given_secrets(cluster: Cluster) -> dict[str, str]:
-    """Secrets that the cluster's file has from elsewhere. Raises Refused when one can't be had."""
+    """Returns the secrets that the cluster file takes from a file or command. Raises Refused if one can't be read."""
     source = cluster.munge_key
     if source is None:
         return {}
@@ -74,8 +74,8 @@ async def read_given_secrets(cluster: Cluster) -> dict[str, str]:
 async def ensure_secrets(
     store: Store, cluster: Cluster, machines: tuple[str, ...], outside: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Every secret the cluster needs, the missing ones made now. The first writer wins. `outside`: what is `given`; where the
-    cluster has another key it has that until its machines have taken this one."""
+    """Returns all secrets of the cluster and creates the missing ones. The first writer wins. `outside`: from
+    `read_given_secrets`; another key stays in use until the machines have taken the new one."""
     have, owner = await store.secrets.of_cluster(cluster.name), cluster.name
     for name, value in (outside or {}).items():
         if name not in have:

@@ -27,7 +27,8 @@ _STOP = [
 
 
 async def take_down(cluster: Cluster, env: ClusterContext, say: ReportProgress, delete_data: bool) -> tuple[str, ...]:
-    """Returns the paths of what was kept. A machine that does not answer is deleted all the same."""
+    """Deletes or releases all machines and returns the paths of the data that is kept. A machine that does not answer is
+    deleted too."""
     began = time.monotonic()
     machines = await list_machines(env, cluster.name)
     head = machines.get(cluster.head)

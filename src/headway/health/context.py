@@ -1,4 +1,4 @@
-"""What the steps of an incident work with: one cluster, its machines, its controller, its store."""
+"""What detection, incidents and rollouts work with: one cluster, its machines, its controller and the store."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ MOUNTS_AT_ONCE = 8
 
 
 def fault_text(error: HeadwayError) -> str:
-    """What is wrong with a machine, by what a step on it met: everything here that judges a machine by an error asks this.
-    Raises the error again where the server's database is what is away."""
+    """Returns the first line of an error, to report as a machine's fault. Raises a StoreAway again: the server's own database
+    is no machine's fault."""
     if isinstance(error, StoreAway):
         raise error
     return error.message.splitlines()[0]
@@ -31,6 +31,8 @@ def fault_text(error: HeadwayError) -> str:
 
 @dataclass
 class HealthContext:
+    """One cluster's machines, controller and store, with the clock and sleep function that tests replace."""
+
     cluster: Cluster
     env: ClusterContext
     clock: Callable[[], float] = time.time
@@ -38,36 +40,36 @@ class HealthContext:
     mount_limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOUNTS_AT_ONCE))
 
     async def machines(self) -> dict[str, Machine]:
-        """All that exist, running or not."""
+        """Returns all machines that exist, running or not, by name."""
         return {machine.name: machine for machine in await self.env.provider.list(self.cluster.name)}
 
     async def running_machine(self, name: str) -> Machine:
-        """One that runs. Raises Unreachable."""
+        """Returns a running machine. Raises Unreachable."""
         found = (await self.machines()).get(name)
         if found is None or found.state is not MachineState.RUNNING:
             raise Unreachable(f"{name} does not run", hint=f"headway status {self.cluster.name}")
         return found
 
     async def head(self) -> Machine:
-        """The one to speak to. Raises Unreachable."""
+        """Returns the active head. Raises Unreachable."""
         return await require_active_head(self.cluster, self.env, await self.machines())
 
     async def node_state(self, node: str) -> tuple[frozenset[str], str]:
-        """(states, reason) as the controller has them this moment."""
+        """Returns (states, reason) of a node as the controller reports them now."""
         return await node_commands.read_node_state(self.env.connections, await self.head(), node)
 
     async def jobs_on(self, node: str, *, ending: bool = True) -> set[int]:
-        """`ending`: also those that are completing."""
+        """Returns the ids of the node's jobs; with `ending` also those that are completing."""
         return set(await node_jobs.jobs_on_node(self.env.connections, await self.head(), node, ending=ending))
 
     async def idle_nodes(self) -> tuple[str, ...]:
-        """Nodes in service that run nothing."""
+        """Returns the nodes in service that run no job."""
         return await node_commands.idle_nodes(self.env.connections, await self.head())
 
     async def job_state(self, job: int) -> str:
-        """Its state as the controller has it this moment; "" when it has forgotten the job."""
+        """Returns the job's state as the controller reports it now; "" when the controller no longer knows the job."""
         return await job_commands.read_job_state(self.env.connections, await self.head(), job)
 
     async def add_step(self, incident: Incident, state: IncidentState, text: str, **more: Any) -> Incident:
-        """The incident after a step; see store.incidents.add_step."""
+        """Records a step of an incident and returns the incident after it; see the store's move_incident."""
         return await self.env.store.incidents.add_step(incident, state, text, **more)

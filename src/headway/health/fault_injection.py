@@ -1,4 +1,4 @@
-"""Faults made by hand, on machines that are there to be broken, and their healing."""
+"""Injects faults into machines of test clusters, and heals them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _UNITS: Mapping[Daemon, str] = {
 
 
 async def inject_fault(cluster: Cluster, env: ClusterContext, fault: FaultIn) -> str:
-    """What was done, in words. Raises Refused for machines that are not there to be broken, NotFound for those that
-    aren't there at all."""
+    """Injects or heals a fault and returns what was done. Raises Refused for machines without fault injection, NotFound for a
+    missing machine."""
     if not cluster.provider.simulates_hardware and not fault.force:
         raise Refused(
             f"{cluster.name} is no local cluster: its machines are not there to be broken",

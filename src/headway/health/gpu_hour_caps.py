@@ -1,4 +1,4 @@
-"""Caps on GPU-hours begin anew with their period: a team's usage is set to zero at its start, not by decay."""
+"""Resets teams' GPU-hour usage when the period of their cap begins."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Brings the first head back while the second one leads: switched off first, where it runs and does not answer, for one that
-goes on after it stood still would schedule too."""
+"""Restarts the first head while the second one leads. A head that runs but does not answer is switched off first, because it
+would schedule jobs too if it resumed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TAKEOVER_S = 30.0  # so long the second one may take until it leads
 
 @dataclass
 class HeadRecovery:
-    """One cluster's. After TRIES starts it is a person's turn: apply makes a container anew, a machine one owns is mended."""
+    """Recovers one cluster's first head. After MAX_STARTS starts a person has to act."""
 
     clock: Callable[[], float] = time.monotonic
     silent_checks: int = 0  # looks in a row at which it ran and did not answer
@@ -32,7 +32,7 @@ class HeadRecovery:
     async def recover_first_head(
         self, cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]
     ) -> list[tuple[str, str]]:
-        """One look; what was done as (machine, words)."""
+        """Runs one pass. Returns messages as (machine, text)."""
         if cluster.controllers == 1:
             return []
         first = machines.get(cluster.head)

@@ -1,5 +1,4 @@
-"""What a person does with a node: drain it, return it, reboot it, test it. A drain of theirs stays theirs: no incident ends
-it, and the watch leaves a node alone that somebody else has taken out and on which nothing runs."""
+"""Actions of a person on a node: drain, return, reboot. Headway never ends a drain set by a person."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ _INCIDENT_S = 60.0  # in which an incident's jobs have left the node, or its tes
 
 
 async def drain_node(context: HealthContext, node: str, reason: str, person: str) -> str:
-    """No new job starts there; running ones go on. What was done, in words."""
+    """Drains the node with the person's reason; running jobs go on. Returns what was done."""
     words = f"{person}: {reason}"
     if words.startswith(OWN_REASON):  # somebody of that very name: the drain is a person's all the same
         words = f"by {words}"
@@ -27,7 +26,7 @@ async def drain_node(context: HealthContext, node: str, reason: str, person: str
 
 
 async def return_node(context: HealthContext, node: str, person: str) -> str:
-    """A node without an open incident: its machine answers, and Slurm may use it again. Conflict otherwise."""
+    """Returns a node without an open incident to service, if its machine answers. Raises Conflict otherwise."""
     states, reason = await context.node_state(node)
     if not states & OUT:
         raise Conflict(f"{node} is in service: {IN_SERVICE_AS} {'+'.join(sorted(states))}")
@@ -38,7 +37,7 @@ async def return_node(context: HealthContext, node: str, person: str) -> str:
 
 
 async def check_reboot(context: HealthContext, node: str, *, end_jobs: bool) -> None:
-    """Raises Conflict while jobs run there, unless it was said that they may end."""
+    """Raises Conflict while jobs run on the node, unless `end_jobs`."""
     jobs = sorted(await context.jobs_on(node))
     if jobs and not end_jobs:
         raise Conflict(
@@ -48,15 +47,16 @@ async def check_reboot(context: HealthContext, node: str, *, end_jobs: bool) -> 
 
 
 async def person_rebooting(context: HealthContext, node: str) -> str:
-    """By the node's reason, whose reboot of it has not ended; "" for nobody's."""
+    """Returns the person whose reboot of the node has not ended, read from the node's reason; "" for none."""
     states, reason = await context.node_state(node)
     words = f": {REBOOTS}"
     return reason.removesuffix(words) if states & OUT and reason.endswith(words) else ""
 
 
 async def reboot_node(context: HealthContext, node: str, person: str, *, end_jobs: bool = False) -> str:
-    """What went wrong, "" once the node has registered again. One in service is drained first, and returns when its tests
-    have passed; one that was out stays out. Goes on with one that a server was ended under. `busy`: jobs there may end."""
+    """Reboots a node and returns what went wrong, "" once it has registered again. A node in service is drained first and
+    returns after its tests; one out of service stays out. Continues a reboot that a killed server had begun. `end_jobs`:
+    running jobs may end."""
     began = context.clock()
     again = await person_rebooting(context, node) == person
     served = again or not (await context.node_state(node))[0] & OUT

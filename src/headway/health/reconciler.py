@@ -1,4 +1,4 @@
-"""Carries out what `decide` says, every few seconds, for one cluster."""
+"""Carries out the actions of `reconcile_rules`, every few seconds, for one cluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REQUEUE_PAUSE_S = 1.0  # between a job's end and its next beginning: slurmd's ow
 
 @dataclass
 class HealthReconciler:
-    """One cluster's watch. `nudged` keeps a job from being nudged twice for the same restart."""
+    """Reconciles one cluster. `started` keeps a requeued job from being started twice for the same restart."""
 
     cluster: Cluster
     env: ClusterContext
@@ -50,7 +50,7 @@ class HealthReconciler:
         self.short_runs = ShortRunRequeuer(leader_file(self.cluster) if self.cluster.controllers > 1 else "")
 
     async def reconcile(self, nodes: Iterable[NodeState], jobs: Iterable[JobState]) -> list[tuple[str, str]]:
-        """Looks once and acts. Returns what was done as (node or job, words), for people to read."""
+        """Runs one pass. Returns messages as (node or job, text)."""
         machines = {machine.name: machine for machine in await self.env.provider.list(self.cluster.name)}
         said = (
             await self.head_recovery.recover_first_head(self.cluster, self.env, machines)

@@ -1,8 +1,6 @@
-"""Another node image, a node after the other: drained, made anew, tested, returned.
-
-One node goes first; until it has passed its tests nothing else is touched, and machines that are made for other reasons are
-of the image before. What is under way is in Slurm's own reason of each node and in the provider's list, so a roll that was
-killed goes on where it was."""
+"""Rolls a new node image out, node by node: each is drained, created again from the image, tested and returned. The first node
+has to pass its tests before others are touched; until then machines created for other reasons use the previous image. The state
+of a rollout is in the nodes' reasons in Slurm and in the provider's list, so a killed one continues where it was."""
 
 from __future__ import annotations
 
@@ -50,7 +48,7 @@ OperationWaits = Callable[[], Awaitable[bool]]
 
 
 async def plan_rollout(context: HealthContext, *, back: bool, head: bool, by: bool) -> ChangeSet:
-    """What a roll would do now. Builds nothing: an image that has yet to be built is named, and nothing is of it."""
+    """Returns what a rollout would do now. Builds no image."""
     _check_creates_machines(context)
     cluster = context.cluster
     if back:
@@ -75,9 +73,9 @@ async def roll_nodes(
     back: bool,
     until: float | None,
 ) -> bool:
-    """Until every node that is in service is of the present image, or (`back`) of the one before; False when it stepped aside
-    for another operation (`waits`). `until`: unix seconds from which on jobs are sent away. `alone`: while it is held nobody
-    else makes machines. Raises Refused when a node does not pass its tests: that one stays drained, the others as they were."""
+    """Rolls all nodes in service to the current image, with `back` to the previous one. Returns False if another operation has
+    to go first (`waits`). `until`: unix seconds from which jobs are requeued. `alone`: lock under which nothing else creates
+    machines. Raises Refused when a node fails its tests; that node stays drained, the others stay as they were."""
     _check_creates_machines(context)
     await _check_heads(context)
     store, name = context.env.store, context.cluster.name
@@ -102,8 +100,8 @@ async def roll_nodes(
 
 
 async def roll_heads(context: HealthContext, say: ReportProgress, *, back: bool) -> None:
-    """The heads too, once their nodes are done: a machine is made anew, and an apply sets it up. Jobs on nodes go on. A second
-    head goes first, and none goes while another is missing."""
+    """Rolls the heads, after their nodes. Jobs on nodes go on. The second head goes first, and none while another is
+    missing."""
     cluster, env = context.cluster, context.env
     if back:
         _check_way_back(cluster, await _previous_image(context))
@@ -137,8 +135,8 @@ async def _nodes_in_service(context: HealthContext) -> frozenset[str]:
 
 
 async def halt_rollout(context: HealthContext, say: ReportProgress) -> None:
-    """What a roll had drained and not begun to make anew is in service again. One that was killed may have left a machine of an
-    image that nobody has tested: that one stays."""
+    """Stops a rollout: returns drained nodes to service that were not created again. A node with an untested image stays
+    drained."""
     seen, head = await read_rollout_state(context), await context.head()
     reasons = await node_commands.read_node_reasons(context.env.connections, head)
     nodes = {name: one for name, one in seen.machines.items() if name in context.cluster.group_of}
@@ -161,7 +159,7 @@ async def halt_rollout(context: HealthContext, say: ReportProgress) -> None:
 
 
 async def read_rollout_state(context: HealthContext) -> RolloutState:
-    """Raises Unreachable where the controller does not answer: without it nobody knows which node is idle."""
+    """Returns what a rollout decides by. Raises Unreachable if the controller does not answer."""
     connections, head = context.env.connections, await context.head()
     machines = await context.machines()
     states = await node_commands.read_node_reasons(connections, head)
@@ -177,7 +175,7 @@ async def read_rollout_state(context: HealthContext) -> RolloutState:
 
 @dataclass
 class NodeRollout:
-    """See `roll`."""
+    """The rollout of a cluster's nodes; see `roll_nodes`."""
 
     context: HealthContext
     say: ReportProgress

@@ -1,4 +1,4 @@
-"""Which machines are to be made anew of another node image, and what that disturbs. Pure."""
+"""Decides which machines a rollout creates again from another node image, and what that disturbs. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from headway.domain.slurm.hostlist import compress
 
 @dataclass(frozen=True)
 class RolloutState:
-    """What a roll goes by. `rolling`: nodes that a roll has taken out of service, whose machine may be missing; `out`: nodes
-    that anybody else has, each with the reason."""
+    """What a rollout decides by. `rolling`: nodes that a rollout has drained, whose machine may be missing; `out`: nodes out of
+    service for another reason, with that reason."""
 
     machines: Mapping[str, Machine]
     busy: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # node -> its jobs
@@ -23,8 +23,7 @@ class RolloutState:
 
 
 def nodes_to_roll(cluster: Cluster, seen: RolloutState, image: str) -> tuple[str, ...]:
-    """Nodes that are still to be done until all are of the image with this id: those that a roll has begun with first, then
-    those without jobs."""
+    """Returns the nodes still to roll to this image, those already begun first, then those without jobs."""
     names = [
         name
         for name in cluster.slot_names
@@ -34,7 +33,7 @@ def nodes_to_roll(cluster: Cluster, seen: RolloutState, image: str) -> tuple[str
 
 
 def nodes_left_out(cluster: Cluster, seen: RolloutState, image: str) -> dict[str, str]:
-    """Nodes that somebody else has taken out of service, and why: a roll leaves them as they are."""
+    """Returns the nodes that are out of service for another reason, with that reason. A rollout does not touch them."""
     return {
         name: seen.out[name]
         for name in cluster.slot_names
@@ -43,15 +42,15 @@ def nodes_left_out(cluster: Cluster, seen: RolloutState, image: str) -> dict[str
 
 
 def heads_to_roll(cluster: Cluster, seen: RolloutState, image: str) -> tuple[str, ...]:
-    """The one that leads last: with a second one it goes only when that is sound."""
+    """Returns the heads to roll, the active one last."""
     return tuple(name for name in reversed(cluster.heads) if _has_other_image(seen.machines.get(name), image))
 
 
 def rollout_changes(
     cluster: Cluster, seen: RolloutState, image: str, tag: str, *, head: bool, deadline: bool, mixed_slurm: bool = False
 ) -> ChangeSet:
-    """What a roll does, in its order. `head`: the heads too, at the end; `by`: jobs are sent away when a deadline is over;
-    `apart`: no job may have nodes of before and after."""
+    """Returns the changes of a rollout, in order. `head`: also the heads, last; `deadline`: jobs are requeued after a deadline;
+    `mixed_slurm`: nodes have different Slurm versions until the end, and no job may have nodes of both."""
     changes = list(_nodes(cluster, seen, image, tag, by=deadline))
     for name in heads_to_roll(cluster, seen, image) if head else ():
         why = f"is to be of {tag}; {leader_text(cluster, name)}, jobs go on, sessions on it end"
@@ -90,7 +89,7 @@ def _notes(cluster: Cluster, seen: RolloutState, image: str, *, head: bool) -> I
 
 
 def leader_text(cluster: Cluster, head: str) -> str:
-    """What is of the controller while this head is made anew."""
+    """Says what happens to the controller while this head is created again."""
     others = [name for name in cluster.heads if name != head]
     return f"{others[0]} leads meanwhile" if others else "slurmctld is away meanwhile"
 

@@ -1,5 +1,5 @@
-"""Which Slurm takes over from which. SchedMD's rule: slurmdbd, slurmctld and slurmd read the state of the few releases right
-before their own, and of none after it."""
+"""Which Slurm version can take over from which, and whether an upgrade's rollout is due. slurmdbd, slurmctld and slurmd read
+the state of the few releases before their own and of no later one (SchedMD's Upgrade Guide)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from headway.slurm import node_commands
 
 
 def upgrade_fault(written: str, after: Cluster, *, exists: bool) -> Fault | None:
-    """Why `after`'s Slurm can't go on with what an earlier one has `written` ("" = nothing yet); None where it can. `there`: the
-    cluster is there, and can be backed up."""
+    """Returns why this cluster can't go from Slurm `written` ("": no state yet) to the version of `after`; None if it can.
+    `exists`: the cluster is up and can be backed up."""
     old, new = written, after.slurm_version
     if old in ("", new):
         return None
@@ -65,13 +65,13 @@ def _unready(old: str, after: Cluster, *, there: bool) -> Fault | None:
 
 
 def is_upgrade(written: str, before: Cluster | None, after: Cluster) -> bool:
-    """Whether an apply of `after` is the one that changes Slurm's version: it has not been kept before."""
+    """Tells whether applying `after` changes the Slurm version."""
     changes = before is not None and before.slurm_version != after.slurm_version
     return changes and written not in ("", after.slurm_version)
 
 
 def backup_before_upgrade(written: str, before: Cluster | None, after: Cluster) -> tuple[Change, ...]:
-    """What an apply does before Slurm becomes another."""
+    """Returns the backup that an apply makes before it changes the Slurm version."""
     if after.backup is None or not is_upgrade(written, before, after):
         return ()
     why = f"Slurm {written} becomes {after.slurm_version}: a backup comes first, the one way back"
@@ -79,7 +79,7 @@ def backup_before_upgrade(written: str, before: Cluster | None, after: Cluster) 
 
 
 async def nodes_await_rollout(cluster: Cluster, env: ClusterContext) -> bool:
-    """Whether the heads have the file's Slurm, and nodes that were drained for it (and for nothing else) another one."""
+    """Tells whether the heads run the file's Slurm version while nodes drained for the upgrade run another."""
     if not env.provider.traits.creates_machines:
         return False
     with contextlib.suppress(HeadwayError):

@@ -1,4 +1,4 @@
-"""Which machines Prometheus asks: those that there are, whatever is still to come or to go."""
+"""The machines that Prometheus scrapes: those that exist now."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from headway.render.monitoring.prometheus import TARGETS
 
 
 async def update_scrape_targets(cluster: Cluster, env: ClusterContext) -> None:
+    """Writes the existing machines to Prometheus's target file on the head. Raises Refused without a network."""
     machines = {machine.name: machine for machine in await env.provider.list(cluster.name)}
     head, place = machines.get(cluster.head), await env.provider.find(cluster)
     if head is None:

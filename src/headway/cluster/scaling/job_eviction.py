@@ -1,4 +1,4 @@
-"""Jobs on nodes that are wanted empty: warned before their deadline, requeued after it."""
+"""Empties nodes: warns their jobs before a deadline and requeues them after it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class JobEviction:
     )  # jobs of which it was said that they could not be sent away yet
 
     async def warn_jobs(self, jobs: JobsByNode, ends: float) -> None:
-        """Those that asked for a signal before their end get it so long before the deadline."""
+        """Signals jobs that asked for a signal before their end, at the time before the deadline that they asked for."""
         run, head = self.env.connections, self.head
         left = {job for numbers in jobs.values() for job in numbers} - self.warned
         await self._read_warnings(left)
@@ -78,9 +78,8 @@ class JobEviction:
         await asyncio.gather(*map(ask, due))
 
     async def evict_jobs(self, jobs: JobsByNode) -> frozenset[str]:
-        """Requeued, and gone from their nodes or given up on; what forbids that ends. A job that ends by itself, and holds its
-        nodes for its epilog alone, is waited for: requeued, it would run once more. Returns the nodes of jobs that the
-        controller could not be told to send away: they go on there until it can."""
+        """Requeues the jobs and waits until they have left their nodes; a job that forbids it is cancelled. A job that is
+        completing is waited for. Returns the nodes of jobs that the controller could not requeue yet."""
         untold = set()
         for job in sorted({job for numbers in jobs.values() for job in numbers}):
             if not await self._try_evict(job):

@@ -1,4 +1,4 @@
-"""One machine for one slot of a cluster that works, without looking at the others."""
+"""Creates the machine of one slot of a running cluster, without touching others."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ async def provision_machine(
     why: str = "Slurm asked for it",
     image: str = "",
 ) -> None:
-    """Makes the machine, sets it up and starts its slurmd last. `image`: as in Run. Raises HeadwayError; what was made stays
-    to be looked at or given back."""
+    """Creates the machine, sets it up and starts slurmd last. `image`: as in ApplyRun. Raises HeadwayError; a machine that was
+    created stays for inspection or deletion."""
     machines = await list_machines(env, cluster.name)
     head = await require_active_head(cluster, env, machines)
     goal = await _goal(cluster, env, {*machines, name})

@@ -1,6 +1,5 @@
-"""Takes machines out of a cluster that goes on: drained, empty, given back.
-
-What is under way is in Slurm's own reason of each node, so a run that was killed is finished by the next."""
+"""Removes machines from a running cluster: nodes are drained, emptied, and their machines deleted. The state is in the nodes'
+reasons in Slurm, so the next run continues a killed one."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ LATE_JOB_S = 20.0  # a job that came between the look and the drain may be about
 
 
 async def keep_node(env: ClusterContext, head: Machine, name: str, reason: str) -> None:
-    """A node that was to leave (`reason`: Slurm's now) is as it was before: in service, or out for what was said of it then."""
+    """Restores a node that was to leave: in service, or out with its earlier reason. `reason`: Slurm's present one."""
     before = out_before(reason) if reason.startswith(LEAVES) else ""
     if before:
         await node_commands.drain_node(env.connections, head, name, before)
@@ -33,11 +32,11 @@ async def keep_node(env: ClusterContext, head: Machine, name: str, reason: str) 
 
 
 class SteppedAside(Exception):
-    """Another operation goes first. What is under way stays drained, and whoever goes on finds it so."""
+    """Raised when another operation goes first. Nodes stay drained, and the next run continues with them."""
 
 
 class WaitingWork(Protocol):
-    """Work that goes on while jobs on nodes that leave are waited for: deadlines may be days."""
+    """Work that goes on while jobs on leaving nodes are waited for, days perhaps."""
 
     async def step(self, names: Collection[str]) -> None:
         """One look; hands off what belongs to these nodes."""
@@ -58,7 +57,7 @@ class WaitingWork(Protocol):
 
 @dataclass
 class ScaleIn:
-    """`deadline`: None: nobody said that jobs may be sent away."""
+    """Removes machines. `deadline` None: jobs must not be requeued."""
 
     cluster: Cluster
     env: ClusterContext
@@ -77,8 +76,8 @@ class ScaleIn:
     gone: set[str] = field(default_factory=set)
 
     async def remove_machines(self, names: Sequence[str]) -> None:
-        """Until none of these has a machine. Raises Refused, with the nodes back in service, when jobs run there and
-        nobody said that they may be sent away; SteppedAside."""
+        """Waits until none of these nodes has a machine. Raises Refused, with the nodes back in service, if jobs run there
+        without a deadline; SteppedAside."""
         head = self.head
         if head is None or head.state is not MachineState.RUNNING:
             self._check_no_machine_runs(names)

@@ -16,9 +16,8 @@ from headway.slurm import node_commands, node_jobs
 
 
 async def select_slots(cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]) -> tuple[str, ...]:
-    """Slurm is asked only where there are more machines than wanted: those with work stay. One that does not answer
-    leaves it to their places. Machines that the provider takes back are not counted, and not sent away either: their jobs
-    are being led elsewhere."""
+    """Returns the slots that should have a machine. With too many machines, busy nodes stay; without an answer of Slurm the
+    order of slots decides. Reclaimed machines do not count and are not removed."""
     if all(group.idle_s is None and group.most == group.nodes for group in cluster.groups):
         return cluster.slot_names
     going = await reclaim_notices(env.provider, cluster) if any(group.spot for group in cluster.groups) else {}
@@ -31,8 +30,8 @@ async def select_slots(cluster: Cluster, env: ClusterContext, machines: Mapping[
 async def leaving_with_jobs(
     cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine], chosen: Collection[str]
 ) -> frozenset[str]:
-    """Those of the others that leave already, by the word of an operation that waits for the jobs on them. None where the
-    controller does not answer: whoever would give machines back then is refused by who asks it what runs there."""
+    """Returns the other slots that an earlier operation already drains and that still run jobs; none if the controller does not
+    answer."""
     over = [name for name in cluster.slot_names if name in machines and name not in chosen]
     head = await active_head(cluster, env, machines) if over and env.provider.traits.creates_machines else None
     if head is None:
@@ -45,7 +44,7 @@ async def leaving_with_jobs(
 
 
 async def reclaim_notices(provider: Provider, cluster: Cluster) -> dict[str, float]:
-    """Slot -> when the provider takes its machine back, in unix seconds."""
+    """Returns slot -> when the provider reclaims its machine, in unix seconds."""
     if not isinstance(provider, Reclaims):
         return {}
     return {one.machine: one.at for one in await provider.notices(cluster.name) if one.machine in cluster.group_of}

@@ -13,8 +13,8 @@ from headway.domain.slurm.state import LEMONS, OURS, NodeState
 
 
 def spares_to_reserve(cluster: Cluster, nodes: Mapping[str, NodeState], reserved: frozenset[str]) -> frozenset[str]:
-    """The nodes to hold. Those held already stay where possible, then idle ones from the last slot backwards;
-    a node with work is never taken, nor one that somebody has reserved."""
+    """Returns the nodes to reserve. Reserved nodes stay where possible, then idle ones from the last slot backwards; never a
+    node with work or in a person's reservation."""
     if not cluster.spares:
         return frozenset()
     return frozenset(name for group in cluster.groups for name in _of_group(group, nodes, reserved))

@@ -15,7 +15,7 @@ _S_A_VOLUME = 300.0
 
 
 async def measure_volumes(cluster: Cluster, env: ClusterContext, node: str, mib: int) -> tuple[VolumeSpeedOut, ...]:
-    """Of home, scratch and every volume that can be written to. `node`: "" is the head. Raises NotFound, Unreachable."""
+    """Measures home, scratch and every writable volume. `node` "": the head. Raises NotFound, Unreachable."""
     machine = (await list_machines(env, cluster.name)).get(node or cluster.head)
     if machine is None:
         raise NotFound(f"{cluster.name} has no machine {node or cluster.head}", hint=f"headway nodes {cluster.name}")

@@ -1,1 +1,1 @@
-"""How a fault is noticed: events of the nodes' agents, silence, probes."""
+"""Detection of faults: events of the nodes' agents, missing heartbeats, probes."""

@@ -1,4 +1,4 @@
-"""Nodes that are not heard of any more: which of them are dead. The machine is looked at, then the node itself is asked."""
+"""Detects dead nodes among those without heartbeats: checks the machine at the provider, then probes the node itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ Messages = list[tuple[str, str]]  # (node or job, words) for people to read
 
 @dataclass
 class DeadNodeDetector:
-    """One cluster's. `led`: whether an incident of the node has dealt with its jobs already. `dead`: what is done about one."""
+    """Detects one cluster's dead nodes. `jobs_are_handled`: whether an incident has dealt with the node's jobs. `on_dead`:
+    called for each dead node."""
 
     jobs_are_handled: Callable[[str], Awaitable[bool]]
     on_dead: Callable[..., Awaitable[Messages]]
@@ -34,8 +35,7 @@ class DeadNodeDetector:
     checked_at: dict[str, float] = field(default_factory=dict)  # when their machines were last looked at
 
     async def check_heartbeats(self, context: HealthContext, beats: Heartbeats, now: float) -> Messages:
-        """Nodes that neither beat nor answer are dead. Where the provider can't fence, their agent has ended their jobs by
-        then."""
+        """Finds silent nodes that do not answer either and calls `on_dead` for each. Returns messages as (node, text)."""
         return await self._check_machines(context, beats, now) + await self._probe_silent(context, beats, now)
 
     async def _check_machines(self, context: HealthContext, beats: Heartbeats, now: float) -> Messages:

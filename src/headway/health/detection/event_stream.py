@@ -1,4 +1,4 @@
-"""What the head's agent has heard from the nodes, as it comes: one stream a cluster, over the SSH connection there is."""
+"""Events from the head's agent: one stream per cluster over its SSH connection."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _MAX_TEXT = 500
 
 @dataclass(frozen=True)
 class Heartbeats:
-    """Of one second: nodes heard of, and for how many seconds others have been silent. `relay_s`: for how long the head's
-    agent itself has been away; then nothing is known of the nodes."""
+    """The heartbeats of one second: how many nodes were heard, and for how many seconds others have been silent.
+    `relay_away_s`: how long the head's agent itself has been away; node states are unknown then."""
 
     alive: int = 0
     silent_s: Mapping[str, float] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Heartbeats:
 
 @dataclass(frozen=True)
 class OfflineAction:
-    """What the head's agent did about a signal while no server listened. `id` is the signal's with a word before it."""
+    """What the head's agent did about a signal while no server was connected. `id` is the signal's id with a prefix."""
 
     id: str
     at: float
@@ -48,8 +48,7 @@ class OfflineAction:
 
 @dataclass(frozen=True)
 class JobEvents:
-    """Jobs that began or ended on some node just now: prolog and epilog said so. Or, not `sure`, jobs that the controller's
-    log names. What became of them, Slurm says."""
+    """Jobs that began or ended on a node, as prolog and epilog report; not `certain`: jobs that slurmctld's log names."""
 
     jobs: tuple[int, ...]
     certain: bool = True
@@ -57,7 +56,7 @@ class JobEvents:
 
 @dataclass(frozen=True)
 class PowerRequest:
-    """Slurm has asked for machines, or to be rid of some: its nodes' states say which."""
+    """Slurm asks for machines to be created or deleted; its node states say which."""
 
 
 AgentEvent = Signal | Heartbeats | OfflineAction | JobEvents | PowerRequest
@@ -72,8 +71,7 @@ class StreamsOutput(Protocol):
 
 
 async def stream_events(links: StreamsOutput, head: Machine) -> AsyncIterator[AgentEvent]:
-    """Every signal that the head has, those of before first, and what is heard each second. Ends with the stream; raises
-    what `stream` raises."""
+    """Yields every stored signal, then events as they come. Ends with the stream and raises what `stream` raises."""
     rest = b""
     argv = ["python3", "-I", "-S", PROGRAM, "watch"]
     async with contextlib.aclosing(links.stream(head, argv)) as pieces:  # type: ignore[type-var]
@@ -86,7 +84,7 @@ async def stream_events(links: StreamsOutput, head: Machine) -> AsyncIterator[Ag
 
 
 def parse_event(line: bytes) -> AgentEvent | None:
-    """None for what can't be read (another version's, or nonsense), and for good news."""
+    """Returns the event of one line; None for an unreadable line and for a check that is OK again."""
     try:
         told = json.loads(line)
         if "fault" in told:

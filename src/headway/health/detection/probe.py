@@ -1,4 +1,4 @@
-"""Whether a node that is not heard of lives: it is asked in two other ways before anybody acts."""
+"""Probes a silent node in two other ways before it is treated as dead."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _BEATS = "/run/headway/beats.json"  # node/agent/roles/head.py
 
 
 async def read_heartbeat_ages(context: HealthContext) -> dict[str, float]:
-    """Node -> seconds since it was last heard, this moment. Raises HeadwayError."""
+    """Returns node -> seconds since its last heartbeat, read on the head now. Raises HeadwayError."""
     argv = ["python3", "-I", "-S", "-c", _AGES, _BEATS]
     ran = await context.env.connections.remote(await context.head(), argv, timeout_s=PROBE_S + 5)
     return {str(node): float(age) for node, age in json.loads(ran.stdout).items()}
 
 
 async def probe_node(context: HealthContext, node: str) -> str:
-    """How it answered: by SSH to the server, or its SSH server to the head. "" when it did not."""
+    """Returns how the node answered: over SSH from the server, or with its SSH banner to the head. "" if it did not."""
     machine = (await context.machines()).get(node)
     if machine is None:
         return ""

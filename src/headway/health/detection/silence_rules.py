@@ -1,4 +1,4 @@
-"""Nodes that are not heard of any more: which of them to ask in another way. Pure."""
+"""Decides which silent nodes to probe. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROBE_EVERY_S = 10.0  # a node that answers although its agent is silent
 
 @dataclass(frozen=True, slots=True)
 class Suspects:
-    """`nodes`: silent, one by one. `hold`: why nothing is done although some are."""
+    """`nodes`: silent nodes to probe. `hold_reason`: why nothing is done although nodes are silent."""
 
     nodes: tuple[str, ...] = ()
     hold_reason: str = ""

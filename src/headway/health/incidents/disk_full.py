@@ -1,4 +1,4 @@
-"""A node whose disk its jobs have filled: it serves again once there is room."""
+"""Nodes whose disk is full of their jobs' files: they return to service when space is free again."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ _DISK = "disk: "  # of the agent's check, before its words
 
 
 def waits_for_disk_space(incident: Incident) -> bool:
+    """Tells whether the incident is about a full disk."""
     said = (str(step.evidence.get("text") or "") for step in incident.current)
     return incident.action is XidClass.MOUNT and any(text.startswith(_DISK) for text in said)
 
 
 async def wait_for_disk_space(context: HealthContext, incident: Incident) -> str:
-    """Until the node's agent has seen room for a minute, where that was missing: jobs give it back as they end. What is still
-    wrong when a person has to see to it."""
+    """Waits until the node's agent has reported enough space for STABLE_S. Returns "" or the fault that remains after
+    WAIT_S."""
     if not waits_for_disk_space(incident):
         return ""
     ends, since = context.clock() + WAIT_S, None

@@ -1,4 +1,4 @@
-"""seen -> draining: no new job starts on the node; a dead one is fenced first and down then."""
+"""seen -> draining: Slurm starts no new job on the node; the machine of a dead node is fenced before Slurm sets it down."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from headway.slurm import node_commands, node_jobs
 
 
 async def isolate_node(context: HealthContext, incident: Incident) -> Incident:
+    """Drains the node, or fences and sets down a dead one; an error of one job alone only requeues that job. Returns the
+    incident after the step."""
     if incident.action not in DRAINS:
         return await _requeue_only(context, incident)
     if incident.found("dead"):
@@ -34,7 +36,8 @@ async def isolate_node(context: HealthContext, incident: Incident) -> Incident:
 
 
 async def _requeue_only(context: HealthContext, incident: Incident) -> Incident:
-    """The error is over with the process that made it: the node stays in service."""
+    """Requeues the jobs that the error ended and closes the incident: the error ended with its process, and the node stays in
+    service."""
     there = await context.jobs_on(incident.node)
     due = jobs_in_signals(incident) & there | await jobs_ended_by_fault(
         context, incident, there
@@ -123,6 +126,7 @@ def _reason_is_ours(reason: str) -> bool:
 
 
 def drain_reason(incident: Incident, before: str) -> str:
-    """`before`: Slurm's reason until now. That a node leaves stands before what is wrong with it: its machine goes either way."""
+    """Returns the reason to set in Slurm. `before`: Slurm's present reason; a node that leaves keeps that reason in front,
+    because its machine is removed in any case."""
     reason = incident.reasons[0]
     return f"{LEAVES}: {reason}" if before.startswith(LEAVES) else reason

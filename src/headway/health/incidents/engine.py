@@ -1,16 +1,16 @@
-"""Acts on what nodes say: a signal becomes an incident, and an incident goes from state to state.
+"""Leads incidents from state to state: a signal of a node opens an incident, and each step moves it on.
 
-    seen ──────► draining ──────► jobs moved ──────► repairing ──────► testing ──────► returned
-     │ isolate      │ move           │ repair.begin      │ repair          │ prove
-     │              └ a look each    ├──► out of service │ .carry_out      └──► jobs moved (the next repair)
-     └► returned      two seconds    └──► testing        └──► jobs moved        or out of service
-       (the job alone is requeued)
+    seen ──────────► draining ──────► jobs moved ──────► repairing ────────► testing ──────► returned
+     │ isolate_node    │ move_jobs       │ begin_repair     │ run_repair        │ run_node_tests
+     │                 └ every pass      ├──► out of service└──► jobs moved     └──► jobs moved (the next repair)
+     └► returned (only                   └──► testing                                or out of service
+        the job is requeued)
 
-What a provider takes back goes its own way through the same states (`reclaim`); what can't be made is led by `wake`. An
-incident whose machine is gone ends wherever it is (`gone`).
+Machines that a provider reclaims go through the same states with the steps of `spot_reclaim`; `headway.autoscale` leads incidents
+of machines that can't be created. `orphaned` closes an incident whose machine is gone.
 
-Each step is stored before the next and can be done twice, so that a server that was killed goes on where it was. Repairs
-and tests take long: they run beside, write nothing, and are begun anew by the next server."""
+Each step is stored before the next and can be repeated, so that a new server continues after a killed one. Repairs and tests take
+long: they run as tasks that write nothing, and the next server starts them again."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ _RECLAIM_STEPS: Mapping[IncidentState, Step] = MappingProxyType(
 
 @dataclass
 class IncidentEngine:
-    """One cluster's, as long as the server runs. Its methods are called one at a time, but for `done`."""
+    """Handles one cluster's incidents for as long as the server runs. Call one method at a time, except
+    `has_finished_tasks`."""
 
     cluster: Cluster
     env: ClusterContext
@@ -103,7 +104,8 @@ class IncidentEngine:
     # --- what comes in
 
     async def handle_signal(self, signal: Signal, jobs: Iterable[JobState]) -> Messages:
-        """`jobs`: as last read. [] for a signal that was seen before."""
+        """Handles one signal of a node's agent: opens or extends an incident and runs its steps. `jobs`: as last read. Returns
+        messages, [] for a known signal."""
         store, name = self.env.store, self.cluster.name
         if signal.node not in self.cluster.slot_names or await store.signals.exists(name, signal.id):
             return []
@@ -143,8 +145,8 @@ class IncidentEngine:
         return said
 
     async def handle_offline_action(self, deed: OfflineAction) -> Messages:
-        """What the head's agent did about a signal while no server listened. It is read before the signal itself, becomes
-        part of that one's incident, and so nothing is done twice."""
+        """Records what the head's agent did about a signal while no server was connected. It arrives before the signal itself
+        and becomes part of its incident, so that no job is requeued twice."""
         store, name = self.env.store, self.cluster.name
         if await store.signals.exists(name, deed.id):
             return []
@@ -196,7 +198,8 @@ class IncidentEngine:
         )
 
     async def handle_dead_node(self, node: str, what: str, **evidence: object) -> Messages:
-        """A node whose machine does not run, or that Slurm has lost. `at`: since when, as far as known."""
+        """Opens or extends an incident for a node whose machine does not run or that Slurm has lost. `at` in `evidence`: since
+        when, in unix seconds, if known."""
         if await self._jobs_are_handled(node) or await self._leaves_service(node):
             return []
         given = evidence.get("at")
@@ -234,22 +237,22 @@ class IncidentEngine:
         return not (await self.env.store.incidents.get(incident.number)).found("dead")
 
     async def confirm_dead(self, node: str, jobs: Iterable[int]) -> bool:
-        """Whether the controller still says what a reading of some seconds ago did of a node whose machine runs: that these
-        jobs run there, or, where none are given, that the node is out. An apply may have returned it meanwhile."""
+        """Asks the controller whether an earlier finding about a node with a running machine still holds: these jobs are on it
+        or, without jobs, the node is out of service. An apply may have returned it meanwhile."""
         if jobs:
             return bool(await self.context.jobs_on(node, ending=False) & set(jobs))
         return bool((await self.context.node_state(node))[0] & OUT)
 
     async def handle_heartbeats(self, beats: Heartbeats, now: float) -> Messages:
-        """Nodes that neither beat nor answer are dead: fenced first, so that no write of theirs follows the first of the
-        run that takes their work over. Where the provider can't fence, their agent has ended their jobs by then."""
+        """Handles nodes without heartbeat. A dead node is fenced first, so that it writes nothing after its jobs start
+        elsewhere; without fencing its agent has ended the jobs by then."""
         beats = replace(
             beats, silent_s={node: age for node, age in beats.silent_s.items() if node not in self.empty_slots}
         )
         return await self.dead_node_detector.check_heartbeats(self.context, beats, now)
 
     async def handle_reclaim_notices(self) -> Messages:
-        """Machines that the provider is about to take back."""
+        """Opens incidents for machines that the provider is about to reclaim."""
         said: Messages = []
         for node, at in (await reclaim_notices(self.env.provider, self.cluster)).items():
             said += await self._handle_reclaim(node, at)
@@ -284,8 +287,8 @@ class IncidentEngine:
     # --- from state to state
 
     async def resume_open(self, only: XidClass | None = None) -> Messages:
-        """Takes every incident that is not over (`only`: those of this kind) as far as it goes now. What one of them meets
-        keeps no other waiting, nor does all of it where the head is what does not answer."""
+        """Runs the due steps of every open incident (`only`: of one class). A fault in one incident does not delay the
+        others."""
         unfinished = await self.env.store.incidents.search(self.cluster.name, unfinished=True, limit=MAX_OPEN_INCIDENTS)
         moved = await orphaned.close_orphaned(self.context, unfinished, self._cancel_task) if only is None else []
         said = [(one.node, one.steps[-1].text) for one in moved]
@@ -321,13 +324,14 @@ class IncidentEngine:
         return said
 
     def report_once(self, number: int, where: str, fault: str) -> Messages:
-        """The fault for people to read, where it is another one than at the last try. `number`: an incident's; 0: all."""
+        """Returns the fault as a message unless it was the incident's last reported one. `number`: of the incident; 0: the
+        cluster."""
         before = self.last_faults.pop(number, "")
         self.last_faults[number] = fault
         return [(where, fault)] if fault != before else []
 
     async def run_due_steps(self, incident: Incident) -> Messages:
-        """From state to state until something has to be waited for. Returns what was done."""
+        """Runs an incident's steps until it has to wait. Returns what was done as messages."""
         if not (self.cluster.health.act or incident.state is IncidentState.TESTING):  # a person may ask for tests
             return []
         if incident.action is XidClass.MAKE:  # whoever makes machines leads it
@@ -386,11 +390,11 @@ class IncidentEngine:
 
     @property
     def has_finished_tasks(self) -> bool:
-        """Whether a repair or test has ended whose result nobody has taken."""
+        """Tells whether a repair or test has ended whose result is not recorded yet."""
         return any(task.done() for task in self.tasks.values())
 
     async def close(self) -> None:
-        """What is under way ends, and has let go of the store when this returns."""
+        """Cancels running repairs and tests and waits until they have ended."""
         tasks = list(self.tasks.values())
         for task in tasks:
             task.cancel()
@@ -401,9 +405,8 @@ class IncidentEngine:
     async def return_node(
         self, number: int, person: str, *, false_alarm: bool, begin: bool = True
     ) -> asyncio.Task[Any] | None:
-        """A person says that the node works: its tests begin. Wait for what this returns, then take `go_on`. Without `begin`
-        they are begun by whoever takes `go_on` next, in another server. Raises Conflict for an incident that is over, or
-        under repair."""
+        """Starts the tests of a node that a person says is repaired. Returns the task to wait for, then call `resume_open`.
+        Without `begin` another server starts the tests. Raises Conflict for an incident that is closed or under repair."""
         incident = await self.env.store.incidents.get(number)
         if incident.cluster != self.cluster.name:
             raise NotFound(f"{self.cluster.name} has no incident {number}", hint="headway incidents lists them")

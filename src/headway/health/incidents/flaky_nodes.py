@@ -1,4 +1,4 @@
-"""Nodes that fail too often, where they are for spare work only: held by a reservation that a job has to ask for."""
+"""Nodes that fail too often and take only spare work: a reservation holds them, which a job has to name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MAX_INCIDENTS = 2000  # incidents that are looked at, the latest first
 
 
 async def find_flaky_nodes(context: HealthContext) -> tuple[str, ...]:
-    """Those that their score says are; none where the cluster has no such nodes."""
+    """Returns the nodes whose score limits them to spare work; () unless the cluster has `lemon_spare_work`."""
     health, now, store = context.cluster.health, context.clock(), context.env.store
     found = await store.incidents.search(context.cluster.name, limit=_MAX_INCIDENTS) if health.lemon_spare_work else ()
     of = {node: [one for one in found if one.node == node] for node in {one.node for one in found}}
@@ -21,7 +21,7 @@ async def find_flaky_nodes(context: HealthContext) -> tuple[str, ...]:
 
 
 async def update_reservation(context: HealthContext) -> None:
-    """Brings the reservation in line with that. It goes away with the last of them, once no job names it any more."""
+    """Updates the reservation to hold exactly the flaky nodes, and deletes it when none is left and no job names it."""
     await reservations.set_reserved_nodes(
         context.env.connections, await context.head(), await find_flaky_nodes(context), LEMONS
     )

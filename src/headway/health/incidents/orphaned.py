@@ -1,5 +1,5 @@
-"""Incidents whose machine is gone: scaled away, taken without a word, replaced in another slot. They end where nobody misses
-the machine, and where another one serves in its place; a missing one stays a fault."""
+"""Closes incidents whose machine is gone: scaled in, deleted by the provider, or replaced in another slot. A machine that the
+group still lacks stays a fault."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ CancelTask = Callable[[Incident], Awaitable[None]]
 async def close_orphaned(
     context: HealthContext, unfinished: Iterable[Incident], cancel_task: CancelTask
 ) -> list[Incident]:
-    """Ends those of these that are over, begins the tests of machines that came for lost ones. `let_be` ends what is under
-    way for one. Those that took a step, after it."""
+    """Closes the incidents that are over and starts tests on replacement machines. `cancel_task` ends the running repair or
+    tests of an incident. Returns the incidents that changed, after their step."""
     due = [one for one in unfinished if _is_candidate(context, one)]
     if not due:
         return []
@@ -97,12 +97,12 @@ async def _with_new_machine(context: HealthContext, incident: Incident, machine:
 
 
 def group_is_short(group: Group, machines: Collection[str], going: Collection[str]) -> bool:
-    """Whether the group has fewer machines than it should. `going`: those that are taken back."""
+    """Tells whether the group has fewer machines than it should. `going`: nodes whose machines the provider takes back."""
     return sum(name in machines and name not in going for name in group.slots) < group.wanted
 
 
 async def machine_is_surplus(context: HealthContext, node: str) -> bool:
-    """Whether the node has no machine, and its group none too few."""
+    """Tells whether the node has no machine and its group has enough without it."""
     machines = await context.machines()
     if node in machines:
         return False
@@ -113,7 +113,8 @@ async def machine_is_surplus(context: HealthContext, node: str) -> bool:
 
 
 async def close_as_surplus(context: HealthContext, incident: Incident) -> Incident:
-    """Nobody misses its machine. The next one in its slot is another, and nothing speaks against it."""
+    """Closes an incident whose machine is not needed. The next machine in the slot is a new one and starts without a record of
+    faults."""
     await release_slot(context, incident.node)
     if context.env.provider.traits.creates_machines:
         await context.env.store.incidents.reset_score(context.cluster.name, incident.node)
@@ -126,7 +127,7 @@ async def _close(context: HealthContext, incident: Incident, words: str) -> Inci
 
 
 async def release_slot(context: HealthContext, node: str) -> None:
-    """Slurm has the slot as one without a machine, or may ask for it again. What somebody else has said of it stays."""
+    """Marks the slot in Slurm as empty, or lets Slurm power it up again. A reason set by a person stays."""
     states, reason = await context.node_state(node)
     if not states & OUT or not own(reason) or reason == NO_MACHINE:
         return

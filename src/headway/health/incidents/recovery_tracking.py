@@ -1,4 +1,4 @@
-"""When the jobs that an incident sent back to the queue run again, and when they have done something again."""
+"""Records when jobs that an incident requeued run again, and when they report their first training step."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ FOLLOW_S = 6 * 3600.0  # one that has not run again by then is followed no longe
 
 
 async def track_recovery(context: HealthContext, jobs: Iterable[JobState], reported: Mapping[int, float]) -> bool:
-    """`reported`: job -> unix seconds of its newest training step. Returns whether a job is still waited for that may
-    report one."""
+    """Records restarts and first steps of requeued jobs. `reported`: job -> unix seconds of its newest training step. Returns
+    whether a job may still report its first one."""
     store, now = context.env.store, context.clock()
     running = {job.id: job for job in jobs if job.state in {"RUNNING", "COMPLETED"} and job.start_time}
     waits = False

@@ -1,4 +1,4 @@
-"""Volumes of other machines that a node has lost: mounted again as soon as their server answers."""
+"""Mounts a node's lost network volumes again as soon as their server answers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ _TRY_S = 30.0
 
 
 async def remount_volumes(context: HealthContext, node: str) -> str:
-    """Until every volume from elsewhere is there and answers: its server may be away for hours, and no restart brings it. What
-    is still wrong when a person has to see to it."""
+    """Waits until every network volume is mounted and answers. Returns "" or the fault that remains after MOUNT_S."""
     units = await _units(context)
     ends, pause_s = context.clock() + MOUNT_S, FIRST_PAUSE_S
     while True:

@@ -1,4 +1,4 @@
-"""jobs moved -> repairing -> testing, or out of service: the ladder of repairs, each tried once."""
+"""jobs moved -> repairing -> testing, or out of service: runs the repair ladder, each repair once."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _WORDS = {
 
 
 async def begin_repair(context: HealthContext, incident: Incident) -> Incident:
-    """The next repair is begun; out of service when none is left, or when the node has failed too often. Unchanged while
-    its jobs are about to start elsewhere: a machine that is back in seconds would get them again, bad or not."""
+    """Starts the next repair, or takes the node out of service when no repair is left or it failed too often. Returns the
+    incident unchanged while its jobs are about to start elsewhere."""
     number = incident.number
     if not incident.drained:
         words = f"its drain is somebody else's, and so is its repair: headway incident return {number}"
@@ -75,8 +75,8 @@ async def _jobs_wait_for_spare(context: HealthContext, incident: Incident) -> bo
 
 
 async def run_repair(context: HealthContext, incident: Incident) -> str:
-    """What went wrong, "" when the node is there again to be tested. Writes nothing; may be begun anew by another server
-    and takes no step twice that is done."""
+    """Carries out the current repair. Returns what went wrong, "" when the node can be tested. Writes nothing and can be run
+    again by another server."""
     try:
         match repair_ladder.tried_repairs(incident)[-1]:
             case Repair.MOUNT:
@@ -97,7 +97,7 @@ async def run_repair(context: HealthContext, incident: Incident) -> str:
 
 
 async def finish_repair(context: HealthContext, incident: Incident, fault: str) -> Incident:
-    """After `carry_out`."""
+    """Records the result of `run_repair`: starts the tests, or leaves the node to the next repair."""
     if not fault:
         return await context.add_step(incident, IncidentState.TESTING, "tests begin", evidence={"tests": True})
     words = f"{repair_ladder.tried_repairs(incident)[-1].value} did not help: {fault}"
@@ -114,8 +114,8 @@ async def _reset(context: HealthContext, incident: Incident) -> str:
 async def restart_machine(
     context: HealthContext, node: str, not_before: float, *, silent_since: float | None = None
 ) -> None:
-    """Once: a machine that was started after `began` has been restarted. `silent_since`: of one that was found dead. Raises
-    HeadwayError for one that has not come back."""
+    """Restarts the machine unless it started after `not_before` already. `silent_since`: when a dead node was last heard, in
+    unix seconds. Raises HeadwayError if the machine does not come back."""
     provider = context.env.provider
     machine = (await context.machines()).get(node)
     if machine is None:
@@ -173,7 +173,7 @@ async def _started_at(context: HealthContext, machine: Machine) -> float:
 
 
 async def start_machine(context: HealthContext, node: str) -> None:
-    """Starts a machine that does not run, where the provider can: fencing may have stopped it."""
+    """Starts a stopped machine if the provider can; fencing may have stopped it."""
     machine = (await context.machines()).get(node)
     if machine is None or machine.state is MachineState.RUNNING or not context.env.provider.traits.powers_off_machines:
         return
@@ -182,7 +182,7 @@ async def start_machine(context: HealthContext, node: str) -> None:
 
 
 async def wait_until_booted(context: HealthContext, node: str) -> None:
-    """Until a machine that was started a moment ago, by whomever, serves or has had its time to."""
+    """Waits until a machine that started a moment ago has registered with Slurm, or its boot time is over."""
     machine = (await context.machines()).get(node)
     left_s = machine.started_at + BOOT_S - context.clock() if machine is not None else 0.0
     if left_s > 0:
@@ -229,8 +229,7 @@ async def _wait_for_replacement(context: HealthContext, incident: Incident) -> s
 
 
 async def wait_until_registered(context: HealthContext, node: str, within_s: float) -> str:
-    """Until slurmd has spoken to the controller and the machine answers. A container's slurmd may be heard of before
-    its boot has ended: SSH is asked too."""
+    """Waits until slurmd has registered and SSH answers. Returns "" or what is missing after `within_s` seconds."""
     ends = context.clock() + within_s
     fault = "it has not registered with Slurm"
     while True:

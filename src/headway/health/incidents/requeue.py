@@ -1,4 +1,4 @@
-"""draining -> jobs moved: what ran on the node goes back to the queue, whole, and away from it."""
+"""draining -> jobs moved: jobs of the node are requeued as a whole and start on other nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALLOWS_WARNING = frozenset({XidClass.RESET, XidClass.DRAIN, XidClass.RECLAIM})
 
 
 async def move_jobs(context: HealthContext, incident: Incident) -> Incident:
-    """One look: warns, requeues what is due, and ends when no job is left on the node."""
+    """Runs one pass: warns jobs, requeues those that are due, and moves the incident on when no job is left on the node."""
     if incident.action is XidClass.MOUNT:  # they wait for it, or don't need it
         return await context.add_step(incident, IncidentState.JOBS_MOVED, "what runs there goes on")
     if incident.found("dead"):
@@ -57,7 +57,8 @@ async def move_jobs(context: HealthContext, incident: Incident) -> Incident:
 
 @dataclass(frozen=True, slots=True)
 class RequeueResult:
-    """Jobs that are requeued now, by whomever, and those that can't be. `fault`: what others met, which are to be tried again."""
+    """Jobs that are requeued, by this call or another, and jobs that can't be. `fault`: an error that stopped the rest, which
+    are tried again."""
 
     requeued: list[int]
     not_requeueable: list[int]
@@ -65,7 +66,7 @@ class RequeueResult:
 
 
 async def requeue_jobs(context: HealthContext, incident: Incident, jobs: Iterable[int]) -> RequeueResult:
-    """Whole: a job over several nodes leaves all of them."""
+    """Requeues whole jobs: a job on several nodes leaves all of them."""
     done, stay = list[int](), list[int]()
     fault: HeadwayError | None = None
     head = await context.head()
@@ -88,8 +89,8 @@ async def requeue_jobs(context: HealthContext, incident: Incident, jobs: Iterabl
 async def ended_by_user(
     context: HealthContext, node: str, jobs: set[int], *, completed_counts: Collection[int] = ()
 ) -> set[int]:
-    """Those of them that still end on the node because somebody, or their time, ended them: that is no fault's doing. `well`:
-    nor is it of these that they ended well, and hold the node for an epilog alone."""
+    """Returns the jobs that are still completing on the node because a user, an operator or their time limit ended them.
+    `completed_counts`: jobs for which a normal completion counts too."""
     ending = jobs - await context.jobs_on(node, ending=False) if jobs else jobs
     states = (
         await job_commands.read_accounted_states(context.env.connections, await context.head(), ending)
@@ -104,7 +105,7 @@ async def ended_by_user(
 
 
 async def raise_fault(context: HealthContext, incident: Incident, sent: RequeueResult) -> None:
-    """Raises what kept jobs from being requeued, so that the step is taken again; what is done is noted first."""
+    """Raises the error that kept jobs from being requeued, so that the step is tried again. Records the requeued jobs first."""
     if sent.fault is None:
         return
     if sent.requeued:
@@ -114,8 +115,8 @@ async def raise_fault(context: HealthContext, incident: Incident, sent: RequeueR
 
 
 async def requeue_job_of_signal(context: HealthContext, incident: Incident, signal: Signal) -> Incident | None:
-    """Another job, or another run of one, that an error has ended on a node whose incident has gone on already. None where
-    it could not be requeued this time."""
+    """Requeues a job that an error ended on a node whose incident is past draining. Returns None if the requeue failed this
+    time."""
     job = signal.job
     if job is None or await _was_requeued_since(context, incident, job, signal.at):
         return incident
@@ -155,8 +156,8 @@ async def _requeue_and_note(context: HealthContext, incident: Incident, jobs: se
 
 
 async def jobs_ended_by_fault(context: HealthContext, incident: Incident, there: set[int]) -> set[int]:
-    """Jobs that the fault ended before anybody looked, and that no epilog held. Of a GPU whose holder was not known yet,
-    because the job had just begun: those that failed on the node in the same moment."""
+    """Returns jobs that the fault ended before this pass and that no epilog held. If the GPU's job was not known yet, these are
+    the jobs that failed on the node at that moment."""
     head, run, at = await context.head(), context.env.connections, incident.found("at")
     gone = jobs_in_signals(incident) - there
     states = {job: await job_commands.read_job_state(run, head, job) for job in gone}
@@ -223,8 +224,8 @@ def _warning_limit_s(context: HealthContext, incident: Incident) -> float:
 
 
 async def hold_completing(context: HealthContext, incident: Incident, hosts: Mapping[int, str]) -> dict[str, list[int]]:
-    """Jobs (job -> the node of its batch script) that end before they are requeued stay completing there. Returns those
-    by node; none on the incident's own, which is cut off."""
+    """Keeps the jobs (job -> node of its batch script) in state COMPLETING after their end, until they are requeued. Returns
+    the held jobs by node, without the incident's own node, which is cut off."""
     held: dict[str, list[int]] = {}
     for job, host in sorted(hosts.items()):
         if host != incident.node:
@@ -249,6 +250,7 @@ async def _release_hold(context: HealthContext, node: str, jobs: Iterable[int]) 
 
 
 def jobs_in_signals(incident: Incident) -> set[int]:
+    """Returns the ids of jobs that the incident's signals name."""
     return {int(str(step.evidence["job"])) for step in incident.current if step.evidence.get("job") is not None}
 
 
@@ -263,6 +265,7 @@ def _warned(incident: Incident) -> dict[int, float]:
 
 
 def jobs_in_evidence(incident: Incident, key: str) -> set[int]:
+    """Returns the job ids that the incident's steps list under `key`."""
     found: set[int] = set()
     for step in incident.current:
         named = step.evidence.get(key)

@@ -23,7 +23,7 @@ CUT_OFF_BEFORE_S = (
 
 
 async def move_jobs_before_reclaim(context: HealthContext, incident: Incident) -> Incident:
-    """Jobs that asked for a signal get it and time, all others are requeued at once; those that forbid it go on to the end."""
+    """Warns jobs that asked for a signal and requeues all others at once; jobs that forbid it run until the machine goes."""
     if incident.found("dead"):
         return await move_jobs(context, incident)
     machine = (await context.machines()).get(incident.node)
@@ -53,8 +53,8 @@ async def _end_remaining_jobs(context: HealthContext, incident: Incident) -> Inc
 
 
 async def delete_machine(context: HealthContext, incident: Incident) -> Incident:
-    """Nothing runs there: the machine goes before its time, and its slot is free for another. A machine that has come
-    since is another one."""
+    """Deletes the machine before its provider takes it and releases its slot. A machine that was created since is a new one and
+    stays."""
     node, head, run = incident.node, await context.head(), context.env.connections
     machine = (await context.machines()).get(node)
     began = incident.found("started_at")
@@ -74,7 +74,7 @@ async def delete_machine(context: HealthContext, incident: Incident) -> Incident
 
 
 async def wait_for_replacement(context: HealthContext, incident: Incident) -> Incident:
-    """Over when the group has its machines again; one that scales by itself may have to do with less."""
+    """Closes the incident when the group has all its machines again."""
     group = context.cluster.group_of[incident.node]
     going = await reclaim_notices(context.env.provider, context.cluster)
     machines = await context.machines()
@@ -90,7 +90,7 @@ async def wait_for_replacement(context: HealthContext, incident: Incident) -> In
 
 
 def reclaim_at(incident: Incident) -> float:
-    """When the provider takes the machine, in unix seconds."""
+    """Returns when the provider takes the machine, in unix seconds."""
     until = incident.found("until")
     return float(until) if isinstance(until, int | float) else 0.0
 

@@ -1,4 +1,4 @@
-"""An incident in seconds. Pure."""
+"""The durations of an incident, in seconds. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headway.domain.incident import Incident, IncidentState
 
 @dataclass(frozen=True, slots=True)
 class IncidentTimings:
-    """Seconds from the fault; None for what has not happened (yet). Of several jobs the slowest counts."""
+    """Seconds from the fault to each event; None if it has not happened. Of several jobs the slowest counts."""
 
     detect_s: float | None = None  # the incident was opened
     drain_s: float | None = None  # Slurm was told that the node is out
@@ -21,6 +21,7 @@ class IncidentTimings:
 
 
 def incident_timings(incident: Incident) -> IncidentTimings:
+    """Returns the incident's durations."""
     steps = incident.steps
     drained = [step.at for step in steps if step.state is IncidentState.DRAINING]
     closed = [step.at for step in steps if step.state.closed]

@@ -1,4 +1,4 @@
-"""A node's tests, and the only way back to service: through a report of tests that passed."""
+"""Node tests. A node of an incident returns to service only with a report of passed tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PARTNERS = 2  # for a test between two nodes, one after the other
 
 @dataclass(frozen=True, slots=True)
 class NodeTestResult:
-    """One test."""
+    """The result of one node test."""
 
     name: str
     ok: bool
@@ -33,19 +33,21 @@ class NodeTestResult:
 
 @dataclass(frozen=True, slots=True)
 class NodeTestReport:
+    """The results of all tests of one node."""
+
     node: str
     results: tuple[NodeTestResult, ...]
 
     @property
     def fault(self) -> str:
-        """What is wrong; "" when all tests passed, which needs at least one."""
+        """The first failure; "" when all tests passed. A report without tests is a failure."""
         if not self.results:
             return "no test was run"
         return next((one.text or f"{one.name} failed" for one in self.results if not one.ok), "")
 
 
 async def run_node_tests(context: HealthContext, node: str, *, thorough: bool = False) -> NodeTestReport:
-    """Runs the node's tests; changes nothing. `thorough`: after errors that a light test may not find."""
+    """Runs the node's tests and changes nothing. `thorough`: also load tests, for errors that a light test does not find."""
     results: list[NodeTestResult] = []
     try:
         machine = await context.running_machine(node)
@@ -149,14 +151,15 @@ def _failure_text(row: dict[str, Any]) -> str:
 
 
 def needs_thorough_tests(incident: Incident) -> bool:
+    """Tells whether the incident's class asks for load tests."""
     return incident.action in {XidClass.DRAIN, XidClass.RMA, XidClass.HANDS_ON}
 
 
 async def return_to_service(
     context: HealthContext, incident: Incident, report: NodeTestReport, state: IncidentState, actor: str
 ) -> Incident:
-    """Ends the incident, and the node's drain where it is Headway's and the node does not leave. Nothing else returns a node
-    of an incident to service. ValueError for a report that does not say so."""
+    """Closes the incident and ends the node's drain, if the drain is Headway's and the node does not leave. Raises ValueError
+    unless the report says that all tests passed."""
     if report.fault or report.node != incident.node:
         raise ValueError(f"incident {incident.number}: {report.fault or f'tests of {report.node}'}")
     words = "tests passed; its drain is somebody else's and stays"
@@ -180,8 +183,8 @@ async def return_to_service(
 
 
 async def repeat_return(context: HealthContext, node: str) -> str:
-    """Returns a node that is out for an incident which has ended with tests passed; "" where nothing was to be done. None while
-    an incident of it is open, and for no reason but that incident's very own: numbers may be those of another server."""
+    """Returns a node to service again if it is out with the reason of a closed incident: slurmctld can forget the return when
+    it is killed. Returns what was done, "" for nothing."""
     store, name = context.env.store, context.cluster.name
     if await store.incidents.search(name, node=node, unfinished=True):
         return ""

@@ -1,4 +1,4 @@
-"""Jobs that hold GPUs and get nowhere: those that hang, and those that were forgotten. Pure."""
+"""Rules that find hung and idle GPU jobs. Pure."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def detect_idle(rule: StallRule, runs_s: float, use: GpuUsage | None) -> Stall |
 
 
 def format_duration(seconds: int) -> str:
-    """ "40 s", "30 min", "2 h"."""
+    """Returns "40 s", "30 min" or "2 h"."""
     for size, word in ((3600, "h"), (60, "min")):
         if seconds >= size and seconds % size == 0:
             return f"{seconds // size} {word}"

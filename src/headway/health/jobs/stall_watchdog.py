@@ -1,4 +1,4 @@
-"""Looks after jobs that get nowhere: their owners are told, and by policy hung ones are requeued and idle ones cancelled."""
+"""Finds jobs without progress and tells their owners; by policy hung jobs are requeued and idle ones cancelled."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _QUERIES = {
 
 @dataclass
 class StallWatchdog:
-    """One cluster's. What was said of a run of a job is not said again."""
+    """Watches one cluster's jobs. Each stall of a job's run is reported once."""
 
     cluster: Cluster
     env: ClusterContext
@@ -43,7 +43,7 @@ class StallWatchdog:
     checked_at: float = 0.0
 
     async def check_jobs(self, head: Machine, jobs: Iterable[JobState]) -> list[tuple[str, str]]:
-        """What was done as (job, words), for people to read; [] when it is too early to look again."""
+        """Returns messages as (job, text); [] if the last check is less than CHECK_EVERY_S ago."""
         now = self.clock()
         if now - self.checked_at < CHECK_EVERY_S:
             return []

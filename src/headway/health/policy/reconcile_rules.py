@@ -1,4 +1,4 @@
-"""What to tell Slurm when machines die or come back. Pure: (machines, nodes, jobs) -> actions."""
+"""Decides what to tell Slurm when machines die or return. Pure: (machines, nodes, jobs) -> actions."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class DeadNode:
 
 @dataclass(frozen=True, slots=True)
 class ReserveSpares:
-    """These nodes stand by from now on."""
+    """The nodes to reserve as spares."""
 
     nodes: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class StartRequeuedJob:
-    """A requeued job need not sit out its BeginTime."""
+    """A requeued job to start without waiting for its BeginTime."""
 
     job: int
 
@@ -52,7 +52,7 @@ def plan_actions(
     jobs: Iterable[JobState],
     reserved: frozenset[str],
 ) -> list[Action]:
-    """What to tell Slurm now, in order."""
+    """Returns the actions to carry out now, in order."""
     actions: list[Action] = []
     expected = dict(nodes)
     jobs = tuple(jobs)

@@ -1,4 +1,4 @@
-"""Which repair is tried next, and which node has failed too often. Pure."""
+"""Decides which repair comes next and which node failed too often. Pure."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ _LADDERS = {
 
 
 def action_score(action: XidClass) -> int:
+    """Returns how much an incident of this class counts against its node."""
     return _SCORES.get(action, 0)
 
 
 def tried_repairs(incident: Incident) -> tuple[Repair, ...]:
-    """The repairs of this fault so far, in order."""
+    """Returns the repairs tried for this fault, in order."""
     begun = (step.evidence.get("try") for step in incident.current)
     return tuple(Repair(str(name)) for name in begun if name)
 
 
 def next_repair(incident: Incident, health: Health, *, makes_machines: bool) -> Repair | None:
-    """None when nothing is left to be tried. `makes_machines`: whether the provider can give another machine."""
+    """Returns the next repair, None when none is left. `makes_machines`: the provider can create a replacement."""
     done = tried_repairs(incident)
     if len(done) >= health.tries:
         return None
@@ -47,13 +48,13 @@ def next_repair(incident: Incident, health: Health, *, makes_machines: bool) -> 
 
 
 def node_score(incidents: Iterable[Incident], health: Health, now: float) -> int:
-    """What a node's incidents of the last days say against it."""
+    """Returns the sum of the scores of the node's incidents within `health.lemon_days`."""
     since = now - health.lemon_days * DAY_S
     return sum(one.score for one in incidents if one.opened_at >= since and one.state is not IncidentState.FALSE_ALARM)
 
 
 def keep_out_reason(incidents: Iterable[Incident], health: Health, now: float) -> str:
-    """Why the node is kept out; "" for one that is not."""
+    """Returns why the node is kept out of service; "" for a node that is not."""
     line = health.lemon_score * (2 if health.lemon_spare_work else 1)
     return _score_reason(incidents, health, now, line)
 

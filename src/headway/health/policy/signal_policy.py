@@ -1,4 +1,4 @@
-"""What a signal means for its node. Pure: (signal, what was seen before) -> verdict."""
+"""Decides what a signal means for its node. Pure: (signal, earlier signals) -> verdict."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Verdict:
 
 
 def judge_signal(signal: Signal, before: Iterable[Signal], overrides: Mapping[int, str]) -> Verdict:
-    """`before`: earlier signals of the same node, those of the last day that no incident has dealt with."""
+    """Returns the verdict on a signal. `before`: the node's signals of the last day that no incident has dealt with."""
     if signal.kind != "xid":
         return Verdict(signal.action or XidClass.WATCH, signal.text)
     kind = class_of(signal.code, signal.text, overrides)
@@ -68,13 +68,13 @@ def find_incident(signal: Signal, incidents: Iterable[Incident], verdict: Verdic
 
 
 def more_severe(first: XidClass, second: XidClass) -> XidClass:
-    """The one that asks for more."""
+    """Returns the more severe of two classes."""
     order = list(XidClass)
     return max(first, second, key=order.index)
 
 
 def signal_evidence(signal: Signal) -> dict[str, object]:
-    """What an incident keeps of it."""
+    """Returns what an incident records of a signal."""
     return {
         "signal": signal.id,
         "at": signal.at,
@@ -86,7 +86,7 @@ def signal_evidence(signal: Signal) -> dict[str, object]:
 
 
 def job_of_gpu(signal: Signal, jobs: Iterable[JobState]) -> int | None:
-    """The job that holds the GPU; the only one on the node where it isn't known who holds what."""
+    """Returns the job that uses the signal's GPU, or the node's only job if GPU assignments are unknown; None if unclear."""
     there = [job for job in jobs if signal.node in job.nodes and job.state in {"RUNNING", "COMPLETING"}]
     holds = [job.id for job in there if signal.gpu in job.gpu_indexes.get(signal.node, ())]
     if holds:
