@@ -95,9 +95,10 @@ def commands_page() -> str:
 def _command(name: str, command: Any) -> Iterator[str]:
     context = command.make_context(name, [], resilient_parsing=True)
     yield f"    {name} {' '.join(command.collect_usage_pieces(context))}\n"
-    for paragraph in re.split(r"\n\s*\n", (command.help or "").strip()):
-        example = paragraph.strip().startswith("headway ")
-        lines = [line.strip() for line in paragraph.splitlines()]
+    for paragraph in [*re.split(r"\n\s*\n", (command.help or "").strip()), *command.examples]:
+        example = paragraph.strip().startswith(("headway ", "\b"))  # \b: lines that are kept as they are
+        kept = paragraph.startswith("\b")
+        lines = paragraph.splitlines()[1:] if kept else [line.strip() for line in paragraph.splitlines()]
         yield ("\n".join(f"    {line}" for line in lines) if example else escape(" ".join(lines))) + "\n"
     rows = []
     for parameter in command.get_params(context):

@@ -70,9 +70,9 @@ def usage(
     which: RunFilters = {"team": team, "user": user, "partition": partition, "gpu": gpu, "group": group}
     if nodes:
         of_runs = {**which, "group": "", "cause": cause, "job": job, "runs": runs}
-        _require_unset(of_runs, "--nodes", "nodes have --group, --from and --to")
+        _require_unset(of_runs, "--nodes", "node states are selected by --group, --from and --to")
     if nodes or runs or job or cause:
-        _require_unset({"by": by != "team"}, "--nodes" if nodes else "--runs, --job and --cause", "it is for sums")
+        _require_unset({"by": by != "team"}, "--nodes" if nodes else "--runs, --job and --cause", "it applies to sums")
     api = session.connect()
     name = session.choose_cluster(api, cluster)
     if nodes:
@@ -94,7 +94,7 @@ def usage(
         return
     found = api.billing.usage(name, by=by.split(","), start=start, end=end, **which)
     if found.stale:
-        session.print_note(f"accounting can't be read now, this is what was read before: {found.stale}")
+        session.print_note(f"accounting can't be read now, the data is old: {found.stale}")
     if _print_for_programs(found, output):
         return
     if not found.rows:
@@ -117,16 +117,16 @@ def usage(
     rows.append(_usage_cells(found.total, ["all", *blank]))
     _table(columns, rows)
     if any(row.energy_estimated for row in found.rows):
-        session.print_note("~ energy: some of it was not measured and is an estimate")
+        session.print_note("~ energy is partly estimated, not measured")
     if found.simulated:
         session.print_note(formatting.SIMULATED_NOTE)
 
 
-def _require_unset(given: Mapping[str, object], beside: str, why: str) -> None:
-    """Raises BadParameter for an option that would be passed over."""
+def _require_unset(given: Mapping[str, object], other: str, why: str) -> None:
+    """Raises BadParameter for an option that would have no effect."""
     for name, value in given.items():
         if value:
-            raise typer.BadParameter(f"--{name} does not go with {beside}: {why}")
+            raise typer.BadParameter(f"--{name} can't be combined with {other}: {why}")
 
 
 def _usage_cells(row: UsageRow, names: Sequence[str]) -> list[tables.Cell]:
@@ -136,7 +136,7 @@ def _usage_cells(row: UsageRow, names: Sequence[str]) -> list[tables.Cell]:
 
 
 def _pages(ask: Callable[[str], Any], field: str) -> Any:
-    """All pages of an answer as one."""
+    """Returns all pages of an answer as one."""
     found = ask("")
     while found.next:
         more = ask(found.next)
@@ -189,7 +189,7 @@ def _runs(found: Any, output: Sheet) -> None:
         for one in found.runs
     ]  # fmt: skip
     if not rows:
-        session.print_line("no run that you see fits")
+        session.print_line("no matching run")
     _table(columns, rows)
 
 
@@ -253,7 +253,7 @@ def chargeback(cluster: ClusterName = None, period: Month = "", output: SheetOut
         rows.append(["invoice", *[""] * 6, (_usd(found.invoice_total_usd), "bold")])
     _table(columns, rows)
     if found.state == "open":
-        session.print_note(f"{found.period} is open: these figures still move")
+        session.print_note(f"{found.period} is open: these figures may still change")
 
 
 def goodput(
@@ -266,7 +266,7 @@ def goodput(
 
     headway goodput --job 104"""
     if job:
-        _require_unset({"period": period}, "--job", "it is over all its runs")
+        _require_unset({"period": period}, "--job", "a job is reported over all its runs")
     api = session.connect()
     if job:
         told = api.billing.job_goodput(session.choose_cluster(api, cluster), job)
@@ -310,7 +310,7 @@ def goodput(
 
 
 def _parts(what: str, of: Iterable[tuple[str, PartsOut]]) -> None:
-    """GPU-hours."""
+    """Prints a table of GPU-hours."""
     words = ("PRODUCTIVE", "LOST", "IDLE", "WAITED", "GOODPUT", "ETTR")
     columns = [tables.Column(what, shrink=True), *(tables.Column(word, right=True) for word in words)]
     rows: list[list[tables.Cell]] = [
@@ -331,7 +331,7 @@ def budgets(cluster: ClusterName = None, output: Output = Format.table) -> None:
     if _print_for_programs(found, output):
         return
     if not found:
-        session.print_line(f"no team of {name} that you see has a budget; teams.NAME.budget in its file gives one")
+        session.print_line(f"no visible team of {name} has a budget; set teams.NAME.budget in its file")
         return
     columns = [
         tables.Column("TEAM"),
@@ -354,7 +354,7 @@ def budgets(cluster: ClusterName = None, output: Output = Format.table) -> None:
 
 
 def _state(one: BudgetOut) -> str:
-    return "its jobs wait" if one.held_back else {"ok": "ok", "warn": "soon spent", "over": "spent"}[one.level]
+    return "jobs are held" if one.held_back else {"ok": "ok", "warn": "almost spent", "over": "spent"}[one.level]
 
 
 def energy(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:
@@ -375,9 +375,9 @@ def energy(cluster: ClusterName = None, period: Month = "", output: Output = For
         for who, one in (*((one.team or "no team", one) for one in found.teams), ("all", found.total))
     ]  # fmt: skip
     _table(columns, rows)
-    session.print_note(f"PUE {found.pue:g}: for each kilowatt-hour of the machines the site draws so many")
+    session.print_note(f"PUE {found.pue:g}: kilowatt-hours that the site draws per kilowatt-hour of the machines")
     if found.simulated:
-        session.print_note("power is that of SIMULATED GPUs")
+        session.print_note("power is of SIMULATED GPUs")
 
 
 def capacity(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:
@@ -396,7 +396,7 @@ def capacity(cluster: ClusterName = None, period: Month = "", output: Output = F
         session.print_line(words)
         if one.fragmentation is not None:
             worst = max(one.hours, key=lambda hour: hour.fragmented)
-            words = f"{one.gpu_type}: {_share(one.fragmentation)} of the free GPU-hours beside a job on the same node"
+            words = f"{one.gpu_type}: {_share(one.fragmentation)} of the free GPU-hours on nodes that also ran a job"
             if worst.fragmented:
                 words += f", most in the hour of {formatting.local_time(worst.at)} ({worst.fragmented:,.2f} of {worst.free:,.2f})"
             session.print_line(words)
@@ -418,11 +418,11 @@ def capacity(cluster: ClusterName = None, period: Month = "", output: Output = F
 
 
 def print_estimate(found: EstimateOut) -> None:
-    """Of `submit --estimate` and `run --estimate`: price, start, and what is left of the budget."""
+    """Prints the answer of `submit --estimate` and `run --estimate`: price, start and remaining budget."""
     if found.unread:
-        price = f"can't be said; not understood here: {', '.join(found.unread)}"
+        price = f"unknown; options that could not be interpreted: {', '.join(found.unread)}"
     elif found.usd is None:
-        price = f"{_usd(found.usd_per_hour or 0)} USD an hour; without a time limit nobody can say how much in all"
+        price = f"{_usd(found.usd_per_hour or 0)} USD an hour; the total is unknown without a time limit"
     else:
         limit = formatting.duration(found.time_limit_s or 0)
         tasks = f"{found.tasks:,} tasks of " if found.tasks > 1 else ""
@@ -432,11 +432,13 @@ def print_estimate(found: EstimateOut) -> None:
     place = f" on {found.expected_nodes}" if found.expected_nodes else ""
     facts: list[tuple[str, tables.Cell]] = [
         ("price", price),
-        ("start", f"{formatting.local_time(found.start)}{place}" if found.start else found.waits or "Slurm can't say"),
+        ("start", f"{formatting.local_time(found.start)}{place}" if found.start else found.waits or "unknown to Slurm"),
     ]
     if found.budget is not None:
         unit = "USD" if found.budget.unit == "usd" else "GPU-hours"
-        left = f"{found.budget.left:,.2f} of {found.budget.limit:,.2f} {unit} a {found.budget.per} are left to {found.team}"
+        left = (
+            f"{found.budget.left:,.2f} of {found.budget.limit:,.2f} {unit} a {found.budget.per} remain for {found.team}"
+        )
         facts.append(("budget", (left, _LEVEL[found.budget.level])))
     tables.print_facts(facts)
     if found.warning:
@@ -457,7 +459,7 @@ def _table(columns: Sequence[tables.Column], rows: Sequence[Sequence[tables.Cell
 
 
 def _print_for_programs(found: Any, output: Sheet | Format) -> bool:
-    """False: it is to be a table."""
+    """Prints JSON or CSV and returns True; returns False when a table is to be printed."""
     if output.value == "json":
         session.print_json(found)
     elif output.value == "csv":

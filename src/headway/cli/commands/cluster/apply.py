@@ -28,14 +28,14 @@ ENDS = {
     "apply": "{} is ready",
     "scale": "{} is scaled",
     "down": "{} is down",
-    "backup": "the backup of {} is whole",
-    "restore": "{} is back",
-    "rotate": "{} has its new key",
-    "dataset": "the dataset of {} is done",
+    "backup": "the backup of {} is complete",
+    "restore": "{} is restored",
+    "rotate": "the key of {} is replaced",
+    "dataset": "the dataset of {} is complete",
     "roll": "the roll of {} has ended",
-    "replace": "the node of {} is made anew",
-}  # of an operation of this kind, by its cluster
-AWAY_S = 60.0  # as a server that is lost under an operation is waited for
+    "replace": "the node of {} is rebuilt",
+}  # final message by operation kind
+AWAY_S = 60.0  # limit of waiting for root's server
 
 
 def plan(file: File = DEFAULT_FILE, diff: Diff = False, output: Output = Format.table) -> None:
@@ -88,19 +88,20 @@ def apply(
 
 
 def _settled(api: Client, name: str) -> bool:
-    """Whether the server holds the cluster for good as it is: one that failed and was mended by hand, or that another
-    server made, is ready only once an apply has looked; and a scale that waits for jobs is taken back by one."""
+    """Returns whether no apply is needed: the cluster exists, has not failed and has no queued or running operation.
+
+    A failed cluster that was repaired by hand becomes ready only by an apply; an apply also cancels a waiting scale."""
     from headway.errors import NotFound
 
     try:
-        going_on = any(one.state in ("queued", "running") for one in api.operations.list(name))
-        return not going_on and api.clusters.get(name).state != "failed"
+        active = any(one.state in ("queued", "running") for one in api.operations.list(name))
+        return not active and api.clusters.get(name).state != "failed"
     except NotFound:
         return False
 
 
 def _nothing_done(api: Client, name: str) -> OperationOut:
-    """What a program gets where all is as the file says: no operation was needed, so it has no id."""
+    """Returns the JSON answer when nothing has to change: an operation without id."""
     from headway.schemas.clusters import OperationOut
 
     now, person = time.time(), api.me().person
@@ -114,7 +115,7 @@ def _document(file: Path) -> Document:
 
 
 def _reach(*, quiet: bool) -> Client:
-    """The server; started when none runs here and no other was named. Root's is waited for."""
+    """Returns a client; starts a server if none runs here and no other is configured. Root's server is waited for."""
     from headway.errors import Unreachable
     from headway.sdk.server_address import address_source, is_root_server
 
@@ -135,7 +136,7 @@ def _reach(*, quiet: bool) -> Client:
 
 
 def _come_back(error: Unreachable) -> Client:
-    """Root's server once it answers. Raises Unreachable when it stays away."""
+    """Returns a client of root's server once it answers. Raises Unreachable after AWAY_S."""
     from headway.errors import Unreachable
     from headway.sdk.reconnect import ReconnectDeadline
     from headway.sdk.server_address import start_command
@@ -153,18 +154,18 @@ def _come_back(error: Unreachable) -> Client:
 
 
 def _when_lost(api: Client) -> Callable[[], None] | None:
-    """What is done when this server goes away while it works for us."""
+    """Returns what to call when the connection to this server is lost; None for a server configured elsewhere."""
     from headway.sdk.server_address import address_source, is_root_server, start_command
 
     if address_source(api.url):
         return None
     start = start_command()
-    return (lambda: _say_of_root("the server is gone", start)) if is_root_server() else _start_again
+    return (lambda: _say_of_root("the server has stopped", start)) if is_root_server() else _start_again
 
 
 def _say_of_root(what: str, start: str) -> None:
-    """A server of the person's own would know nothing of root's clusters, and hide root's server from then on."""
-    session.print_note(f"{what}; it is waited for: {start}")
+    """Tells how to start root's server: one of the user's own would hide it and know none of its clusters."""
+    session.print_note(f"{what}; waiting for it: {start}")
 
 
 def _start_server() -> str:
@@ -174,13 +175,13 @@ def _start_server() -> str:
 
 
 def _start_again() -> None:
-    """The server went away while it worked for us: a new one picks the operation up where it was."""
+    """Starts a lost server again; it resumes the operation."""
     from headway.errors import HeadwayError
 
     try:
         _start_server()
     except HeadwayError as error:
-        session.print_note(f"the server is gone and did not start again: {error.message}")
+        session.print_note(f"the server has stopped and did not start again: {error.message}")
 
 
 def _show(changes: ChangeSetOut, *, diff: bool, output: Format) -> None:

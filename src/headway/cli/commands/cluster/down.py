@@ -33,7 +33,7 @@ def down(
             session.print_line(message)
         session.confirm(f"Take {name} down?", yes=False, refusal=message)
     operation = api.clusters.down(name, delete_data=delete_data)
-    ssh_files.remove_ssh_config(name)  # not at the end: whoever stops following does not stop the cluster from going
+    ssh_files.remove_ssh_config(name)  # now, not at the end: the operation continues when this command is interrupted
     final = follow_operation(api, operation, quiet=quiet)
     if quiet:
         session.print_json(final)
@@ -42,7 +42,9 @@ def down(
     for kept in final.kept:
         session.print_line(f"  kept {kept}")
     if final.kept:
-        session.print_line(f"  headway apply of {name} finds them; headway down {name} --delete-data deletes them")
+        session.print_line(
+            f"  the next headway apply of {name} uses them; headway down {name} --delete-data deletes them"
+        )
 
 
 def _what_happens(c: ClusterOut, *, delete_data: bool) -> str:
@@ -51,4 +53,4 @@ def _what_happens(c: ClusterOut, *, delete_data: bool) -> str:
         f", and {formatting.plural(c.jobs_running + c.jobs_pending, 'job')}" if c.jobs_running + c.jobs_pending else ""
     )
     data = "home, scratch and accounting are DELETED" if delete_data else "home, scratch and accounting are kept"
-    return f"{machines} of {c.name} go{jobs}; {data}"
+    return f"{machines} of {c.name} will be removed{jobs}; {data}"

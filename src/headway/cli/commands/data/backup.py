@@ -80,7 +80,7 @@ def backups(
         session.print_json(found)
         return
     if not found:
-        session.print_line(f"no backup in {_absolute(folder) if folder else 'the folders that clusters name'}")
+        session.print_line(f"no backup in {_absolute(folder) if folder else 'the folders of the cluster files'}")
         return
     columns = [
         tables.Column("CLUSTER"), tables.Column("MADE"), tables.Column("SIZE", right=True), tables.Column("SLURM", drop_order=2),
@@ -137,8 +137,9 @@ def _absolute(path: Path) -> str:
 
 
 def passphrase(key_file: Path | None, *, twice: bool = False) -> str:
-    """From the file, from the environment, or asked for. Raises Refused for one that is too short, NeedsConfirmation where
-    nobody can be asked."""
+    """Returns the passphrase from the file, the environment or a prompt.
+
+    Raises Refused for one that is too short, NeedsConfirmation without a terminal for the prompt."""
     from headway.errors import NeedsConfirmation, Refused
 
     if key_file is not None:
@@ -146,7 +147,7 @@ def passphrase(key_file: Path | None, *, twice: bool = False) -> str:
             lines = session.expand_home(key_file).read_text().strip().splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise Refused(
-                f"{key_file} can't be read: {error}", hint="name a file whose first line is the passphrase"
+                f"{key_file} can't be read: {error}", hint="name a file with the passphrase in its first line"
             ) from None
         found = lines[0] if lines else ""
     elif os.environ.get(PASSPHRASE):
@@ -154,10 +155,10 @@ def passphrase(key_file: Path | None, *, twice: bool = False) -> str:
     elif session.is_interactive():
         found = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=twice)
     else:
-        raise NeedsConfirmation("a backup is sealed with a passphrase", hint=f"--key-file FILE, or {PASSPHRASE}")
+        raise NeedsConfirmation("a backup is encrypted with a passphrase", hint=f"--key-file FILE, or {PASSPHRASE}")
     if len(found) < LEAST:
         raise Refused(
             f"the passphrase has {formatting.plural(len(found), 'character')}, fewer than {LEAST}",
-            hint="head -c 32 /dev/urandom | base64 > FILE makes a good one",
+            hint="head -c 32 /dev/urandom | base64 > FILE makes a strong one",
         )
     return found

@@ -172,7 +172,7 @@ def test_chargeback_is_numbers_that_sum(capsys: pytest.CaptureFixture[str]) -> N
     costs.chargeback(period="2026-10")
     shown = capsys.readouterr()
     assert ("(broken, it)" in shown.out, "no team" in shown.out) == (True, True)
-    assert "still move" in shown.err
+    assert "may still change" in shown.err
     costs.chargeback(period="2026-10", output=costs.Sheet.csv)
     assert capsys.readouterr().out.splitlines()[-1] == "(broken: it),,,,,,,0.70"
 
@@ -206,23 +206,23 @@ def test_an_estimate_says_what_is_not_known(capsys: pytest.CaptureFixture[str]) 
     costs.print_estimate(endless)
     told = capsys.readouterr().out
     assert "8.00 USD an hour" in told
-    assert "Slurm can't say" in told
+    assert "unknown to Slurm" in told
     costs.print_estimate(endless.model_copy(update={"usd_per_hour": None, "unread": ["--nodelist"]}))
-    assert "can't be said; not understood here: --nodelist" in capsys.readouterr().out
+    assert "unknown; options that could not be interpreted: --nodelist" in capsys.readouterr().out
 
 
 def test_capacity_says_how_much_of_what_was_free_lay_in_pieces(capsys: pytest.CaptureFixture[str]) -> None:
     costs.capacity()
     told = capsys.readouterr().out
     assert "h100: 50.0 % held, 75.0 % in the fullest hour" in told
-    assert "h100: 25.0 % of the free GPU-hours beside a job on the same node, most in the hour of" in told
+    assert "h100: 25.0 % of the free GPU-hours on nodes that also ran a job, most in the hour of" in told
     assert "(4.00 of 4.00)" in told
     assert "free now: 16 GPUs, 8 of them on wholly free nodes (50.0 % in pieces)" in told
 
 
 def test_the_runs_behind_a_cause_are_asked_for_by_its_words(capsys: pytest.CaptureFixture[str]) -> None:
     costs.usage(cause="lab-1-2 failed", start="2026-10")
-    assert "no run that you see fits" in capsys.readouterr().out
+    assert "no matching run" in capsys.readouterr().out
 
 
 def test_budgets_say_until_when(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,10 +163,10 @@ def test_json_is_an_operation_too_where_there_is_nothing_to_change(cli: Cli, fil
 @pytest.mark.parametrize(
     ("kind", "kept", "out"),
     [
-        ("backup", ["/b/lab.headway-backup"], "the backup of lab is whole in 20.0 s\n  /b/lab.headway-backup\n"),
-        ("dataset", ["/datasets/tiny/1"], "the dataset of lab is done in 20.0 s\n  /datasets/tiny/1\n"),
-        ("rotate", [], "lab has its new key in 20.0 s\n"),
-        ("restore", [], "lab is back in 20.0 s\n"),
+        ("backup", ["/b/lab.headway-backup"], "the backup of lab is complete in 20.0 s\n  /b/lab.headway-backup\n"),
+        ("dataset", ["/datasets/tiny/1"], "the dataset of lab is complete in 20.0 s\n  /datasets/tiny/1\n"),
+        ("rotate", [], "the key of lab is replaced in 20.0 s\n"),
+        ("restore", [], "lab is restored in 20.0 s\n"),
         ("scale", [], "lab is scaled in 20.0 s\n"),
         ("down", ["/data/lab/home"], "lab is down in 20.0 s\n  /data/lab/home\n"),
     ],
@@ -279,7 +279,7 @@ def test_root_s_server_that_is_away_is_waited_for(
     monkeypatch.setattr("time.sleep", lambda _: root_s(process_start_time(os.getpid())))
     done = cli("apply", file)
     assert (done.code, done.out) == (0, "lab: nothing to change: it is so\n")
-    assert done.err == "no server; it is waited for: sudo headway server start\n"
+    assert done.err == "no server; waiting for it: sudo headway server start\n"
 
 
 def test_root_s_server_that_stays_away_is_an_error_with_its_command(
@@ -333,7 +333,7 @@ def test_no_second_server_takes_over_what_root_s_was_doing(
 
     cli.api.on("operations.events", lost)
     done = cli("apply", file)
-    assert (done.code, done.err) == (0, "the server is gone; it is waited for: sudo headway server start\n")
+    assert (done.code, done.err) == (0, "the server has stopped; waiting for it: sudo headway server start\n")
 
 
 @pytest.mark.parametrize(("text", "code"), [(None, 5), ("name: [", 2), ("name: lab\nname: two\n", 2)])
@@ -408,7 +408,7 @@ def test_down_asks_and_names_what_it_kept(cli: Cli, config: Path) -> None:
     done = cli("down", stdin=b"y\n", terminal=True)
     assert done.code == 0
     assert [path.name for path in config.iterdir()] == ["lab-x.conf"]
-    assert "6 machines of lab go, and 3 jobs; home, scratch and accounting are kept" in done.out
+    assert "6 machines of lab will be removed, and 3 jobs; home, scratch and accounting are kept" in done.out
     assert "kept /data/lab/home" in done.out
     assert cli.api.named("clusters.down") == [(("lab",), {"delete_data": False})]
 

@@ -34,7 +34,7 @@ def test_it_is_asked_about_before_a_machine_is_touched(cli: Cli) -> None:
     cli.api.on("clusters.plan_roll", changes("lab-1-1"))
     ended = cli("roll", "lab")
     assert ended.code == 3
-    assert "1 machine would be made anew" in ended.err
+    assert "1 machine would be rebuilt" in ended.err
 
 
 def test_what_stepped_aside_is_followed_to_its_end(cli: Cli) -> None:

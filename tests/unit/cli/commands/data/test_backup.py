@@ -69,7 +69,7 @@ def test_without_a_folder_those_of_the_clusters_are_looked_into(cli: Cli, phrase
     assert cli.api.named("backups.list") == [(("",), {})]
     assert cli.api.named("backups.verify") == [((FILE, phrase), {})]
     cli.api.on("backups.list", [])
-    assert cli("backups").out == "no backup in the folders that clusters name\n"
+    assert cli("backups").out == "no backup in the folders of the cluster files\n"
 
 
 def test_a_restore_over_a_cluster_asks(cli: Cli, phrase: str) -> None:
