@@ -6,13 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 from headway import paths
-from headway.cluster import apply
+from headway.cluster import apply_run
 from headway.server.main import serve
 
 HASTY_S = 12
 
 if __name__ == "__main__":
-    work: Any = apply
+    work: Any = apply_run
     usual_s, wait = work.BOOT_S, work.ApplyRun._wait
 
     async def hasty_wait(run: Any, machine: Any) -> None:

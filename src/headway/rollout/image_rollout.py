@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from headway.cluster.apply import MAKE_AT_ONCE, apply_cluster
+from headway.cluster.apply import apply_cluster
+from headway.cluster.apply_run import MAKE_AT_ONCE
 from headway.cluster.context import ReportProgress
 from headway.cluster.observe import heads_with_other_slurm, machines_with_other_slurm
 from headway.cluster.readiness import wait_for_nodes

@@ -17,7 +17,7 @@ from headway.changes.cluster_changes import DesiredState
 from headway.changes.machine_changes import DesiredMachine
 from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster import munge_key, remote_steps, secrets
-from headway.cluster.apply import ApplyRun
+from headway.cluster.apply_run import ApplyRun
 from headway.cluster.context import ClusterContext
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster, KeySource

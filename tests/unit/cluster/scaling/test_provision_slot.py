@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from headway.cluster import apply, remote_steps, secrets
-from headway.cluster.apply import ApplyRun
+from headway.cluster import apply_run, remote_steps, secrets
+from headway.cluster.apply_run import ApplyRun
 from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import build_desired_state
 from headway.cluster.scaling.provision_slot import provision_machine
@@ -73,7 +73,7 @@ class World:
         monkeypatch.setattr(secrets, "ensure_secrets", none)
         monkeypatch.setattr(ApplyRun, "_make", make)
         monkeypatch.setattr(remote_steps, "run_steps", none)
-        monkeypatch.setattr(apply, "steps_by_stage", lambda *_, **__: {"node": []})
+        monkeypatch.setattr(apply_run, "steps_by_stage", lambda *_, **__: {"node": []})
         both: Any = self
         await provision_machine(self.cluster, ClusterContext(both, both, both, Path()), NODE, none)
 

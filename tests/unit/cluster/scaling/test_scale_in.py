@@ -14,7 +14,7 @@ import pytest
 from headway.catalog.providers import LOCAL
 from headway.changes.cluster_changes import DesiredState, changeset
 from headway.changes.slurm_accounts import desired_accounts
-from headway.cluster.apply import ApplyRun
+from headway.cluster.apply_run import ApplyRun
 from headway.cluster.context import ClusterContext
 from headway.cluster.scaling import scale_in
 from headway.cluster.scaling.scale_in import ScaleIn, SteppedAside

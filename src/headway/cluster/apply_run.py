@@ -1,0 +1,425 @@
+"""Carries one ChangeSet out: every machine on its own, nodes after the controller.
+
+Each step can be repeated, so an apply that was killed is finished by the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from headway.changes.cluster_changes import DesiredState
+from headway.changes.machine_changes import machine_changes
+from headway.changes.slurm_accounts import account_changes
+from headway.cluster import head_upgrade, machine_claims, munge_key, remote_steps, secrets
+from headway.cluster.active_head import active_or_stopped_head
+from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.desired_state import read_site
+from headway.cluster.machine_steps import (
+    CONVERT_S,
+    STAGE_S,
+    save_accounts_step,
+    stage_timeout_s,
+    steps_by_stage,
+    wait_for_slurmdbd,
+)
+from headway.cluster.observe import list_machines, observe_machine
+from headway.cluster.parallel_machines import failed_machines_error, run_all
+from headway.cluster.readiness import finish_bring_up, return_new_node, wait_for_nodes, wait_for_slurmrestd
+from headway.cluster.scaling.scale_in import ScaleIn, SteppedAside, WaitingWork
+from headway.domain.changeset import REBUILD, Change, ChangeSet
+from headway.domain.cluster import ACCOUNTING, RESTORING, Cluster, Site
+from headway.domain.machine import Machine, MachineRequest
+from headway.domain.observed import NOT_SEEN, Observed, SeenMachine
+from headway.domain.slots import Deadline
+from headway.domain.slurm.accounts import Accounts
+from headway.domain.slurm.hostlist import compress
+from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
+from headway.providers.base import Owned, Place
+from headway.render.ha import state_folder
+from headway.render.system.unit_list import MUNGE_KEY
+from headway.slurm import node_commands, sacctmgr
+from headway.slurm.account_commands import account_change_argv
+from headway.store import StoreAway
+
+# Machines made at once: a container start is mostly work of this host's processors.
+MAKE_AT_ONCE = 6
+BOOT_S = 120
+BeforeStage = Callable[[Machine], Awaitable[None]]
+BRINGS_UP = ("machine.create", "machine.start", "machine.restart", REBUILD)  # machines that Slurm must hear from
+
+
+async def store_new_secrets(env: ClusterContext, cluster: Cluster, new: Mapping[str, str]) -> None:
+    for name, value in new.items():
+        await env.store.secrets.set(cluster.name, name, value)
+
+
+@dataclass
+class ApplyRun:
+    """Carries out one ChangeSet."""
+
+    goal: DesiredState
+    env: ClusterContext
+    say: ReportProgress
+    place: Place
+    secrets: dict[str, str]
+    observed: Observed
+    changes: ChangeSet
+    deadline: Deadline | None = None  # see `apply`
+    beside: WaitingWork | None = None  # the same
+    before: Mapping[str, BeforeStage] = field(default_factory=dict)  # the same
+    new: Mapping[str, str] = field(default_factory=dict)  # the same
+    rests: bool = False  # the same
+    leaving: frozenset[str] = frozenset()  # nodes that another operation has drained, and that are let be
+    image: str = ""  # tag that machines are made from; "" = what the cluster keeps to, or the present one
+    controller_up: asyncio.Event = field(default_factory=asyncio.Event)
+    failures: dict[str, HeadwayError] = field(default_factory=dict)
+    making: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAKE_AT_ONCE))
+    machines: dict[str, Machine] = field(default_factory=dict)
+    resting: list[str] = field(default_factory=list)  # heads whose controller waits until Slurm's state has moved
+    state_at: str = ""  # where that lay before
+
+    async def execute(self) -> None:
+        cluster = self.goal.cluster
+        by_machine: dict[str, list[Change]] = {}
+        for change in self.changes.changes:
+            by_machine.setdefault(change.where, []).append(change)
+        self.machines.update(self.observed.machines)
+        served = await head_upgrade.remove_old_heads(cluster, self.env, self.say, self.changes, self.machines)
+        names = [cluster.head, *(name for name in self.goal.machines[1:] if name in by_machine)]
+        await run_all(self._guard(name, self.bring(name, by_machine.get(name, []))) for name in names)
+        if cluster.head in self.failures:
+            raise self.failures[cluster.head]
+        await self._end_sessions()
+        await wait_for_slurmrestd(cluster, self.env, self.machines[cluster.head])
+        await wait_for_nodes(cluster, self.env, self.machines[cluster.head], served)
+        started = frozenset(c.where for c in self.changes.changes if c.kind in BRINGS_UP)
+        await finish_bring_up(self.goal, self.env, self.say, started - set(self.failures), self.leaving, self.failures)
+        if self.failures:
+            raise failed_machines_error(self.failures, self.goal)
+
+    async def take(self, seen: machine_claims.InventorySurvey) -> Site:
+        """Machines one owns: the new ones get the mark and their host keys are pinned, all of them before any is set up, for
+        nodes vouch for people by those keys."""
+        cluster, provider = self.goal.cluster, seen.provider
+        new = [change.where for change in self.changes.changes if change.kind == "machine.create"]
+        if new:
+            await self.say("machines", f"{len(new)} are being taken")
+        taken = await list_machines(self.env, cluster.name)
+        # Their places are other machines' now; one that only has another address goes on with what runs there.
+        left = {name: taken[name] for name in new if name in taken and not seen.is_still(name, taken[name])}
+        if left:
+            await (await self._leaving(left, stays=True)).remove_machines(tuple(left))
+
+        async def one(name: str) -> None:
+            async with self.making:
+                await machine_claims.claim_machine(self.env, provider.server_id, seen.machines[name])
+                await self.env.provider.create(await self._request(name))
+
+        await run_all(self._guard(name, one(name)) for name in new)
+        if self.failures:
+            raise failed_machines_error(self.failures, self.goal)
+        answering = {name: seen.machines[name] for name in seen.surveys}
+        if new:
+            await machine_claims.check_shared_folders(self.env, cluster, seen.judgement.nfs, answering)
+        if new or any((c.kind, c.what) == ("dir.make", cluster.state) for c in self.changes.changes):
+            await machine_claims.check_shared_state_folder(self.env, cluster, answering)
+        await machine_claims.store_findings(cluster, seen, seen.surveys)
+        return await read_site(cluster, self.env, seen.place(self.place), self.goal.members)
+
+    async def _guard(self, name: str, work: Awaitable[None]) -> None:
+        """One machine's failure is kept for the end; only the head's stops the rest. That the server's own database is away
+        is no machine's."""
+        try:
+            await work
+        except StoreAway:
+            raise
+        except HeadwayError as error:
+            self.failures[name] = error
+            await self.say(name, error.message, level="error", done=True)
+            if name == self.goal.cluster.head:
+                await self._stand_by_again()
+                self.controller_up.set()
+
+    async def _end_sessions(self) -> None:
+        """People who left: their jobs were cancelled with their accounts, now what else they run ends, everywhere."""
+        leaving: dict[str, list[str]] = {}
+        for change in self.changes.changes:
+            if change.kind == "user.end" and change.where not in self.failures:
+                leaving.setdefault(change.where, []).append(change.what)
+        for name, users in leaving.items():
+            await remote_steps.run_steps(
+                self.env.connections, self.machines[name], [{"op": "end_sessions", "users": users}]
+            )
+
+    async def clear(self) -> bool:
+        """Gives back the machines that go, before anything else is done; whether others may have come or gone meanwhile."""
+        going = [c.where for c in self.changes.changes if c.kind == "machine.delete"]
+        if not going:
+            return False
+        if self.rests:
+            words = "stays, though the file has no place for it: the next apply gives it back, or takes it in again"
+            await self.say(compress(going), words, level="warning", done=True)
+            return False
+        leaving = await self._leaving(self.observed.machines)
+        leaving.waiting_work = self.beside
+        # Who comes first leaves these nodes alone: of machines one owns, and of slots that go with them, it could not.
+        leaving.steps_aside = self.env.provider.traits.creates_machines and set(going) <= set(
+            self.goal.cluster.slot_names
+        )
+        try:
+            await leaving.remove_machines(going)
+        except SteppedAside:
+            if self.beside is not None:
+                await self.beside.finish_tasks()
+            raise
+        except BaseException:
+            if self.beside is not None:
+                await self.beside.close()
+            raise
+        if self.beside is not None:
+            await self.beside.finish_tasks()
+        return leaving.waited
+
+    async def turn_key(self) -> None:
+        """Replaces the MUNGE key of running machines (cluster.munge_key). Raises Refused if a machine can't take the key while
+        the head still uses the old one, or if the head itself can't."""
+        env, cluster, seen = self.env, self.goal.cluster, self.observed.seen
+        names = munge_key.machines_to_rekey(self.goal, seen)
+        machines = {name: self.observed.machines[name] for name in names}
+        failed: dict[str, HeadwayError] = {}
+        if names:
+            file = self.goal.roles["head"].files[MUNGE_KEY]
+            failed = await munge_key.distribute_key(
+                env, machines, file, secrets.secret_content(self.secrets, file.secret)
+            )
+            if failed and cluster.head in names and not munge_key.rekey_begun(self.goal, seen):
+                await munge_key.remove_new_key(env, machines)
+                raise munge_key.old_key_stays_error(failed)
+            kept = await env.store.secrets.of_cluster(cluster.name)
+            old = secrets.secret_content(kept, file.secret) if file.secret in self.new else None
+            failed |= await munge_key.rekey_heads(env, self.goal, self.observed, failed, old)
+        await store_new_secrets(env, cluster, self.new)
+        nodes = {name: machine for name, machine in machines.items() if name not in (*failed, *cluster.heads)}
+        failed |= await munge_key.activate_key(env, nodes)
+        done = [name for name in names if name not in failed]
+        self.machines.update(machines)
+        await asyncio.gather(*(self._look_again(name) for name in done))
+        if done:
+            count = f"{len(done)} machine{'s have' if len(done) != 1 else ' has'}"
+            await self.say("key", f"{count} the new MUNGE key", done=True)
+
+    async def _look_again(self, name: str) -> None:
+        with contextlib.suppress(HeadwayError):  # one that answers no more says so in its own turn
+            found = await self._look(name)
+            self.observed = replace(self.observed, seen={**self.observed.seen, name: found})
+
+    async def _leaving(self, machines: Mapping[str, Machine], *, stays: bool = False) -> ScaleIn:
+        head = None if self.rests else await active_or_stopped_head(self.goal.cluster, self.env, self.observed.machines)
+        leaving = ScaleIn(self.goal.cluster, self.env, self.say, head, machines, self.deadline, keeps_slot=stays)
+        leaving.before_release = self._leave_own if isinstance(self.env.provider, Owned) else None
+        return leaving
+
+    async def _leave_own(self, machine: Machine) -> None:
+        await machine_claims.release_machine(self.env, machine, self.say)
+
+    async def bring(self, name: str, changes: list[Change]) -> None:
+        """Brings one machine up: creates or starts it, sets it up, starts its daemons."""
+        kinds = {change.kind for change in changes}
+        seen, fresh = self.observed.seen.get(name), False
+        if kinds.intersection(BRINGS_UP):
+            fresh = await self._make(name, kinds)
+            seen = NOT_SEEN if fresh else await self._look(name)
+        if seen is None:
+            raise Refused(f"{name}: {self.observed.unreachable.get(name, 'is not there')}", hint="run apply again")
+        await self._set_up(name, seen, fresh=fresh)
+        if fresh and name in self.goal.cluster.group_of and self.observed.seen.keys() & set(self.goal.cluster.heads):
+            await return_new_node(self.env, await self._asked(), name)
+
+    async def _asked(self) -> Machine:
+        """Who is told of a node: the first head may be away while the second one leads."""
+        return (
+            await active_or_stopped_head(self.goal.cluster, self.env, self.machines)
+            or self.machines[self.goal.cluster.head]
+        )
+
+    async def _make(self, name: str, kinds: set[str]) -> bool:
+        """The machine runs and answers; whether it is a new one. A container that does not come back is made anew:
+        nothing that must be kept lies in it."""
+        began = time.monotonic()
+        fresh = bool({"machine.create", REBUILD} & kinds)
+        if not fresh:
+            await self.say(name, "machine is being started")
+            try:
+                await self._start(name, again="machine.restart" in kinds)
+            except (Unreachable, CommandFailed) as error:
+                if not self.goal.cluster.provider.creates_machines:
+                    raise
+                await self.say(name, f"{error.message}; it is made anew", level="warning")
+                fresh = True
+        if fresh:
+            owned = isinstance(self.env.provider, Owned)
+            await self.say(name, "machine is being signed in to" if owned else "machine is being made")
+            async with self.making:
+                machine = self.machines[name] = await self.env.provider.create(await self._request(name))
+            await self._wait(machine)
+        await self.say(name, "machine is up", done=True, seconds=time.monotonic() - began)
+        return fresh
+
+    async def _start(self, name: str, *, again: bool) -> None:
+        machine = self.observed.machines[name]
+        async with self.making:
+            if again:
+                await self.env.provider.stop(machine)
+            await self.env.provider.start(machine)
+            machine = self.machines[name] = (await list_machines(self.env, self.goal.cluster.name))[name]
+        await self._wait(machine)
+
+    async def _wait(self, machine: Machine) -> None:
+        """Until it answers SSH. Raises Unreachable, with the way to look at what it does instead."""
+        await self.env.connections.drop(machine.name)  # a connection to its life before may still look alive
+        try:
+            await self.env.connections.wait_ready(machine, timeout_s=BOOT_S)
+        except Unreachable as error:
+            error.hint = error.hint or self.env.provider.look_inside(machine)
+            raise
+
+    async def _request(self, name: str) -> MachineRequest:
+        cluster = self.goal.cluster
+        tag = await head_upgrade.image_tag_of(cluster, self.env, name, self.image)
+        private = self.secrets[secrets.host_key_name(name)]
+        return MachineRequest(
+            cluster=cluster.name,
+            name=name,
+            address=self.place.addresses[name],
+            image=cluster.image,
+            host_key_private=private,
+            host_key_public=secrets.public_key(private),
+            authorized_key=secrets.public_key(self.secrets["bootstrap_key"]),
+            gpus=0 if name in cluster.heads else cluster.group_of[name].plan.gpus,
+            head=name in cluster.heads,
+            image_tag=tag,
+        )
+
+    async def _look(self, name: str) -> SeenMachine:
+        role = self.goal.cluster.role_of(name)
+        seen, _ = await observe_machine(self.env, self.machines[name], self.goal.roles[role])
+        return seen
+
+    async def _set_up(self, name: str, seen: SeenMachine, *, fresh: bool) -> None:
+        began = time.monotonic()
+        cluster = self.goal.cluster
+        wanted = self.goal.roles[cluster.role_of(name)]
+        stages = steps_by_stage(machine_changes(name, wanted, seen), wanted, self.secrets, fresh=fresh)
+        is_head = name == cluster.head
+        for stage, steps in stages.items():
+            if stage == "node" or (stage == "controller" and not is_head):
+                await self.controller_up.wait()
+                if cluster.head in self.failures:
+                    raise Refused(f"{name}: waits for the head, which did not come up")
+            if stage == "node" and cluster.group_of[name].idle_s is not None:
+                await node_commands.power_up_node(self.env.connections, await self._asked(), name)
+            if is_head:
+                await self.say(name, f"{stage}: {len(steps)} steps")
+                if stage in self.before:
+                    await self.before[stage](self.machines[name])
+                elif stage == "accounting":
+                    await self._not_half(self.machines[name])
+                if stage == "controller":
+                    await self._rest_others()
+                if stage == "outside":  # no node waits for a volume that only the head lacks
+                    self.controller_up.set()
+            if stage == "software" and any(step["op"] == "packages" for step in steps):
+                await self.say(name, "packages are being installed, from the machine's own sources")
+            patience = stage_timeout_s(stage, steps)
+            said = await remote_steps.run_steps(self.env.connections, self.machines[name], steps, timeout_s=patience)
+            for warning in said:
+                await self.say(name, f"without a volume: {warning}", level="warning", done=True)
+            if machine_claims.loads_firewall_rules(steps):
+                await machine_claims.check_ssh_after_firewall(self.env, self.machines[name])
+        if is_head:
+            self.controller_up.set()
+            await self._accounts()
+        if stages:
+            await self.say(name, "is set up", done=True, seconds=time.monotonic() - began)
+
+    async def _not_half(self, head: Machine) -> None:
+        """slurmdbd would not start, and nobody would know why. Raises Refused."""
+        argv = ["test", "-e", f"{ACCOUNTING}{RESTORING}"]
+        if (await self.env.connections.remote(head, argv, timeout_s=20, check=False)).code == 0:
+            raise Refused(
+                f"{head.name}: a restore was begun and has not ended, so neither slurmdbd nor slurmctld starts",
+                hint=f"run it again: headway restore {head.cluster} --from FILE",
+            )
+
+    async def _rest_others(self) -> None:
+        """Where Slurm's state is to move, the first head copies it while no controller runs: another one would take over in the
+        folder of before. Its own stage starts it again."""
+        moves = {c.where for c in self.changes.changes if (c.kind, c.what) == ("file.write", state_folder.PROGRAM)}
+        for name in self.goal.cluster.heads[1:]:
+            seen = self.observed.seen.get(name)
+            if name in moves and seen is not None and state_folder.PROGRAM in seen.files:
+                await self.say(name, "slurmctld waits until Slurm's state has moved")
+                self.state_at = self.state_at or await self._state_at()
+                self.resting.append(name)
+                await self._controller(name, "stop")
+
+    async def _stand_by_again(self) -> None:
+        """Where the head fails and Slurm's state is still where it was: a cluster would be without any controller until the next
+        apply. One whose state has moved, or that can't be asked, may lead in the new folder: then two would."""
+        head, waiting = self.goal.cluster.head, ", ".join(self.resting)
+        if not waiting:
+            return
+        try:
+            argv = ["systemctl", "is-active", "slurmctld.service"]
+            ran = await self.env.connections.remote(self.machines[head], argv, timeout_s=20, check=False)
+            if ran.stdout.strip() != "active":
+                await self._controller(head, "stop")  # it may be at it still, and is started again and again
+            if await self._state_at() != self.state_at:
+                await self.say(
+                    waiting, "slurmctld stays stopped until the next apply: Slurm's state has moved", level="warning"
+                )
+                return
+            for name in self.resting:
+                await self._controller(name, "start")
+            await self.say(waiting, "slurmctld stands by again, where Slurm's state was", level="warning", done=True)
+        except HeadwayError as error:
+            words = f"slurmctld stays stopped until the next apply: {error.message.splitlines()[0]}"
+            await self.say(waiting, words, level="warning")
+
+    async def _controller(self, name: str, do: str) -> None:
+        step = remote_steps.run_step(["systemctl", do, "slurmctld.service"], timeout_s=120)
+        await remote_steps.run_steps(self.env.connections, self.machines[name], [step])
+
+    async def _state_at(self) -> str:
+        """As the first head's last start wrote it down; "" where none ever moved."""
+        head = self.machines[self.goal.cluster.head]
+        return (await self.env.connections.remote(head, ["cat", state_folder.LAST], timeout_s=20, check=False)).stdout
+
+    async def _accounts(self) -> None:
+        head = self.machines[self.goal.cluster.head]
+        changes = account_changes(self.goal.accounts, await self._seen_accounts(head))
+        steps = [remote_steps.run_step(account_change_argv(c.data)) for c in changes]
+        if steps:
+            await remote_steps.run_steps(self.env.connections, head, steps)
+            await self.say("accounts", f"{len(steps)} changes to teams, users and limits", done=True)
+        if steps and self.goal.cluster.controllers > 1:
+            await remote_steps.run_steps(
+                self.env.connections, head, [save_accounts_step(self.goal.cluster.slurm_version)]
+            )
+
+    async def _seen_accounts(self, head: Machine) -> Accounts:
+        """Once slurmdbd answers: one that has just started may have an earlier Slurm's records to take over."""
+        try:
+            await remote_steps.run_steps(
+                self.env.connections, head, [wait_for_slurmdbd()], timeout_s=CONVERT_S + STAGE_S
+            )
+            return await sacctmgr.read_accounts(self.env.connections, head)
+        except HeadwayError as error:
+            raise Refused(
+                f"{head.name}: slurmdbd runs but does not answer sacctmgr: {error.message}",
+                hint=f"headway exec {head.cluster} -- journalctl -u slurmdbd",
+            ) from error
