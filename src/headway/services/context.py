@@ -113,7 +113,7 @@ class AppState:
     notebooks: NotebookSessions = field(default_factory=NotebookSessions)
     running_commands: Counter[str] = field(default_factory=Counter)  # running on clusters, by person
     open_logs: Counter[str] = field(default_factory=Counter)  # logs that are open, by person
-    # Of archives that are on their way, by cluster and by cluster and person (api.routers.jobs.submissions).
+    # Uploads of bundles under way, by cluster and by (cluster, person): services.jobs.bundles.
     bundle_slots: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
     form_locks: WeakValueDictionary[str, asyncio.Lock] = field(
         default_factory=WeakValueDictionary
