@@ -1,9 +1,5 @@
-"""Brings a cluster from what is there to what should be, by the very ChangeSet that `plan` shows.
-
-Every machine goes its own way: made, set up, its daemons started; nodes wait for the controller, nothing else waits.
-Each step can be repeated, and what to do is computed anew from facts at every start, so a run that was killed anywhere
-is finished by running again.
-"""
+"""Plans and applies a cluster file: `apply_cluster` carries out the very ChangeSet that `plan_changes` shows. Changes are
+computed from facts at every start, so an apply that was killed anywhere is finished by running it again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machines one owns: looked at before anything is planned, taken with a mark, and given back."""
+"""Machines the user owns: surveyed before anything is planned, claimed with a mark, released at the end."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class InventorySurvey:
 
 
 async def survey_machines(cluster: Cluster, env: ClusterContext) -> InventorySurvey | None:
-    """Asks every machine; None for a provider that makes its machines itself."""
+    """Surveys every machine; None for a provider that creates its machines itself."""
     provider = env.provider
     if not isinstance(provider, Owned):
         return None
@@ -230,7 +230,7 @@ async def check_shared_state_folder(env: ClusterContext, cluster: Cluster, machi
 
 
 async def store_findings(cluster: Cluster, found: InventorySurvey, names: Iterable[str]) -> None:
-    """Remembers what these machines have."""
+    """Stores what was found on these machines."""
     judged = found.judgement
     await found.provider.note(cluster.name, {n: judged.found[n] for n in names if n in judged.found}, judged.nfs)
 
@@ -259,7 +259,7 @@ async def check_ssh_after_firewall(env: ClusterContext, machine: Machine) -> Non
 async def release_machine(
     env: ClusterContext, machine: Machine, say: ReportProgress, delete: Sequence[str] = ()
 ) -> None:
-    """Gives one machine back, as far as it answers. `delete`: folders of the cluster's data that go too."""
+    """Releases one machine, as far as it answers. `delete`: folders of the cluster's data to delete too."""
     step: remote_steps.Step = {"op": "leave", "units": list(_ENDED), "delete": list(delete)}
     try:
         await remote_steps.run_steps(env.connections, machine, [step], timeout_s=_LEAVE_S)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class WatchWhileWaiting:
-    """headway.cluster.scaling.scale_in.Beside. The cluster is, until the wait is over, as its file was before; what is
+    """headway.cluster.scaling.scale_in.WaitingWork. The cluster is, until the wait is over, as its file was before; what is
     made meanwhile is
     to have a place in the one that comes (`after`)."""
 
