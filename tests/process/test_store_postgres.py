@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from headway.billing.allocation import held
+from headway.billing.allocation import allocations_by_group
 from headway.domain.billing import DAY_S, MOST_TOLD, Run, Saves
 from headway.domain.incident import XidClass
 from headway.errors import Unanswered
@@ -277,7 +277,9 @@ async def test_the_ledger_s_sums_are_the_same_there(url: str) -> None:
     try:
         found = [run(1, -50, 100, "NODE_FAIL"), run(1, 200, 0), run(2, 0, 100)]
         for _ in range(2):
-            await store.runs.save("ledger", [(one, held(one, lab.group_of), 0) for one in found], collected_to=t0)
+            await store.runs.save(
+                "ledger", [(one, allocations_by_group(one, lab.group_of), 0) for one in found], collected_to=t0
+            )
         await store.runs.record_loss("ledger", 1, t0 - 50, 30, saved_at=t0 + 70.0)
         await store.runs.add_measurements("ledger", [(2, t0 + 60, 60, 40, 5000)], t0 + 60)
         span = Span(t0, t0 + 1000, t0 + 300)
@@ -316,7 +318,7 @@ async def test_a_large_run_of_weeks_is_cut_to_the_joule_there(url: str) -> None:
     )  # fmt: skip
     store = await open_store(Path(), url)
     try:
-        await store.runs.save("large", [(one, held(one, lab.group_of), 0)])
+        await store.runs.save("large", [(one, allocations_by_group(one, lab.group_of), 0)])
         await store.runs.add_measurements("large", [], t0, {(1, t0, "main"): (joules, cpu_s)})
         during = life_s // 2
         [total] = await store.usage.totals("large", Span(t0, t0 + during, t0 + 2 * life_s), [])
@@ -334,14 +336,14 @@ async def test_a_run_of_two_groups_whose_start_is_moved_is_one_run_there(url: st
     one = Run(1, t0, 0, t0 - 20, t0 - 20, "vision", "alice", "train", "vision", "RUNNING", nodes, 16, 32, 1, None, 0, 0)
     store = await open_store(Path(), url)
     try:
-        await store.runs.save("moved", [(one, held(one, group_of), 0)])
+        await store.runs.save("moved", [(one, allocations_by_group(one, group_of), 0)])
         await store.runs.add_measurements("moved", [(1, t0 + 60, 60, 30, 1001)], t0 + 60)
         assert [(row.group, row.energy_j) for row in await store.usage.runs_of_job("moved", 1)] == [
             ("a", 500),
             ("b", 501),
         ]
         later = replace(one, start=t0 + 90)
-        await store.runs.save("moved", [(later, held(later, group_of), 0)])
+        await store.runs.save("moved", [(later, allocations_by_group(later, group_of), 0)])
         rows = await store.usage.runs_of_job("moved", 1)
         assert [(row.start - t0, row.group, row.measured_s) for row in rows] == [(90, "a", 60), (90, "b", 60)]
         assert sum(row.energy_j for row in rows) == 1001
@@ -381,7 +383,7 @@ async def test_many_runs_are_measured_and_end_at_once_there(url: str) -> None:
     ]
     store = await open_store(Path(), url)
     try:
-        await store.runs.save("many", [(one, held(one, lab.group_of), 0) for one in runs])
+        await store.runs.save("many", [(one, allocations_by_group(one, lab.group_of), 0) for one in runs])
         minutes = [(job, t0 + 60 * at, 60, 30, 10**9 * job) for job in jobs for at in (1, 2)]
         await store.runs.add_measurements(
             "many", minutes, t0 + 120, {(job, t0, "main"): (10**10, 10**10) for job in jobs}

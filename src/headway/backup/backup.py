@@ -35,7 +35,7 @@ _PART_S = 6 * 3600.0
 
 
 @dataclass(frozen=True)
-class Proof:
+class VerifiedBackup:
     """What was found when a backup was read back: every byte, and that each part is what it says."""
 
     header: Header
@@ -62,7 +62,7 @@ async def back_up(
     path: Path,
     header: Header,
     key: bytes,
-) -> Proof:
+) -> VerifiedBackup:
     """Makes `path`, reads it back and only then gives it its name. `about`: the cluster's own row. Raises Conflict when there
     is no head to back up, Refused when it can't be written; then nothing is left of it."""
     head = (await list_machines(env, cluster.name)).get(cluster.head)
@@ -135,7 +135,7 @@ async def _lines(env: ClusterContext, cluster: str) -> AsyncIterator[bytes]:
     yield packed.flush()
 
 
-def prove(path: Path, key: bytes) -> Proof:
+def prove(path: Path, key: bytes) -> VerifiedBackup:
     """Reads all of a backup. Raises Damaged."""
     records = files = 0
     seen = []
@@ -150,7 +150,7 @@ def prove(path: Path, key: bytes) -> Proof:
                 records = sum(1 for _ in rows(pieces))
         if sorted(seen) != sorted(PARTS):
             raise Damaged(f"{path} lacks {', '.join(sorted(set(PARTS) - set(seen)))}", hint="take another backup")
-        return Proof(reader.header, path.stat().st_size, records, files)
+        return VerifiedBackup(reader.header, path.stat().st_size, records, files)
 
 
 def rows(pieces: Iterable[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:

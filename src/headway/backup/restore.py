@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.backup.archive import Reader
-from headway.backup.backup import Proof, program_argv, prove, rows
+from headway.backup.backup import VerifiedBackup, program_argv, prove, rows
 from headway.cluster.apply import apply_cluster
 from headway.cluster.context import ClusterContext, ReportProgress
 from headway.cluster.observe import list_machines, replaced_machines
@@ -41,7 +41,7 @@ class Kept:
     about: dict[str, Any]
     secrets: dict[str, str]
     uids: dict[str, int]
-    proof: Proof
+    proof: VerifiedBackup
 
 
 def read(path: Path, key: bytes) -> Kept:

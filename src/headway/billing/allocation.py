@@ -8,7 +8,7 @@ from headway.domain.billing import Held, Run
 from headway.domain.cluster import Group
 
 
-def held(run: Run, group_of: Mapping[str, Group]) -> list[Held]:
+def allocations_by_group(run: Run, group_of: Mapping[str, Group]) -> list[Held]:
     """One entry a group, in the order of its nodes. Accounting says what the job held in all: nodes hold the same of it, and
     what is left over is the first ones'. On nodes with GPUs the GPUs are what is paid for: who holds none of them pays for
     none. Nodes that the file names no more are of group "", which costs nothing."""

@@ -18,7 +18,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BudgetStatus:
     """`used` and `limit` in the budget's unit: "usd" or "gpu_hours"."""
 
     team: str
@@ -32,14 +32,14 @@ class Standing:
         return max(Decimal(0), self.budget.limit - self.used)
 
 
-def standing(team: str, budget: Budget, start: int, used: Fraction) -> Standing:
+def budget_status(team: str, budget: Budget, start: int, used: Fraction) -> BudgetStatus:
     limit = Fraction(budget.limit)
     level = Level.OVER if used >= limit else Level.WARN if used >= limit * Fraction(str(budget.warn)) else Level.OK
-    return Standing(
+    return BudgetStatus(
         team, budget, start, (Decimal(used.numerator) / Decimal(used.denominator)).quantize(Decimal("0.01")), level
     )
 
 
-def capped(found: Iterable[Standing]) -> frozenset[str]:
+def capped(found: Iterable[BudgetStatus]) -> frozenset[str]:
     """Teams whose jobs may not start until their next period."""
     return frozenset(one.team for one in found if one.level is Level.OVER and one.budget.cap)

@@ -137,7 +137,7 @@ def unused(segment: Segment, nodes: Iterable[Nodes], now: int) -> int:
     return found
 
 
-def reckon(
+def invoice_lines(
     cluster: str, period: Period, nodes: Iterable[Nodes], not_there: Iterable[tuple[Segment, int]] = ()
 ) -> Invoice:
     """The lines, a group after the other, in order of time; those of zero seconds are left out. `not_there`: what `unused`

@@ -13,7 +13,7 @@ from headway.domain.billing import Life, NodeSpan, SpanKind
 from headway.domain.slurm.hostlist import natural_key
 
 
-class Standing(StrEnum):
+class NodeCondition(StrEnum):
     UP = "up"
     DRAINED = "drained"
     DOWN = "down"
@@ -22,18 +22,18 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stood:
+class NodeInterval:
     """`end`: 0 where it still is. `reason`: of nodes that were down or drained, in Slurm's or somebody's words."""
 
     node: str
     group: str
-    state: Standing
+    state: NodeCondition
     start: int
     end: int
     reason: str = ""
 
 
-def intervals(lives: Iterable[Life], states: Iterable[NodeSpan], start: int, end: int, now: int) -> list[Stood]:
+def intervals(lives: Iterable[Life], states: Iterable[NodeSpan], start: int, end: int, now: int) -> list[NodeInterval]:
     """Of every node that had a machine from `start` until `end`: in order of nodes and time. A slot is off from the end of
     its first machine on."""
     until = min(end, now)
@@ -47,33 +47,33 @@ def intervals(lives: Iterable[Life], states: Iterable[NodeSpan], start: int, end
     for node in sorted(by_node, key=natural_key):
         mine = sorted(by_node[node], key=lambda life: life.began)
         parts = [
-            Stood(node, life.group, state, *span, reason)
+            NodeInterval(node, life.group, state, *span, reason)
             for life in mine
             for state, span, reason in _of_life(life, said.get(node, ()), start, until, now)
         ]
         alive = spans.union((life.began, life.ended or now) for life in mine)
         off = spans.without([(max(start, mine[0].began), until)], alive)
-        parts += [Stood(node, mine[-1].group, Standing.OFF, *span) for span in off]
+        parts += [NodeInterval(node, mine[-1].group, NodeCondition.OFF, *span) for span in off]
         found += sorted(parts, key=lambda one: one.start)
     return [_open(one) if one.end == now else one for one in found]
 
 
 def _of_life(
     life: Life, said: Sequence[NodeSpan], start: int, until: int, now: int
-) -> Iterable[tuple[Standing, Span, str]]:
+) -> Iterable[tuple[NodeCondition, Span, str]]:
     left = spans.common([(life.began, life.ended or now)], [(start, until)]) if start < until else []
     for kind, state in (
-        (SpanKind.SPARE, Standing.SPARE),
-        (SpanKind.DOWN, Standing.DOWN),
-        (SpanKind.DRAINED, Standing.DRAINED),
+        (SpanKind.SPARE, NodeCondition.SPARE),
+        (SpanKind.DOWN, NodeCondition.DOWN),
+        (SpanKind.DRAINED, NodeCondition.DRAINED),
     ):
         known = [one for one in said if one.kind is kind]
         there = spans.common(left, spans.union((one.began, one.ended or now) for one in known))
         for span in there:
-            yield state, span, _reason(known, span) if state is not Standing.SPARE else ""
+            yield state, span, _reason(known, span) if state is not NodeCondition.SPARE else ""
         left = spans.without(left, there)
     for span in left:
-        yield Standing.UP, span, ""
+        yield NodeCondition.UP, span, ""
 
 
 def _reason(known: Iterable[NodeSpan], span: Span) -> str:
@@ -82,5 +82,5 @@ def _reason(known: Iterable[NodeSpan], span: Span) -> str:
     )
 
 
-def _open(one: Stood) -> Stood:
-    return Stood(one.node, one.group, one.state, one.start, 0, one.reason)
+def _open(one: NodeInterval) -> NodeInterval:
+    return NodeInterval(one.node, one.group, one.state, one.start, 0, one.reason)

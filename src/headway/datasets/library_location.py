@@ -1,5 +1,5 @@
-"""Where a cluster's versions of datasets are kept: beside the server for local machines (Near), else on what machines one owns
-share (afar_shelf.Afar)."""
+"""Where a cluster's dataset versions are stored: on the server's machine for local clusters (LocalLibrary), otherwise on the
+shared storage of an inventory's machines (`remote_library_client.RemoteLibrary`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headway.datasets.library import Library, Progress
 from headway.datasets.manifest import Manifest, Source
 
 
-class Shelf(Protocol):
+class LibraryLocation(Protocol):
     """As Library has it. What is asked to end early by `Progress.stop` raises Stopped."""
 
     async def bring(self, name: str, source: Source, progress: Progress, before: int) -> Manifest: ...
@@ -24,7 +24,7 @@ class Shelf(Protocol):
     async def remove(self, name: str, number: int) -> int: ...
 
 
-class Near:
+class LocalLibrary:
     """A folder of the server's machine."""
 
     def __init__(self, library: Library) -> None:

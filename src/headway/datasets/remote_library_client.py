@@ -30,7 +30,7 @@ _MODULES = (
 T = TypeVar("T")
 
 
-class Afar:
+class RemoteLibrary:
     """A folder that machines one owns share. The head's root works there; what is brought goes there as it is read."""
 
     def __init__(self, cluster: Cluster, env: ClusterContext) -> None:

@@ -27,7 +27,7 @@ from headway.schemas.submissions import ExecIn, ExecOut, SubmitIn, SubmitOut
 if TYPE_CHECKING:  # the cluster room and its libraries are loaded with the first cluster
     from headway.backup.archive import Header
     from headway.cluster.context import ReportProgress
-    from headway.datasets.library_location import Shelf
+    from headway.datasets.library_location import LibraryLocation
     from headway.jobs.remote.tunnel import Tunnel
     from headway.jobs.submission.submit import JobFiles
     from headway.rollout.image_rollout import OperationWaits
@@ -138,7 +138,7 @@ class Work(Protocol):
         """How fast each volume is, from one machine; `node` "" is the head."""
         ...
 
-    async def shelf(self, cluster: Cluster) -> Shelf:
+    async def shelf(self, cluster: Cluster) -> LibraryLocation:
         """Where versions of datasets are kept on machines one owns."""
         ...
 

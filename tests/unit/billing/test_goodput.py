@@ -85,12 +85,12 @@ def test_causes_are_ranked_by_what_they_cost() -> None:
 
 def test_a_budget_warns_then_caps() -> None:
     budget = Budget("usd", Decimal(100), "month", 0.8)
-    levels = [budgets.standing("vision", budget, 0, Fraction(used)).level for used in (79, 80, 99, 100, 500)]
+    levels = [budgets.budget_status("vision", budget, 0, Fraction(used)).level for used in (79, 80, 99, 100, 500)]
     assert levels == [Level.OK, Level.WARN, Level.WARN, Level.OVER, Level.OVER]
-    told = budgets.standing("vision", budget, 0, Fraction(2500, 30))
+    told = budgets.budget_status("vision", budget, 0, Fraction(2500, 30))
     assert (told.used, told.left) == (Decimal("83.33"), Decimal("16.67"))
-    over = budgets.standing("speech", Budget("gpu_hours", Decimal(1), "day", cap=False), 0, Fraction(2))
-    assert budgets.capped([budgets.standing("vision", budget, 0, Fraction(100)), over]) == {"vision"}
+    over = budgets.budget_status("speech", Budget("gpu_hours", Decimal(1), "day", cap=False), 0, Fraction(2))
+    assert budgets.capped([budgets.budget_status("vision", budget, 0, Fraction(100)), over]) == {"vision"}
 
 
 def test_energy_that_nobody_measured_is_reckoned_from_the_kind_of_gpu() -> None:

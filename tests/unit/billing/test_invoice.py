@@ -28,7 +28,7 @@ def billed(
     lives: list[Life], prices: list[Price], states: list[NodeSpan] | None = None, now: int = 0
 ) -> invoice.Invoice:
     cut = invoice.segments(prices, {life.group for life in lives}, OCTOBER)
-    return invoice.reckon("lab", OCTOBER, invoice.metered(lives, states or [], cut, now or OCTOBER.end))
+    return invoice.invoice_lines("lab", OCTOBER, invoice.metered(lives, states or [], cut, now or OCTOBER.end))
 
 
 def life(machine: str, began: int, ended: int, group: str = "main") -> Life:
@@ -44,7 +44,7 @@ def test_a_month_with_a_change_of_clocks_has_an_hour_more_or_less() -> None:
     for name, hours in (("2026-10", 745), ("2026-03", 743)):
         period = periods.month(name, berlin)
         cut = invoice.segments(priced((0, "2")), {"main"}, period)
-        found = invoice.reckon("lab", period, invoice.metered(a_month, [], cut, period.end))
+        found = invoice.invoice_lines("lab", period, invoice.metered(a_month, [], cut, period.end))
         assert found.total_cents == hours * 200
     days = periods.days(*((p := periods.month("2026-10", berlin)).start, p.end), berlin)
     assert len(days) == 31
@@ -87,7 +87,7 @@ def test_reserved_machines_are_billed_whether_they_are_there_or_not() -> None:
     prices = [*kept, Price("main", OCTOBER.start + 10 * day, Decimal(2))]
     cut, now = invoice.segments(prices, {"main"}, OCTOBER), OCTOBER.start + 20 * day
     nodes = invoice.metered(lives, [], cut, now)
-    found = invoice.reckon("lab", OCTOBER, nodes, [(one, invoice.unused(one, nodes, now)) for one in cut])
+    found = invoice.invoice_lines("lab", OCTOBER, nodes, [(one, invoice.unused(one, nodes, now)) for one in cut])
     assert [(line.what, line.billing, line.seconds // day) for line in found.lines] == [
         ("node", "on demand", 11),  # the day before it was reserved, and the ten after
         ("node", "reserved", 11),
@@ -123,7 +123,7 @@ def test_capacity_goes_by_its_rule_and_a_cost_centre_is_nobody_s_team() -> None:
     lives = [life("lab-1-1", 0, 100 * H), life("lab-1-2", 0, 100 * H)]
     cut = invoice.segments(priced((0, "1")), {"main"}, OCTOBER)
     nodes = invoice.metered(lives, states, cut, OCTOBER.end)
-    bill = invoice.reckon("lab", OCTOBER, nodes)
+    bill = invoice.invoice_lines("lab", OCTOBER, nodes)
     costs = Costs()
     held = [Use("vision", 8, 8 * 30 * H, 8 * 5 * H, 8 * H), Use("speech", 8, 8 * 10 * H, 0, 0)]
     costs.add(cut[0], held, nodes, Fraction(0))
@@ -192,7 +192,7 @@ def test_for_any_history_the_parts_sum_to_the_invoice_to_the_cent(
     now = OCTOBER.start + now % (60 * 24 * H)
     nodes = invoice.metered(lives, states, cut, now)
     not_there = [(segment, invoice.unused(segment, nodes, now)) for segment in cut]
-    bill = invoice.reckon("lab", OCTOBER, nodes, not_there)
+    bill = invoice.invoice_lines("lab", OCTOBER, nodes, not_there)
     costs = Costs()
     for i, segment in enumerate(cut):
         here = [one for one in nodes if one.segment == segment]

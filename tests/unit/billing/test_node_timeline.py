@@ -9,14 +9,20 @@ from hypothesis import strategies as st
 
 from headway.billing import intervals as spans
 from headway.billing import invoice
-from headway.billing.node_timeline import Standing, Stood, intervals
+from headway.billing.node_timeline import NodeCondition, NodeInterval, intervals
 from headway.billing.periods import Period
 from headway.domain.billing import Life, NodeSpan, Price, SpanKind
 
-UP, DRAINED, DOWN, SPARE, OFF = Standing.UP, Standing.DRAINED, Standing.DOWN, Standing.SPARE, Standing.OFF
+UP, DRAINED, DOWN, SPARE, OFF = (
+    NodeCondition.UP,
+    NodeCondition.DRAINED,
+    NodeCondition.DOWN,
+    NodeCondition.SPARE,
+    NodeCondition.OFF,
+)
 
 
-def told(found: list[Stood], node: str) -> list[tuple[Standing, int, int, str]]:
+def told(found: list[NodeInterval], node: str) -> list[tuple[NodeCondition, int, int, str]]:
     return [(one.state, one.start, one.end, one.reason) for one in found if one.node == node]
 
 
@@ -77,7 +83,7 @@ def test_for_any_history_it_is_what_the_invoice_bills(
     cut = invoice.segments([Price("main", 0, 1)], ["main"], Period("", start, end))  # type: ignore[arg-type]
     nodes = invoice.metered(lives, states, cut, now)
 
-    def seconds(*which: Standing) -> int:
+    def seconds(*which: NodeCondition) -> int:
         return sum((one.end or now) - one.start for one in found if one.state in which)
 
     assert seconds(UP, DRAINED, DOWN, SPARE) == sum(spans.seconds(one.there) for one in nodes)

@@ -17,7 +17,7 @@ from headway.catalog.providers import SSH
 from headway.cluster.context import ClusterContext
 from headway.datasets.library import Progress, Stopped
 from headway.datasets.manifest import Folder, Item, Listing, Manifest
-from headway.datasets.remote_library_client import Afar
+from headway.datasets.remote_library_client import RemoteLibrary
 from headway.domain.cluster import Storage
 from headway.domain.machine import Machine
 from headway.errors import Refused
@@ -76,10 +76,10 @@ def scratch(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shelf(head: Head, scratch: Path) -> Afar:
+def shelf(head: Head, scratch: Path) -> RemoteLibrary:
     cluster = replace(builders.cluster(provider=SSH), storage=Storage(scratch=str(scratch)))
     both: Any = head
-    return Afar(cluster, ClusterContext(both, both, both, Path()))
+    return RemoteLibrary(cluster, ClusterContext(both, both, both, Path()))
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def source(tmp_path: Path) -> Path:
     return folder
 
 
-async def add(shelf: Afar, source: Path, number: int = 1) -> tuple[Manifest, Progress]:
+async def add(shelf: RemoteLibrary, source: Path, number: int = 1) -> tuple[Manifest, Progress]:
     progress = Progress()
     manifest = await shelf.bring("words", Folder(source), progress, number - 1)
     await shelf.publish("words", number, manifest)
@@ -106,7 +106,7 @@ def place(scratch: Path, number: int = 1) -> Path:
     return scratch / ".headway/lab/datasets/versions/words" / str(number)
 
 
-async def test_a_version_lies_on_what_the_machines_share(shelf: Afar, scratch: Path, source: Path) -> None:
+async def test_a_version_lies_on_what_the_machines_share(shelf: RemoteLibrary, scratch: Path, source: Path) -> None:
     manifest, progress = await add(shelf, source)
     there = place(scratch)
     assert (there / "deep" / "a.txt").read_text() == "alpha" * 1000
@@ -118,7 +118,7 @@ async def test_a_version_lies_on_what_the_machines_share(shelf: Afar, scratch: P
     assert await shelf.verify("words", 1, manifest.digest, Progress()) == []
 
 
-async def test_what_the_next_version_shares_is_kept_once(shelf: Afar, scratch: Path, source: Path) -> None:
+async def test_what_the_next_version_shares_is_kept_once(shelf: RemoteLibrary, scratch: Path, source: Path) -> None:
     await add(shelf, source)
     (source / "b.sh").write_text("gamma")
     await add(shelf, source, 2)
@@ -129,7 +129,7 @@ async def test_what_the_next_version_shares_is_kept_once(shelf: Afar, scratch: P
     assert two.read_text() == "alpha" * 1000
 
 
-async def test_another_version_under_the_same_number_stays(shelf: Afar, scratch: Path, source: Path) -> None:
+async def test_another_version_under_the_same_number_stays(shelf: RemoteLibrary, scratch: Path, source: Path) -> None:
     manifest, _ = await add(shelf, source)
     (source / "b.sh").write_text("gamma")
     other = await shelf.bring("words", Folder(source), Progress(), 0)
@@ -138,7 +138,7 @@ async def test_another_version_under_the_same_number_stays(shelf: Afar, scratch:
 
 
 async def test_a_manifest_of_millions_of_files_is_read_beside_the_loop(
-    shelf: Afar, source: Path, monkeypatch: pytest.MonkeyPatch
+    shelf: RemoteLibrary, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, where = Manifest.read, set()
 
@@ -151,7 +151,7 @@ async def test_a_manifest_of_millions_of_files_is_read_beside_the_loop(
     assert where == {False}
 
 
-async def test_damage_is_named(shelf: Afar, scratch: Path, source: Path) -> None:
+async def test_damage_is_named(shelf: RemoteLibrary, scratch: Path, source: Path) -> None:
     manifest, _ = await add(shelf, source)
     broken = place(scratch) / "b.sh"
     broken.chmod(0o755)
@@ -175,7 +175,7 @@ class Watched(Folder):
         yield from super().read(item)
 
 
-async def test_what_came_before_a_break_does_not_come_again(shelf: Afar, source: Path, scratch: Path) -> None:
+async def test_what_came_before_a_break_does_not_come_again(shelf: RemoteLibrary, source: Path, scratch: Path) -> None:
     first = Watched(source, "deep/a.txt")
     with pytest.raises(Refused, match=r"deep/a\.txt changed while it was read"):
         await shelf.bring("words", first, Progress(), 0)
@@ -195,7 +195,7 @@ class Endless(Folder):
             yield bytes(1 << 16)
 
 
-async def test_one_that_is_stopped_has_ended(shelf: Afar, source: Path) -> None:
+async def test_one_that_is_stopped_has_ended(shelf: RemoteLibrary, source: Path) -> None:
     progress = Progress()
     task = asyncio.create_task(shelf.bring("words", Endless(source), progress, 0))
     while progress.bytes < 1 << 20:
@@ -206,7 +206,7 @@ async def test_one_that_is_stopped_has_ended(shelf: Afar, source: Path) -> None:
 
 
 async def test_a_place_that_is_somebody_elses_is_refused(
-    shelf: Afar, scratch: Path, source: Path, tmp_path: Path
+    shelf: RemoteLibrary, scratch: Path, source: Path, tmp_path: Path
 ) -> None:
     shutil.rmtree(scratch / ".headway", ignore_errors=True)
     (tmp_path / "theirs").mkdir()

@@ -31,7 +31,7 @@ from headway.services.mappers import course_out
 if TYPE_CHECKING:
     from headway.backup.archive import Header
     from headway.cluster.context import ReportProgress
-    from headway.datasets.library_location import Shelf
+    from headway.datasets.library_location import LibraryLocation
     from headway.jobs.remote.tunnel import Tunnel
     from headway.jobs.submission.submit import JobFiles
     from headway.jobs.view.progress import Progress
@@ -159,10 +159,10 @@ class RealWork(Acting):
 
         return await measure_volumes(cluster, await self._env(cluster), node, mib)
 
-    async def shelf(self, cluster: Cluster) -> Shelf:
-        from headway.datasets.remote_library_client import Afar
+    async def shelf(self, cluster: Cluster) -> LibraryLocation:
+        from headway.datasets.remote_library_client import RemoteLibrary
 
-        return Afar(cluster, await self._env(cluster))
+        return RemoteLibrary(cluster, await self._env(cluster))
 
     async def rooms(self, cluster: Cluster) -> tuple[Room, ...]:
         from headway.cluster.volumes.usage import read_volume_usage

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.datasets.library import Progress, told
-from headway.datasets.library_location import Near, Shelf
+from headway.datasets.library_location import LibraryLocation, LocalLibrary
 from headway.datasets.manifest import Folder, Manifest, Source
 from headway.datasets.s3 import SCHEME, Access, Bucket
 from headway.domain.changeset import Change
@@ -48,11 +48,11 @@ class Datasets:
         await (self._verify(one) if action == "verify" else self._remove(one))
         return ()
 
-    async def _shelf_of(self) -> Shelf:
+    async def _shelf_of(self) -> LibraryLocation:
         _, cluster = await self._state.cluster(self._cluster)
         if not cluster.provider.volumes_on_server:
             return await self._state.work.shelf(cluster)
-        return Near(self._state.library(cluster))
+        return LocalLibrary(self._state.library(cluster))
 
     async def _add(self) -> str:
         state, store = self._state, self._state.store

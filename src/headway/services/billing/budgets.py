@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from headway.billing import budgets
-from headway.billing.budgets import Level, Standing
+from headway.billing.budgets import BudgetStatus, Level
 from headway.billing.periods import Period, zone
 from headway.changes.slurm_accounts import period_end, period_start
 from headway.domain.cluster import Cluster
@@ -23,7 +23,7 @@ MAX_AGE_S = 10.0
 
 async def load_budget_states(
     state: AppState, cluster: Cluster, now: int, until: int | None = None
-) -> list[budgets.Standing]:
+) -> list[budgets.BudgetStatus]:
     """What each team has used of its budget in the current period; with `until` (unix seconds): as it was just before then."""
     billed = BilledCluster(cluster.name, cluster, now)
     until = now + 1 if until is None else until
@@ -35,7 +35,7 @@ async def load_budget_states(
         start = int(period_start(team.budget.per, here).timestamp())
         period = Period(team.budget.per, start, until)
         used = await (_usd if team.budget.unit == "usd" else _gpu_hours)(state, billed, period, team.name)
-        found.append(budgets.standing(team.name, team.budget, start, used))
+        found.append(budgets.budget_status(team.name, team.budget, start, used))
     return found
 
 
@@ -91,7 +91,7 @@ def spent_or_nearly_spent(found: Iterable[BudgetOut]) -> list[BudgetOut]:
     return [one for one in found if one.level != Level.OK.value]
 
 
-async def _budgets_out(state: AppState, cluster: Cluster, found: Iterable[Standing]) -> list[BudgetOut]:
+async def _budgets_out(state: AppState, cluster: Cluster, found: Iterable[BudgetStatus]) -> list[BudgetOut]:
     held_back = await state.store.budgets.capped_teams(cluster.name)
     return [
         BudgetOut(
@@ -112,7 +112,7 @@ async def _budgets_out(state: AppState, cluster: Cluster, found: Iterable[Standi
     ]
 
 
-def _end(one: Standing, where: tzinfo) -> int:
+def _end(one: BudgetStatus, where: tzinfo) -> int:
     return int(period_end(one.budget.per, datetime.fromtimestamp(one.start, where)).timestamp())
 
 

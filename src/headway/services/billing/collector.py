@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from headway.billing import budgets, energy, goodput, machine_meter
-from headway.billing.allocation import held
+from headway.billing.allocation import allocations_by_group
 from headway.domain.billing import DAY_S, Held, Life, Run, SpanKind
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
@@ -143,7 +143,10 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
 
 def ledger_entries(cluster: Cluster, runs: Iterable[Run]) -> list[tuple[Run, list[Held], int]]:
     """The runs as the store takes them: (run, its allocations, lost seconds)."""
-    return [(run, held(run, cluster.group_of), goodput.lost_s(run.state, run.start, run.end, None)) for run in runs]
+    return [
+        (run, allocations_by_group(run, cluster.group_of), goodput.lost_s(run.state, run.start, run.end, None))
+        for run in runs
+    ]
 
 
 async def _losses(state: AppState, cluster: Cluster) -> None:

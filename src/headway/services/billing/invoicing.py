@@ -143,7 +143,7 @@ async def _own_costs(
             Fraction(0),
         )
         costs.add(segment, uses, here, held_broken, unused_s)
-    return invoice.reckon(name, period, nodes, not_there), costs
+    return invoice.invoice_lines(name, period, nodes, not_there), costs
 
 
 async def _corrections(state: AppState, billed: BilledCluster, period: Period) -> list[invoice.Line]:

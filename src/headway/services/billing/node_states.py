@@ -6,7 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from headway.billing import node_timeline
-from headway.billing.node_timeline import Standing, Stood
+from headway.billing.node_timeline import NodeCondition, NodeInterval
 from headway.billing.periods import Period
 from headway.domain.slurm.hostlist import natural_key
 from headway.errors import Refused
@@ -16,12 +16,12 @@ from headway.services.context import AppState
 from headway.services.cursors import decode_cursor, encode_cursor
 
 
-def parse_states(text: str) -> frozenset[Standing]:
+def parse_states(text: str) -> frozenset[NodeCondition]:
     """The node states named in comma-separated text; all if it is empty. Raises Refused for unknown ones."""
     words = [word for word in text.split(",") if word]
-    if unknown := [word for word in words if word not in list(Standing)]:
-        raise Refused(f"there is no node state {unknown[0]!r}", hint=f"use one of {', '.join(Standing)}")
-    return frozenset(Standing(word) for word in words) or frozenset(Standing)
+    if unknown := [word for word in words if word not in list(NodeCondition)]:
+        raise Refused(f"there is no node state {unknown[0]!r}", hint=f"use one of {', '.join(NodeCondition)}")
+    return frozenset(NodeCondition(word) for word in words) or frozenset(NodeCondition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class NodeStateFilter:
 
     node: str = ""
     group: str = ""
-    states: frozenset[Standing] = frozenset(Standing)
+    states: frozenset[NodeCondition] = frozenset(NodeCondition)
 
-    def matches(self, one: Stood) -> bool:
+    def matches(self, one: NodeInterval) -> bool:
         """Whether the interval is one of those."""
         named = (not self.node or one.node == self.node) and (not self.group or one.group == self.group)
         return named and one.state in self.states
@@ -60,7 +60,7 @@ async def load_node_states_page(
     return _node_states_out(billed, period, found[:limit], next_cursor)
 
 
-async def load_node_states(state: AppState, billed: BilledCluster, period: Period) -> list[Stood]:
+async def load_node_states(state: AppState, billed: BilledCluster, period: Period) -> list[NodeInterval]:
     """Every interval of the period in which a node was in one state, by node and time."""
     lives = await state.store.machine_lives.between(billed.name, period.start, period.end)
     reserved = {row.group for row in await state.store.prices.of_cluster(billed.name) if row.reserved}
@@ -71,7 +71,9 @@ async def load_node_states(state: AppState, billed: BilledCluster, period: Perio
     return node_timeline.intervals(lives, said, period.start, period.end, billed.now)
 
 
-def _node_states_out(billed: BilledCluster, period: Period, found: list[Stood], next_cursor: str = "") -> NodeStatesOut:
+def _node_states_out(
+    billed: BilledCluster, period: Period, found: list[NodeInterval], next_cursor: str = ""
+) -> NodeStatesOut:
     return NodeStatesOut(
         cluster=billed.name,
         start=period.start,

@@ -4,7 +4,7 @@ A notice is stored before it is sent, and sent again until the alert manager acc
 
 from __future__ import annotations
 
-from headway.billing.budgets import Level, Standing
+from headway.billing.budgets import BudgetStatus, Level
 from headway.billing.periods import last_week, zone
 from headway.domain.billing import News
 from headway.domain.cluster import Cluster
@@ -21,7 +21,7 @@ MAX_NOTICE_AGE_S = 7 * 86_400  # older notices are dropped unsent
 MAX_CAUSES = 3  # in a summary
 
 
-async def record_budget_notice(state: AppState, cluster: Cluster, one: Standing, now: int) -> None:
+async def record_budget_notice(state: AppState, cluster: Cluster, one: BudgetStatus, now: int) -> None:
     """Stores a notice that a team's budget is spent or nearly spent, once a level, period and limit. The cluster's public event
     list does not mention it, since not everybody may see the team's usage."""
     spent = f"team {one.team}: {_words(one)}"
@@ -81,7 +81,7 @@ def _goodput(share: float | None) -> str:
     return "" if share is None else f", goodput {100 * share:.1f} %"
 
 
-def _words(one: Standing) -> str:
+def _words(one: BudgetStatus) -> str:
     budget = one.budget
     spent = f"{one.used:,} of {budget.limit:,} {unit_label(budget.unit)} a {budget.per} are used"
     if one.level is Level.OVER:

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import delete, insert
 
 from headway.datasets import library
-from headway.datasets.library_location import Near
+from headway.datasets.library_location import LocalLibrary
 from headway.domain.cluster import Dataset, Storage
 from headway.domain.dataset import Version, size
 from headway.errors import Refused, Unreachable
@@ -63,7 +63,7 @@ async def test_a_removal_that_failed_is_asked_for_again(
         raise Unreachable("the head does not answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Near, "remove", away)
+        patch.setattr(LocalLibrary, "remove", away)
         await done(server, await client.post(f"{API}/tiny/1/remove", json={}), "failed")
     tree = server.state.library(builders.cluster()).folder("tiny") / "1"
     assert tree.exists()

@@ -12,7 +12,7 @@ from moto.server import ThreadedMotoServer
 
 from headway.catalog.providers import SSH
 from headway.datasets import library
-from headway.datasets.library_location import Near
+from headway.datasets.library_location import LocalLibrary
 from headway.datasets.manifest import Folder
 from headway.domain.changeset import Change, Disturbs
 from headway.domain.cluster import Dataset, Storage, Volume
@@ -146,7 +146,7 @@ class Shared:
 
     def __init__(self, server: Server, folder: Path) -> None:
         self.library = library.Library(folder)
-        self.near = Near(self.library)
+        self.near = LocalLibrary(self.library)
         server.work.clusters["lab"] = {"provider": SSH}
         server.work.answers["shelf"] = lambda _: self.near
         server.state._resolved.clear()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headway.billing.allocation import held
+from headway.billing.allocation import allocations_by_group
 from headway.billing.money import cents
 from headway.domain.billing import NodeSpan, Run, SpanKind
 from headway.services.billing import invoicing
@@ -79,7 +79,7 @@ async def test_each_second_of_a_gpu_is_in_one_column_at_the_price_of_that_second
                 break
             one = replace(one, end=0 if one.end > begun + now else one.end)
             runs.append(one)
-            await store.runs.save(name, [(one, held(one, cluster.group_of), 0)])
+            await store.runs.save(name, [(one, allocations_by_group(one, cluster.group_of), 0)])
             if one.end:
                 await store.runs.record_loss(name, one.job, one.start, min(lost, lasted))
             await store.runs.add_measurements(name, [(one.job, one.start + idle, idle, idle, 0)] if idle else [], begun)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 
 from headway.billing import goodput
-from headway.billing.allocation import held
+from headway.billing.allocation import allocations_by_group
 from headway.domain.billing import Held, Life, NodeSpan, Run, SpanKind
 from headway.domain.cluster import Cluster
 from headway.errors import Conflict
@@ -44,7 +44,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 async def put(store: Store, *runs: Run, cluster: str = "lab", of: Cluster = LAB, **mark: int) -> None:
-    await store.runs.save(cluster, [(one, held(one, of.group_of), 0) for one in runs], **mark)
+    await store.runs.save(cluster, [(one, allocations_by_group(one, of.group_of), 0) for one in runs], **mark)
 
 
 async def test_a_record_that_comes_again_is_the_same_run_and_a_requeue_is_another(store: Store) -> None:

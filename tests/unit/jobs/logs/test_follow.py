@@ -190,7 +190,7 @@ async def test_each_part_says_where_in_the_file_it_lies() -> None:
     head.write(b"step 2\n")
     head.write(b"step 3\n")
     parts = [await take(chunks), await take(chunks)]
-    assert [(part, getattr(part, "at", None)) for part in parts] == [(b"step 2\n", 7), (b"step 3\n", 14)]
+    assert [(part, getattr(part, "offset", None)) for part in parts] == [(b"step 2\n", 7), (b"step 3\n", 14)]
     head.file = (head.file or b"") + b"end\n"
     now.now = DONE
-    assert [(part, getattr(part, "at", None)) async for part in chunks] == [(b"end\n", 21)]
+    assert [(part, getattr(part, "offset", None)) async for part in chunks] == [(b"end\n", 21)]

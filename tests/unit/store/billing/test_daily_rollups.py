@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
-from headway.billing.allocation import held
+from headway.billing.allocation import allocations_by_group
 from headway.billing.capacity import cover
 from headway.billing.periods import month, zone
 from headway.domain.billing import DAY_S, Held, Run
@@ -41,7 +41,7 @@ def run(job: int, start: int, end: int, **others: object) -> Run:
 
 
 def told(*runs: Run, lost_s: int = 0) -> list[tuple[Run, list[Held], int]]:
-    return [(one, held(one, LAB.group_of), lost_s) for one in runs]
+    return [(one, allocations_by_group(one, LAB.group_of), lost_s) for one in runs]
 
 
 @pytest.fixture

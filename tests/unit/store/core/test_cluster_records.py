@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from headway.billing import machine_meter
-from headway.billing.allocation import held
+from headway.billing.allocation import allocations_by_group
 from headway.domain.billing import NodeSpan, Run, SpanKind
 from headway.domain.incident import IncidentState, XidClass
 from headway.errors import Refused
@@ -110,7 +110,7 @@ async def test_runs_find_their_kind_under_its_new_number(stores: tuple[Store, St
                 state="COMPLETED", nodes=("lab-1-1",), gpus=4, cpus=32, memory_mib=1, time_limit_s=None, used_cpu_s=0,
                 used_memory_mib=0,
             )  # fmt: skip
-            await store.runs.save(cluster, [(run, held(run, builders.cluster(4).group_of), 0)])
+            await store.runs.save(cluster, [(run, allocations_by_group(run, builders.cluster(4).group_of), 0)])
     assert await two.cluster_records.restore("lab", one.cluster_records.export("lab")) > 0
     assert [total.by for total in await two.usage.totals("lab", whole, ["user"])] == [("ann",)]
     assert [total.by for total in await two.usage.totals("other", whole, ["user"])] == [("eve",)]
