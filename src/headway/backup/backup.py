@@ -21,13 +21,13 @@ from headway.cluster.context import ClusterContext, ReportProgress
 from headway.cluster.observe import list_machines
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
+from headway.domain.operation import SECRET_PREFIXES
 from headway.errors import CommandFailed, Conflict
 from headway.store.core.cluster_records import BRINGING
-from headway.store.db.rows import OWN_SECRETS
 from headway.transport.remote_program import program
 
 DATABASE = "slurm_acct_db"
-_OF_A_MOMENT = tuple(OWN_SECRETS.values())  # secrets that are none of the cluster's
+_OF_A_MOMENT = SECRET_PREFIXES  # secrets that are none of the cluster's
 PARTS = ("state", "database", "about", "secrets", "records")
 _DUMP = f"set -o pipefail; mariadb-dump --single-transaction --quick --hex-blob {DATABASE} | gzip -1"  # no person's word in it
 _DUMP_ENDS = b"-- Dump completed"

@@ -19,9 +19,9 @@ from headway.cluster.context import ClusterContext, ReportProgress
 from headway.cluster.observe import list_machines
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
+from headway.domain.operation import OperationKind, own_secret
 from headway.errors import Refused
 from headway.providers.base import Rekeys
-from headway.store.db.rows import own_secret
 
 READY_S = 30
 
@@ -104,4 +104,4 @@ async def _use(env: ClusterContext, machines: Iterable[Machine], key: str) -> No
 
 
 def _new(ref: str) -> str:
-    return own_secret("rotate", {"ref": ref})
+    return own_secret(OperationKind.ROTATE, {"ref": ref})

@@ -9,6 +9,7 @@ import typer
 
 from headway.cli import session
 from headway.cli.terminal import detect_terminal, without_control_characters
+from headway.domain.operation import OperationKind
 from headway.errors import HeadwayError, Refused
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from headway.sdk.client import Client
 
 STEP_WIDTH = 14
-YIELDING_KINDS = ("apply", "scale", "roll")  # `kept` of other kinds does not name operations
 
 
 def follow_operation(
@@ -45,7 +45,7 @@ def follow_operation(
             f"\nthe {operation.kind} of {name} continues on the server; "
             f"follow it again: headway apply --follow {operation.id}"
         )
-        if operation.kind == "apply":
+        if operation.kind is OperationKind.APPLY:
             session.print_note(f"  undo it: headway down {name}; pause it: headway server stop")
         raise typer.Exit(130) from None
     final = api.operations.get(operation.id)
@@ -59,7 +59,7 @@ def follow_to_end(
 ) -> OperationOut:
     """As `follow_operation`; an operation that yielded to another one is followed in its successor."""
     final = follow_operation(api, operation, quiet=quiet, on_lost=on_lost)
-    while final.kept and final.kind in YIELDING_KINDS:
+    while final.kept and final.kind.may_continue:
         if not quiet:
             session.print_note(f"it continues as operation {final.kept[0]}")
         final = follow_operation(api, api.operations.get(final.kept[0]), quiet=quiet, on_lost=on_lost)

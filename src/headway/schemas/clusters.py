@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from headway.domain.operation import OperationKind
 from headway.schemas.base import Ask, ErrorOut, FaultOut, Wire
 
 
@@ -101,7 +102,7 @@ OperationState = Literal["queued", "running", "done", "failed"]
 class OperationOut(Wire):
     id: str
     cluster: str
-    kind: Literal["apply", "scale", "down", "backup", "restore", "rotate", "dataset", "roll", "replace"]
+    kind: OperationKind
     state: OperationState
     person: str
     created_at: float

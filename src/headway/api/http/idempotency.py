@@ -136,9 +136,7 @@ async def _audit_queued(state: AppState, who: Principal, queued: Operation) -> N
     since = AuditAsk(target=queued.cluster, since=queued.created_at, until=queued.created_at + AUDITED_WITHIN_S)
     if any(line.detail.get("operation") == queued.id for line in await state.store.audit.search(since, limit=500)):
         return
-    action = {"rotate": "secrets.rotate", "dataset": f"dataset.{queued.params.get('action')}"}.get(
-        queued.kind, queued.kind
-    )
+    action = queued.kind.audit_action(queued.params)
     await write_audit_line(state, who, action, queued.cluster, operation=queued.id)
 
 

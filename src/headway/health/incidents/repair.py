@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headway.domain.incident import Incident, IncidentState, Repair
 from headway.domain.machine import Machine, MachineState
+from headway.domain.operation import OperationKind, ReplaceParams
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.health.context import HealthContext, fault_text
 from headway.health.incidents import orphaned
@@ -204,7 +205,9 @@ async def _request_replacement(context: HealthContext, incident: Incident) -> In
     if machine is not None:
         await context.env.provider.delete(machine)
         await context.env.connections.drop(machine.name)
-    operation = await store.operations.enqueue(name, "replace", "headway", params={"node": incident.node})
+    operation = await store.operations.enqueue(
+        name, OperationKind.REPLACE, "headway", params=ReplaceParams(incident.node).to_json()
+    )
     evidence = {"try": Repair.REPLACE.value, "operation": operation.id}
     await store.incidents.reset_score(name, incident.node)
     return await context.add_step(incident, IncidentState.REPAIRING, _WORDS[Repair.REPLACE], evidence=evidence)

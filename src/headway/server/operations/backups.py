@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from headway.domain.cluster import BackupRule, Cluster
+from headway.domain.operation import BackupParams, OperationKind, RestoreParams, RotateParams
 from headway.errors import HeadwayError, InvalidSpec, Refused
 from headway.schemas.clusters import Document
+from headway.server.operations.run import OperationRun
 from headway.services.cluster.backups import queue_backup
 from headway.services.cluster.path_policy import path_faults, require_allowed_path
 from headway.services.context import AppState
@@ -40,7 +42,6 @@ class Keep:
         self._state = state
         self._operation = operation
         self._say = say
-        self._params = operation.params
 
     async def backup(self) -> tuple[str, ...]:
         """The file that was made."""
@@ -49,11 +50,12 @@ class Keep:
 
         state, name = self._state, self._operation.cluster
         row, cluster = await state.cluster(name)
-        header = Header(**self._params["header"])
-        path = file_of(Path(self._params["to"]), header)
+        params = BackupParams.from_json(self._operation.params)
+        header = Header(**params.header)
+        path = file_of(Path(params.to), header)
         await back_up(state, row, cluster, self._say, path, header, await self._key())
-        if self._params.get("keep"):
-            stay = await asyncio.to_thread(retain, path.parent, name, int(self._params["keep"]), path)
+        if params.keep:
+            stay = await asyncio.to_thread(retain, path.parent, name, params.keep, path)
             if stay:  # the backup is made all the same: a second one would take another good one's place
                 text = f"older ones could not be removed: {'; '.join(stay)}"
                 await self._say("backup", text, level="warning", done=True)
@@ -73,7 +75,8 @@ class Keep:
         from headway.backup import restore as keep
 
         state, name = self._state, self._operation.cluster
-        path, key = Path(self._params["path"]), await self._key()
+        params = RestoreParams.from_json(self._operation.params)
+        path, key = Path(params.path), await self._key()
         await self._say("proof", "is being read")
         kept = await asyncio.to_thread(keep.read, path, key)
         await keep.check(name, state.store, kept)
@@ -101,7 +104,7 @@ class Keep:
         await state.store.prices.record(prices_of(cluster, await state.store.prices.of_cluster(name), state.clock()))
         state.live.touch(name)
         await state.forget(name)  # what was held open was opened with other keys
-        await state.work.restore(cluster, self._say, path, key, self._params["ref"])
+        await state.work.restore(cluster, self._say, path, key, params.ref)
         await state.store.cap_refills.revert_to(name, kept.proof.header.at)
 
     async def _datasets(self, cluster: Cluster) -> None:
@@ -117,13 +120,14 @@ class Keep:
 
     async def rotate(self) -> None:
         state, name = self._state, self._operation.cluster
+        params = RotateParams.from_json(self._operation.params)
         _, cluster = await state.cluster(name)
 
         async def begins() -> None:
             await state.store.clusters.save(name, state="changing")
 
         try:
-            await state.work.rotate(cluster, self._say, self._params["what"], self._params["ref"], begins)
+            await state.work.rotate(cluster, self._say, params.what, params.ref, begins)
         finally:
             await state.forget(name)  # the head may have the new key, whoever else has not
 
@@ -133,6 +137,21 @@ class Keep:
         if value is None:
             raise Refused("the key of this operation is no longer there", hint="ask for it again")
         return base64.b64decode(value)
+
+
+async def back_up_cluster(run: OperationRun) -> tuple[str, ...]:
+    """Returns the path of the backup that was made."""
+    return await Keep(run.state, run.operation, run.say).backup()
+
+
+async def restore_cluster(run: OperationRun) -> tuple[str, ...]:
+    await Keep(run.state, run.operation, run.say).restore()
+    return ()
+
+
+async def rotate_key(run: OperationRun) -> tuple[str, ...]:
+    await Keep(run.state, run.operation, run.say).rotate()
+    return ()
 
 
 async def back_up(
@@ -199,7 +218,7 @@ class Backups:
             if cluster.backup is None:
                 return
             busy = await state.store.operations.active(name)  # a roll may wait for days, and steps aside
-            if busy is None or (busy.kind, busy.state) == ("roll", "running"):
+            if busy is None or (busy.kind, busy.state) == (OperationKind.ROLL, "running"):
                 await self._ask(name, cluster.backup)
             await self._tell(name, cluster.backup, busy)
         except HeadwayError as error:
@@ -239,7 +258,11 @@ class Backups:
             return
         self._told[name] = now
         when = f"since {day(done.created_at)}" if done else "yet"
-        why = f"{'an' if busy.kind == 'apply' else 'a'} {busy.kind} is under way" if busy else "the last ones failed"
+        why = (
+            f"{'an' if busy.kind is OperationKind.APPLY else 'a'} {busy.kind} is under way"
+            if busy
+            else "the last ones failed"
+        )
         text = f"there is no backup of it {when}, and one is wanted every {duration(rule.every_s)}: {why}"
         state.live.note(name, text, level="error")
 

@@ -16,8 +16,10 @@ from headway.datasets.s3 import SCHEME, Access, Bucket
 from headway.domain.changeset import Change
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, Version, size
+from headway.domain.operation import DatasetParams
 from headway.errors import HeadwayError, Refused
 from headway.render.system.systemd_files import escape
+from headway.server.operations.run import OperationRun
 from headway.services.cluster.datasets import require_free_name, require_unused
 from headway.services.cluster.path_policy import require_dataset_source
 from headway.services.context import AppState
@@ -28,6 +30,11 @@ LAST_LOOK_S = 20.0
 T = TypeVar("T")
 
 
+async def change_dataset(run: OperationRun) -> tuple[str, ...]:
+    """Adds, verifies or removes a version. Returns the mount point of an added one."""
+    return await Datasets(run.state, run.operation, run.say).carry_out()
+
+
 class Datasets:
     """Carries out an operation of the kind dataset. `say`: as cluster.context.Say."""
 
@@ -36,15 +43,16 @@ class Datasets:
         self._operation = operation
         self._say = say
         self._cluster = operation.cluster
-        self._name = str(operation.params["name"])
+        self._params = DatasetParams.from_json(operation.params)
+        self._name = self._params.name
 
     async def carry_out(self) -> tuple[str, ...]:
         """Where a version that was added is mounted."""
-        action = self._operation.params["action"]
+        action = self._params.action
         self._shelf = await self._shelf_of()
         if action == "add":
             return (await self._add(),)
-        one = await self._state.store.datasets.get(self._cluster, self._name, int(self._operation.params["version"]))
+        one = await self._state.store.datasets.get(self._cluster, self._name, self._params.version or 0)
         await (self._verify(one) if action == "verify" else self._remove(one))
         return ()
 
@@ -58,7 +66,7 @@ class Datasets:
         state, store = self._state, self._state.store
         _, cluster = await state.cluster(self._cluster)
         require_free_name(cluster, self._name)
-        path = str(self._operation.params["source"])
+        path = self._params.source or ""
         number = await store.datasets.next_number(self._cluster, self._name)
         before = await store.datasets.versions(self._cluster, self._name)
         manifest = await self._bring(path, number - 1)
@@ -133,7 +141,7 @@ class Datasets:
 
     async def _remove(self, one: Version) -> None:
         """What was removed before the server was killed is removed to its end."""
-        force = bool(self._operation.params.get("force"))
+        force = bool(self._params.force)
         if one.removed_at is None:
             count, _ = await self._state.store.datasets.jobs_using(one.cluster, one.name, one.number)
             if not force:

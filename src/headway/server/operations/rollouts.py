@@ -5,11 +5,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from headway.domain.operation import OperationKind, RollParams
+from headway.server.operations.run import OperationRun
 from headway.services.cluster.planning import announce_operation
 from headway.services.context import AppState
 from headway.store import Operation
 
-_TAKES_OVER = ("roll", "down")
+_TAKES_OVER = (OperationKind.ROLL, OperationKind.DOWN)
+
+
+async def roll(run: OperationRun) -> tuple[str, ...]:
+    """Returns the id of the operation that continues it; () when it is done, or another roll or a down takes over."""
+    return await Rolling(run.state, run.operation, run.say).run()
 
 
 class Rolling:
@@ -22,19 +29,20 @@ class Rolling:
 
     async def run(self) -> tuple[str, ...]:
         """The operation that goes on with it; () when it is done, or whoever comes next has other wishes."""
-        state, name, params = self._state, self._operation.cluster, self._operation.params
+        state, name = self._state, self._operation.cluster
+        params = RollParams.from_json(self._operation.params)
         row, cluster = await state.cluster(name)
-        if params.get("stop"):
+        if params.stop:
             await state.work.halt_roll(cluster, self._say)
             return ()
-        back, until = bool(params.get("back")), params.get("until")
+        back, until = params.back, params.until
         # A server that was ended while the head was made anew has left it so: without its controller no node can be looked at.
         state.waiting.add(self._operation.id)  # days, perhaps, and a node or two at a time
         state.wake.set()
-        at_the_head = params.get("head") and row.state == "changing"
+        at_the_head = params.head and row.state == "changing"
         if not at_the_head and not await state.work.roll(cluster, self._say, self._waits, back=back, until=until):
             return await self._go_on_later()
-        if params.get("head"):
+        if params.head:
             state.waiting.discard(self._operation.id)
             await state.store.clusters.save(name, state="changing")
             state.live.touch(name)
@@ -55,6 +63,6 @@ class Rolling:
         mine = self._operation
         if any(one.kind in _TAKES_OVER for one in await self._waiting()):
             return ()
-        following = await self._state.store.operations.enqueue(mine.cluster, "roll", mine.person, params=mine.params)
+        following = await self._state.store.operations.enqueue(mine.cluster, mine.kind, mine.person, params=mine.params)
         announce_operation(self._state, following)
         return (following.id,)

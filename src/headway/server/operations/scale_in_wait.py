@@ -7,12 +7,14 @@ from collections.abc import Collection
 from typing import Any
 
 from headway.domain.cluster import Cluster
+from headway.domain.operation import ApplyParams, OperationKind, ScaleParams
 from headway.domain.slots import Deadline
 from headway.services.cluster.planning import announce_operation
 from headway.services.context import AppState
 from headway.store import Operation
 
-ENDS = ("down", "restore")  # after a restore surplus nodes stay, as nobody could say what of the backup runs there
+# After a restore surplus nodes stay: which of them the backup's jobs run on is not known.
+ENDS = (OperationKind.DOWN, OperationKind.RESTORE)
 
 
 class Waiting:
@@ -48,7 +50,11 @@ class Waiting:
         own would end jobs here by that: it waits its turn, unless it is for all groups whose jobs are waited for."""
         groups, self._nodes = self._cluster.group_of, frozenset(nodes)
         self._waited_for = frozenset(groups[name].name for name in nodes if name in groups)
-        others = [one for one in await self._queued() if one.kind != "roll" and "until" not in one.params]
+        others = [
+            one
+            for one in await self._queued()
+            if one.kind is not OperationKind.ROLL and not ApplyParams.from_json(one.params).continues
+        ]
         if any(one.kind in ENDS for one in others):
             return True
         return bool(others) and all(self._replaces(one) or not _has_deadline(one) for one in others)
@@ -61,12 +67,18 @@ class Waiting:
         words = "what is asked now takes its place" if instead else "another operation goes first"
         await self._say(mine.kind, f"{words}; nodes that leave stay drained", level="warning", done=True)
         row = await self._state.store.clusters.get(mine.cluster)
-        params = {
-            "confirmed": True, "look_again": False, "scale": {}, "instead": instead,
-            "until": self._deadline.at if self._deadline else None, "nodes": sorted(self._nodes),
-        }  # fmt: skip
+        params = ScaleParams(
+            confirmed=True,
+            instead=instead,
+            until=self._deadline.at if self._deadline else None,
+            nodes=sorted(self._nodes),
+        )
         following = await self._state.store.operations.enqueue(
-            mine.cluster, "scale", mine.person, document=row.document if row else mine.document, params=params
+            mine.cluster,
+            params.kind,
+            mine.person,
+            document=row.document if row else mine.document,
+            params=params.to_json(),
         )
         announce_operation(self._state, following)
         return (following.id,)
@@ -77,7 +89,8 @@ class Waiting:
         if other.kind in ENDS:
             return True
         names = [group.name for group in self._cluster.groups]
-        meant = other.params.get("scale", names if len(names) == 1 else ())
+        scale = ApplyParams.from_json(other.params).scale
+        meant = (names if len(names) == 1 else ()) if scale is None else scale
         return _has_deadline(other) and self._waited_for <= set(meant)
 
     async def _turn(self, word: str) -> None:
@@ -92,9 +105,9 @@ class Waiting:
 
 async def replaced(state: AppState, operation: Operation) -> bool:
     """Whether another has taken the place of one that goes on, and was carried out."""
-    others = [await state.store.operations.get(one) for one in operation.params.get("instead", ())]
+    others = [await state.store.operations.get(one) for one in ApplyParams.from_json(operation.params).instead or ()]
     return any(other.state == "done" for other in others)
 
 
 def _has_deadline(operation: Operation) -> bool:
-    return operation.params.get("deadline_s") is not None
+    return ApplyParams.from_json(operation.params).deadline_s is not None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headway import __version__
 from headway.domain.cluster import Cluster
+from headway.domain.operation import OperationKind, RollParams
 from headway.domain.slots import Deadline
 from headway.errors import InvalidSpec, Refused
 from headway.rollout.slurm_upgrade import is_upgrade, upgrade_fault
@@ -52,9 +53,11 @@ async def nodes_follow(
     if not await state.work.wants_roll(cluster):
         return ()
     rows = await state.store.operations.recent(cluster.name)
-    if any(one.kind == "roll" and one.state in ("queued", "running") for one in rows):
+    if any(one.kind is OperationKind.ROLL and one.state in ("queued", "running") for one in rows):
         return ()
-    params = {"back": False, "head": False, "stop": False, "until": deadline.at if deadline else None}
-    following = await state.store.operations.enqueue(cluster.name, "roll", operation.person, params=params)
+    params = RollParams(until=deadline.at if deadline else None)
+    following = await state.store.operations.enqueue(
+        cluster.name, params.kind, operation.person, params=params.to_json()
+    )
     announce_operation(state, following)
     return (following.id,)

@@ -21,8 +21,6 @@ GRACE_S = LOOK_S + ANSWER_S + 1.0
 FOLLOW_S = 1.0
 END_S = 10.0  # for what was cancelled to end, before it is cancelled again
 _MANY = 100
-# What is held open may lead to machines, or by keys, of before.
-_LEAVES_NOTHING = ("down", "restore", "rotate", "roll", "replace")
 
 log = structlog.get_logger("headway.leading")
 Loops = Mapping[str, Callable[[], Coroutine[Any, Any, None]]]
@@ -157,6 +155,6 @@ class Follower:
             )
             state.live.note(name, said, level="error" if operation.error else "info")
             state.live.hub.publish(OPERATIONS)
-            if operation.kind in _LEAVES_NOTHING:
+            if operation.kind.invalidates_connections:
                 await state.forget(name)
         state.live.touch(name)

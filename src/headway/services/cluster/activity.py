@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from headway.domain.operation import OperationKind
 from headway.errors import Refused
 from headway.schemas.people import HappeningOut, HappeningPage
 from headway.services.context import AppState
@@ -13,17 +14,6 @@ from headway.store.core.activity import KINDS
 
 MAX_NUMBER = 2**31 - 1  # the largest integer that the database's columns hold
 Kind = Literal["", "operation", "incident", "deed"]
-_OPERATIONS = {
-    "apply": "apply",
-    "scale": "scaling",
-    "down": "taking the cluster down",
-    "backup": "backup",
-    "restore": "restore from a backup",
-    "rotate": "key rotation",
-    "dataset": "dataset",
-    "roll": "node image rollout",
-    "replace": "machine replacement",
-}
 _ACTIONS = {
     "node.drain": "drained",
     "node.return": "returned to service",
@@ -68,7 +58,7 @@ def _activity_out(row: HappeningRow) -> HappeningOut:
 
 
 def _operation(row: HappeningRow) -> str:
-    what = _OPERATIONS.get(str(row.detail.get("kind")), str(row.detail.get("kind")))
+    what = OperationKind(row.detail["kind"]).activity
     took = row.detail.get("took_s")
     if row.state == "done":
         return f"{what}: done" + (f" in {took:.0f} s" if took is not None else "")

@@ -8,9 +8,10 @@ import asyncio
 import base64
 import secrets as random
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headway import __version__
+from headway.domain.operation import BackupParams, RestoreParams, RotateParams
 from headway.errors import Conflict, NeedsConfirmation, Refused
 from headway.schemas.backups import BackupIn, BackupOut, RestoreIn, RotateIn, VerifyIn
 from headway.schemas.clusters import OperationOut
@@ -54,10 +55,9 @@ async def start_restore(state: AppState, who: Principal, name: str, ask: Restore
         raise NeedsConfirmation(
             f"queue and accounting of {name} are replaced by those of the backup", hint="headway restore with --yes"
         )
-    ref = random.token_hex(8)
-    params = {"path": str(path), "ref": ref}
+    params = RestoreParams(str(path), random.token_hex(8))
     operation = await state.store.operations.enqueue(
-        name, "restore", who.person, params=params, secret=_text(key), key=who.idempotency_key
+        name, params.kind, who.person, params=params.to_json(), secret=_text(key), key=who.idempotency_key
     )
     announce_operation(state, operation)
     await write_audit_line(state, who, "restore", name, operation=operation.id, path=str(path))
@@ -115,8 +115,10 @@ async def start_key_rotation(state: AppState, who: Principal, name: str, ask: Ro
         raise Refused(
             f"{name} is signed in to with keys of your own inventory", hint="change them on the machines and in hosts"
         )
-    params = {"what": ask.what, "ref": random.token_hex(8)}
-    operation = await state.store.operations.enqueue(name, "rotate", who.person, params=params, key=who.idempotency_key)
+    params = RotateParams(ask.what, random.token_hex(8))
+    operation = await state.store.operations.enqueue(
+        name, params.kind, who.person, params=params.to_json(), key=who.idempotency_key
+    )
     announce_operation(state, operation)
     await write_audit_line(state, who, "secrets.rotate", name, operation=operation.id, what=ask.what)
     return operation_out(operation)
@@ -141,10 +143,10 @@ async def queue_backup(
     header = archive.Header(name, state.clock(), __version__, cluster.slurm_version, archive.new_salt())
     key = await asyncio.to_thread(archive.key_of, passphrase, header.salt)
     ref = ref or random.token_hex(8)
-    params: dict[str, Any] = {"to": str(folder), "ref": ref, "header": vars(header), "keep": keep}
+    params = BackupParams(str(folder), ref, vars(header), keep)
     try:
         operation = await state.store.operations.enqueue(
-            name, "backup", person, params=params, secret=_text(key), key=idempotency_key
+            name, params.kind, person, params=params.to_json(), secret=_text(key), key=idempotency_key
         )
     except Conflict:
         return None

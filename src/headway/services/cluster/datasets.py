@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets as random
 from collections.abc import Sequence
-from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, Version, in_the_way
+from headway.domain.operation import DatasetParams
 from headway.errors import Conflict, NotFound, Refused
 from headway.schemas.clusters import OperationOut
 from headway.schemas.datasets import DatasetIn, DatasetOut, S3In
@@ -38,17 +38,18 @@ async def add_version(state: AppState, who: Principal, name: str, ask: DatasetIn
         if ask.s3 is not None:
             raise Refused("s3 is for buckets", hint="source: s3://BUCKET/PREFIX")
         return await _queue(
-            state, who, name, "add", {"name": ask.name, "source": str(require_dataset_source(state, ask.source))}
+            state, who, name, DatasetParams("add", ask.name, source=str(require_dataset_source(state, ask.source)))
         )
     access, ref = ask.s3 or S3In(), random.token_hex(8)
-    params = {"name": ask.name, "source": ask.source.rstrip("/"), "endpoint_url": access.endpoint_url, "ref": ref}
-    return await _queue(state, who, name, "add", params, access.model_dump_json())
+    source = ask.source.rstrip("/")
+    params = DatasetParams("add", ask.name, source=source, endpoint_url=access.endpoint_url, ref=ref)
+    return await _queue(state, who, name, params, access.model_dump_json())
 
 
 async def verify_version(state: AppState, who: Principal, name: str, dataset: str, version: int) -> OperationOut:
     """Queues reading all of a version again. The operation fails, naming the files, if one is damaged."""
     one = await _find_version(state, name, dataset, version)
-    return await _queue(state, who, name, "verify", {"name": one.name, "version": one.number})
+    return await _queue(state, who, name, DatasetParams("verify", one.name, version=one.number))
 
 
 async def remove_version(
@@ -58,7 +59,7 @@ async def remove_version(
     one = await _find_version(state, name, dataset, version, removed=True)  # a removal that failed is completed
     if one.removed_at is None and not force:
         await require_unused(state, one)
-    return await _queue(state, who, name, "remove", {"name": one.name, "version": one.number, "force": force})
+    return await _queue(state, who, name, DatasetParams("remove", one.name, version=one.number, force=force))
 
 
 async def pin_versions(state: AppState, cluster: Cluster, stage_in: Sequence[str]) -> list[str]:
@@ -109,13 +110,15 @@ async def _find_version(state: AppState, cluster: str, dataset: str, number: int
 
 
 async def _queue(
-    state: AppState, who: Principal, cluster: str, action: str, params: dict[str, Any], secret: str = ""
+    state: AppState, who: Principal, cluster: str, params: DatasetParams, secret: str = ""
 ) -> OperationOut:
+    stored = params.to_json()
     operation = await state.store.operations.enqueue(
-        cluster, "dataset", who.person, params={"action": action, **params}, secret=secret, key=who.idempotency_key
+        cluster, params.kind, who.person, params=stored, secret=secret, key=who.idempotency_key
     )
     announce_operation(state, operation)
-    await write_audit_line(state, who, f"dataset.{action}", cluster, operation=operation.id, **params)
+    detail = {name: value for name, value in stored.items() if name != "action"}
+    await write_audit_line(state, who, params.kind.audit_action(stored), cluster, operation=operation.id, **detail)
     return operation_out(operation)
 
 

@@ -12,6 +12,7 @@ from headway.changes.unrendered_settings import file_change, setting_changes
 from headway.clusterfile.node_counts import scaled, scaled_text, targets_of
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
+from headway.domain.operation import ApplyParams, DownParams, ScaleParams
 from headway.errors import Conflict, Fault, InvalidSpec, NeedsConfirmation, NotAllowed, Refused
 from headway.rollout.slurm_upgrade import backup_before_upgrade, upgrade_fault
 from headway.schemas.clusters import ApplyIn, ChangeSetOut, Document, ScaleIn
@@ -62,13 +63,9 @@ async def queue_apply(state: AppState, who: Principal, name: str, ask: ApplyIn) 
     if await state.store.clusters.get(name) is None:
         await state.store.clusters.save(name, stored, summary=summary_of(cluster), owner=document.owner)
     # An apply queued behind another operation can only be planned when its turn comes.
-    params = {
-        "confirmed": ask.confirmed,
-        "look_again": waits and not ask.confirmed,
-        "deadline_s": ask.deadline_s,
-    }
+    params = ApplyParams(ask.confirmed, look_again=waits and not ask.confirmed, deadline_s=ask.deadline_s)
     operation = await state.store.operations.enqueue(
-        name, "apply", who.person, document=stored, params=params, key=who.idempotency_key
+        name, params.kind, who.person, document=stored, params=params.to_json(), key=who.idempotency_key
     )
     announce_operation(state, operation)
     return operation
@@ -88,14 +85,11 @@ async def queue_scale(state: AppState, who: Principal, name: str, ask: ScaleIn) 
     waits = await state.store.operations.active(name) is not None
     if not waits or ask.digest:
         await _require_agreement(state, document, resolved, ask)
-    params = {
-        "confirmed": ask.confirmed,
-        "look_again": waits and not ask.confirmed,
-        "scale": targets,
-        "deadline_s": ask.deadline_s,
-    }
+    params = ScaleParams(
+        ask.confirmed, look_again=waits and not ask.confirmed, deadline_s=ask.deadline_s, scale=targets
+    )
     operation = await state.store.operations.enqueue(
-        name, "scale", who.person, document=document.model_dump(), params=params, key=who.idempotency_key
+        name, params.kind, who.person, document=document.model_dump(), params=params.to_json(), key=who.idempotency_key
     )
     announce_operation(state, operation)
     return operation
@@ -117,8 +111,9 @@ def scaled_document(document: Document, targets: Mapping[str, int]) -> Document:
 async def queue_down(state: AppState, who: Principal, name: str, *, delete_data: bool) -> Operation:
     """Queues taking the cluster down. Raises NotFound."""
     row = await state.row(name)
+    params = DownParams(delete_data)
     operation = await state.store.operations.enqueue(
-        name, "down", who.person, document=row.document, params={"delete_data": delete_data}, key=who.idempotency_key
+        name, params.kind, who.person, document=row.document, params=params.to_json(), key=who.idempotency_key
     )
     announce_operation(state, operation)
     return operation

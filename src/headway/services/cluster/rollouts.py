@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headway.domain.operation import RollParams
 from headway.errors import Fault
 from headway.schemas.clusters import ChangeSetOut, OperationOut, RollIn
 from headway.services.authorization import write_audit_line
@@ -26,8 +27,10 @@ async def start_rollout(state: AppState, who: Principal, name: str, ask: RollIn)
             cluster, back=ask.back, head=ask.head, by=ask.by_s is not None
         )  # raises what stops it
     until = None if ask.by_s is None else state.clock() + ask.by_s
-    params = {"back": ask.back, "head": ask.head, "stop": ask.stop, "until": until}
-    operation = await state.store.operations.enqueue(name, "roll", who.person, params=params, key=who.idempotency_key)
+    params = RollParams(ask.back, ask.head, ask.stop, until)
+    operation = await state.store.operations.enqueue(
+        name, params.kind, who.person, params=params.to_json(), key=who.idempotency_key
+    )
     announce_operation(state, operation)
     await write_audit_line(state, who, "roll", name, operation=operation.id, **ask.model_dump())
     return operation_out(operation)

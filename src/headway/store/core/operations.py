@@ -17,10 +17,11 @@ from sqlalchemy import Row, and_, case, delete, exists, func, insert, or_, selec
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from headway.domain.operation import SECRET_PREFIXES, OperationKind, own_secret
 from headway.errors import Conflict, NotFound
 from headway.store.core.idempotency_keys import KEPT_S
 from headway.store.db import schema as t
-from headway.store.db.rows import OWN_SECRETS, Event, Operation, own_secret
+from headway.store.db.rows import Event, Operation
 from headway.store.db.transactions import StorePart
 
 MAX_ATTEMPTS = 5  # an operation that brought its server down this often is not tried again
@@ -123,7 +124,7 @@ class Operations(StorePart):
     async def last_down(self, cluster: str) -> Operation | None:
         """The one that took the cluster of that name down last; its document is what the cluster was."""
         o = t.operations
-        query = select(o).where(o.c.cluster == cluster, o.c.kind == "down", o.c.state == "done")
+        query = select(o).where(o.c.cluster == cluster, o.c.kind == OperationKind.DOWN, o.c.state == "done")
         async with self._database.read() as db:
             row = (await db.execute(query.order_by(o.c.number.desc()).limit(1))).first()
         return _operation(row) if row else None
@@ -132,7 +133,7 @@ class Operations(StorePart):
         """When clusters of that name were taken down with their data, the first first: the next one counts its jobs from 1."""
         o = t.operations
         query = select(o.c.finished_at, o.c.params).where(
-            o.c.cluster == cluster, o.c.kind == "down", o.c.state == "done"
+            o.c.cluster == cluster, o.c.kind == OperationKind.DOWN, o.c.state == "done"
         )
         async with self._database.read() as db:
             rows = await db.execute(query)
@@ -141,7 +142,9 @@ class Operations(StorePart):
     async def latest_scheduled_backup(self, cluster: str, state: str = "") -> Operation | None:
         """The latest backup that the cluster's file has asked for, not a person. `state`: the latest of these."""
         o = t.operations
-        query = select(o).where(o.c.cluster == cluster, o.c.kind == "backup", o.c.params["keep"].as_integer() > 0)
+        query = select(o).where(
+            o.c.cluster == cluster, o.c.kind == OperationKind.BACKUP, o.c.params["keep"].as_integer() > 0
+        )
         query = query.where(o.c.state == state) if state else query
         async with self._database.read() as db:
             row = (await db.execute(query.order_by(o.c.number.desc()).limit(1))).first()
@@ -248,7 +251,7 @@ class Operations(StorePart):
     async def delete_orphaned_secrets(self) -> int:
         """Forgets the secrets of operations that have ended, or were never queued; how many."""
         s = t.secrets
-        theirs = or_(*(s.c.name.startswith(prefix, autoescape=True) for prefix in set(OWN_SECRETS.values())))
+        theirs = or_(*(s.c.name.startswith(prefix, autoescape=True) for prefix in SECRET_PREFIXES))
         unfinished = select(t.operations).where(t.operations.c.state.in_(UNFINISHED))
         async with self._database.write() as db:  # secrets first: each that is seen came with its operation
             there = {(row.cluster, row.name) for row in await db.execute(select(s.c.cluster, s.c.name).where(theirs))}
@@ -339,6 +342,7 @@ def _same(one: Operation, cluster: str, kind: str, document: Mapping[str, Any], 
 
 def _operation(row: Row[Any]) -> Operation:
     fields = dict(row._mapping)
+    fields["kind"] = OperationKind(fields["kind"])
     fields["kept"] = tuple(fields["kept"] or ())
     del fields["key"]  # its asker's alone
     return Operation(**{"document": {}, "params": {}, **fields})

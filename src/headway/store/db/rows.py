@@ -6,16 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from headway.domain.operation import OperationKind, own_secret
 from headway.domain.role import Role
-
-# Operations whose secret is kept for them alone, by the name "PREFIX" + ref, until they have ended: keys of backups that are
-# made or read, keys to buckets that datasets are brought from, and keys that are to take another's place.
-OWN_SECRETS = {"backup": "backup_key/", "restore": "backup_key/", "dataset": "s3_access/", "rotate": "rotating/"}
-
-
-def own_secret(kind: str, params: Mapping[str, Any]) -> str:
-    """The name of an operation's own secret; "" where it has none."""
-    return f"{OWN_SECRETS[kind]}{params['ref']}" if kind in OWN_SECRETS and "ref" in params else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +69,7 @@ class Operation:
     id: str
     number: int
     cluster: str
-    kind: str  # apply | down
+    kind: OperationKind
     person: str
     document: Mapping[str, Any]
     params: Mapping[str, Any]

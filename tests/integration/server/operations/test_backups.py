@@ -20,11 +20,12 @@ from headway.backup.restore import read, remember
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import BackupRule
 from headway.domain.dataset import Version
+from headway.domain.operation import OperationKind
 from headway.errors import Refused, Unreachable
 from headway.server.operations.backups import Backups
 from headway.server.workers.operation_worker import Reconciler
 from headway.store.core.operations import MAX_ATTEMPTS
-from headway.store.db.rows import OWN_SECRETS, PriceRow
+from headway.store.db.rows import PriceRow
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import Server
 from tests.unit.backup.test_backup import made as archive
@@ -45,7 +46,11 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 async def keys(server: Server) -> list[str]:
-    return [name for name in await server.store.secrets.of_cluster("lab") if name.startswith(OWN_SECRETS["backup"])]
+    return [
+        name
+        for name in await server.store.secrets.of_cluster("lab")
+        if name.startswith(OperationKind.BACKUP.secret_prefix)
+    ]
 
 
 async def test_a_backup_is_an_operation_that_leaves_no_key(server: Server, tmp_path: Path) -> None:

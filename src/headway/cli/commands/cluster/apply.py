@@ -13,6 +13,7 @@ from headway.cli.deadline_option import Deadline, parse_deadline
 from headway.cli.operation_progress import follow_to_end
 from headway.cli.session import Format, Output
 from headway.cli.terminal import detect_terminal
+from headway.domain.operation import OperationKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,17 +25,6 @@ if TYPE_CHECKING:
 File = Annotated[Path, typer.Argument(metavar="FILE", help="Cluster file.", show_default=True)]
 Diff = Annotated[bool, typer.Option("--diff", help="Show the changed lines of each file.")]
 DEFAULT_FILE = Path("cluster.yaml")
-ENDS = {
-    "apply": "{} is ready",
-    "scale": "{} is scaled",
-    "down": "{} is down",
-    "backup": "the backup of {} is complete",
-    "restore": "{} is restored",
-    "rotate": "the key of {} is replaced",
-    "dataset": "the dataset of {} is complete",
-    "roll": "the roll of {} has ended",
-    "replace": "the node of {} is rebuilt",
-}  # final message by operation kind
 AWAY_S = 60.0  # limit of waiting for root's server
 
 
@@ -105,7 +95,9 @@ def _nothing_done(api: Client, name: str) -> OperationOut:
     from headway.schemas.clusters import OperationOut
 
     now, person = time.time(), api.me().person
-    return OperationOut(id="", cluster=name, kind="apply", state="done", person=person, created_at=now, finished_at=now)
+    return OperationOut(
+        id="", cluster=name, kind=OperationKind.APPLY, state="done", person=person, created_at=now, finished_at=now
+    )
 
 
 def _document(file: Path) -> Document:
@@ -204,10 +196,10 @@ def _end(operation: OperationOut, output: Format) -> None:
     took = ""
     if operation.finished_at is not None:
         took = f" in {operation.finished_at - operation.created_at:.1f} s"
-    session.print_line(f"{ENDS[operation.kind].format(name)}{took}")
+    session.print_line(f"{operation.kind.success(name)}{took}")
     for kept in operation.kept:
         session.print_line(f"  {kept}")
-    if operation.kind != "apply":
+    if operation.kind is not OperationKind.APPLY:
         return
     session.print_line(f"  use it: headway submit {name} SCRIPT · headway queue {name} · headway ssh {name}")
     session.print_line(f"  remove: headway down {name}")

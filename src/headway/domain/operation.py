@@ -1,0 +1,241 @@
+"""The kinds of operation, each declared once: its parameters, its wording and what it does to a cluster. The code that carries
+a kind out is named in server/operations/registry.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any, ClassVar, Literal, Self
+
+
+class OperationKind(StrEnum):
+    APPLY = "apply"
+    SCALE = "scale"
+    DOWN = "down"
+    BACKUP = "backup"
+    RESTORE = "restore"
+    ROTATE = "rotate"
+    DATASET = "dataset"
+    ROLL = "roll"
+    REPLACE = "replace"
+
+    @property
+    def heading(self) -> str:
+        """What precedes the cluster's name in the title of the operation's page."""
+        return _TRAITS[self].heading
+
+    @property
+    def activity(self) -> str:
+        """A noun phrase for the list of what happened on a cluster."""
+        return _TRAITS[self].activity
+
+    def success(self, cluster: str) -> str:
+        """The sentence that says that the operation succeeded."""
+        return _TRAITS[self].success.format(cluster)
+
+    def audit_action(self, params: Mapping[str, Any]) -> str:
+        """The action of the operation's line in the audit trail."""
+        return (
+            f"dataset.{params.get('action')}" if self is OperationKind.DATASET else _TRAITS[self].audit_action or self
+        )
+
+    @property
+    def secret_prefix(self) -> str:
+        """The beginning of the name of the operation's own secret, which is kept until the operation has ended; "" for a kind
+        without one. The parameter `ref` is the rest of the name."""
+        return _TRAITS[self].secret_prefix
+
+    @property
+    def changes_cluster(self) -> bool:
+        """False for a kind during and after which the cluster keeps the state that it had."""
+        return _TRAITS[self].changes_cluster
+
+    @property
+    def invalidates_connections(self) -> bool:
+        """True for a kind after which open connections may lead to machines, or use keys, that are gone."""
+        return _TRAITS[self].invalidates_connections
+
+    @property
+    def may_continue(self) -> bool:
+        """True for a kind that may step aside for another operation and continue as a new one, whose id it then returns."""
+        return _TRAITS[self].may_continue
+
+
+@dataclass(frozen=True, slots=True)
+class _Traits:
+    heading: str
+    activity: str
+    success: str
+    audit_action: str = ""  # "" = the kind itself
+    secret_prefix: str = ""
+    changes_cluster: bool = True
+    invalidates_connections: bool = False
+    may_continue: bool = False
+
+
+_TRAITS = {
+    OperationKind.APPLY: _Traits("Apply", "apply", "{} is ready", may_continue=True),
+    OperationKind.SCALE: _Traits("Scale", "scaling", "{} is scaled", may_continue=True),
+    OperationKind.DOWN: _Traits("Take down", "taking the cluster down", "{} is down", invalidates_connections=True),
+    OperationKind.BACKUP: _Traits(
+        "Back up",
+        "backup",
+        "the backup of {} is complete",
+        secret_prefix="backup_key/",  # noqa: S106  (a name, no password)
+        changes_cluster=False,
+    ),
+    OperationKind.RESTORE: _Traits(
+        "Restore",
+        "restore from a backup",
+        "{} is restored",
+        secret_prefix="backup_key/",  # noqa: S106  (a name, no password)
+        invalidates_connections=True,
+    ),
+    OperationKind.ROTATE: _Traits(
+        "New key for",
+        "key rotation",
+        "the key of {} is replaced",
+        audit_action="secrets.rotate",
+        secret_prefix="rotating/",  # noqa: S106  (a name, no password)
+        invalidates_connections=True,
+    ),
+    OperationKind.DATASET: _Traits(
+        "Dataset of",
+        "dataset",
+        "the dataset of {} is complete",
+        secret_prefix="s3_access/",  # noqa: S106  (a name, no password)
+        changes_cluster=False,
+    ),
+    OperationKind.ROLL: _Traits(
+        "Roll",
+        "node image rollout",
+        "the roll of {} has ended",
+        changes_cluster=False,
+        invalidates_connections=True,
+        may_continue=True,
+    ),
+    OperationKind.REPLACE: _Traits(
+        "Another machine of",
+        "machine replacement",
+        "the node of {} is rebuilt",
+        changes_cluster=False,
+        invalidates_connections=True,
+    ),
+}
+SECRET_PREFIXES = tuple(sorted({kind.secret_prefix for kind in OperationKind} - {""}))
+
+
+@dataclass(frozen=True)
+class OperationParams:
+    """Base of the parameters of each kind. The store keeps them as JSON (`to_json`); unknown keys, which a newer server may have
+    written, are ignored when they are read (`from_json`)."""
+
+    kind: ClassVar[OperationKind]
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        names = {one.name for one in fields(cls)}
+        return cls(**{name: value for name, value in stored.items() if name in names})
+
+    def to_json(self) -> dict[str, Any]:
+        """Without fields that are None."""
+        return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
+
+
+@dataclass(frozen=True)
+class ApplyParams(OperationParams):
+    """Of an apply, and of a scale, which is the apply of the cluster's file with other numbers of nodes.
+
+    `scale`: group -> number of nodes; None for an apply. An operation that continues one that stepped aside has `instead`: the
+    operations that may have made it superfluous, and the deadline (`until`, unix seconds) of the `nodes` that are to go."""
+
+    kind: ClassVar[OperationKind] = OperationKind.APPLY
+    confirmed: bool = False
+    look_again: bool = False  # the plan is checked again when its turn has come
+    deadline_s: float | None = None  # from the operation's start: until then jobs on nodes that go may run
+    scale: Mapping[str, int] | None = None
+    instead: list[str] | None = None
+    until: float | None = None
+    nodes: list[str] | None = None
+
+    @property
+    def continues(self) -> bool:
+        """Whether it continues an operation that stepped aside."""
+        return self.instead is not None
+
+
+@dataclass(frozen=True)
+class ScaleParams(ApplyParams):
+    kind: ClassVar[OperationKind] = OperationKind.SCALE
+    scale: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DownParams(OperationParams):
+    kind: ClassVar[OperationKind] = OperationKind.DOWN
+    delete_data: bool = False
+
+
+@dataclass(frozen=True)
+class BackupParams(OperationParams):
+    """`header`: the fields of backup.archive.Header. `keep`: so many backups of the cluster stay in the folder `to`; 0 = all."""
+
+    kind: ClassVar[OperationKind] = OperationKind.BACKUP
+    to: str
+    ref: str
+    header: Mapping[str, Any]
+    keep: int = 0
+
+
+@dataclass(frozen=True)
+class RestoreParams(OperationParams):
+    kind: ClassVar[OperationKind] = OperationKind.RESTORE
+    path: str
+    ref: str
+
+
+@dataclass(frozen=True)
+class RotateParams(OperationParams):
+    """`what`: the key that is replaced, as in schemas.backups.RotateIn."""
+
+    kind: ClassVar[OperationKind] = OperationKind.ROTATE
+    what: str
+    ref: str
+
+
+@dataclass(frozen=True)
+class DatasetParams(OperationParams):
+    """`source`, `endpoint_url` and `ref` belong to an added version, `version` and `force` to one that is verified or removed."""
+
+    kind: ClassVar[OperationKind] = OperationKind.DATASET
+    action: Literal["add", "verify", "remove"]
+    name: str
+    source: str | None = None
+    endpoint_url: str | None = None
+    ref: str | None = None
+    version: int | None = None
+    force: bool | None = None
+
+
+@dataclass(frozen=True)
+class RollParams(OperationParams):
+    """`until`: unix seconds, when nodes are replaced although jobs run there; None = each waits for its jobs."""
+
+    kind: ClassVar[OperationKind] = OperationKind.ROLL
+    back: bool = False
+    head: bool = False
+    stop: bool = False
+    until: float | None = None
+
+
+@dataclass(frozen=True)
+class ReplaceParams(OperationParams):
+    kind: ClassVar[OperationKind] = OperationKind.REPLACE
+    node: str
+
+
+def own_secret(kind: str, params: Mapping[str, Any]) -> str:
+    """The name of an operation's own secret; "" where it has none."""
+    prefix = OperationKind(kind).secret_prefix
+    return f"{prefix}{params['ref']}" if prefix and "ref" in params else ""

@@ -1,0 +1,77 @@
+"""Apply and scale."""
+
+from __future__ import annotations
+
+from headway.domain.operation import ApplyParams
+from headway.domain.slots import Deadline
+from headway.errors import HeadwayError, NeedsConfirmation, Refused
+from headway.schemas.clusters import Document
+from headway.server.operations.run import OperationRun
+from headway.server.operations.scale_in_wait import Waiting, replaced
+from headway.server.operations.slurm_upgrade import backed_up, nodes_follow
+from headway.services.cluster.cost_guard import cost_limit_conflict
+from headway.services.cluster.planning import scaled_document
+from headway.services.context import AppState
+from headway.services.mappers import prices_of, summary_of
+from headway.store import ClusterRow, Operation
+
+
+async def apply(run: OperationRun) -> tuple[str, ...]:
+    """Applies a cluster's file. Returns the id of the operation that continues it, where it stepped aside for another."""
+    state, operation, say = run.state, run.operation, run.say
+    name, params = operation.cluster, ApplyParams.from_json(operation.params)
+    if await replaced(state, operation):
+        await say(operation.kind, "nothing is left to do: another took its place", done=True)
+        return ()
+    row = await state.store.clusters.get(name)
+    document = _document(operation, params, row)
+    cluster = (await state.resolve(document)).cluster
+    if params.look_again and operation.attempts == 1 and operation.id not in run.replanned:
+        changes = await state.work.plan(cluster)
+        if changes.asks:
+            raise NeedsConfirmation(
+                f"since the apply before it, it would disturb what runs on {name}", hint="headway plan, then apply"
+            )
+        run.replanned.add(operation.id)
+    # Machines for jobs may have come since it was asked for.
+    before = await state.resolved(row) if row else None
+    if over := await cost_limit_conflict(state, before, cluster):
+        raise over
+    if row is not None and before is not None:
+        await backed_up(state, row, before, cluster, say)
+    await state.store.clusters.save(
+        name,
+        document.model_dump(),
+        summary=summary_of(cluster),
+        state="creating" if row is None or row.state == "creating" else "changing",
+        owner=document.owner,
+    )
+    await state.store.prices.record(prices_of(cluster, await state.store.prices.of_cluster(name), state.clock()))
+    state.live.touch(name)
+    deadline = _deadline(state, operation, params)
+    waiting = Waiting(state, operation, cluster, say, deadline)
+    try:
+        aside = await state.work.apply(cluster, say, deadline, waiting)
+    except HeadwayError:
+        # Of one machine, perhaps: nodes that were drained to follow their heads do so all the same.
+        await nodes_follow(state, operation, cluster, deadline)
+        raise
+    return await waiting.go_on_later() if aside else await nodes_follow(state, operation, cluster, deadline)
+
+
+def _deadline(state: AppState, operation: Operation, params: ApplyParams) -> Deadline | None:
+    """Until when jobs may go on. An operation that continues another has the deadline of that one, for the same nodes."""
+    if params.until is not None:
+        return Deadline(params.until, frozenset(params.nodes or ()))
+    if params.deadline_s is None:
+        return None
+    return Deadline((operation.started_at or state.clock()) + params.deadline_s)
+
+
+def _document(operation: Operation, params: ApplyParams, row: ClusterRow | None) -> Document:
+    """The document to apply. A scale changes numbers of nodes in the document that was applied last."""
+    if params.scale is None:
+        return Document.model_validate(operation.document)
+    if row is None:
+        raise Refused(f"{operation.cluster} is down", hint="headway apply brings it back")
+    return scaled_document(Document.model_validate(row.document), params.scale)

@@ -1,0 +1,26 @@
+"""Which handler carries out which kind of operation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headway.domain.operation import OperationKind
+from headway.server.operations.apply import apply
+from headway.server.operations.backups import back_up_cluster, restore_cluster, rotate_key
+from headway.server.operations.datasets import change_dataset
+from headway.server.operations.replacement import replace_machine
+from headway.server.operations.rollouts import roll
+from headway.server.operations.run import Handler
+from headway.server.operations.teardown import take_down
+
+HANDLERS: Mapping[OperationKind, Handler] = {
+    OperationKind.APPLY: apply,
+    OperationKind.SCALE: apply,
+    OperationKind.DOWN: take_down,
+    OperationKind.BACKUP: back_up_cluster,
+    OperationKind.RESTORE: restore_cluster,
+    OperationKind.ROTATE: rotate_key,
+    OperationKind.DATASET: change_dataset,
+    OperationKind.ROLL: roll,
+    OperationKind.REPLACE: replace_machine,
+}

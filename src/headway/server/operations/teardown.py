@@ -1,0 +1,57 @@
+"""Down: a cluster is taken down, with or without its data."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from headway.domain.cluster import Cluster
+from headway.domain.operation import DownParams
+from headway.errors import HeadwayError
+from headway.server.operations.run import OperationRun
+from headway.services.billing.collector import read_accounting
+from headway.services.context import AppState
+from headway.services.mappers import released
+
+LAST_ACCOUNTS_S = 20.0
+
+log = structlog.get_logger("headway.operations")
+
+
+async def take_down(run: OperationRun) -> tuple[str, ...]:
+    """Takes a cluster down. Returns what was kept, and where."""
+    state, name, say = run.state, run.operation.cluster, run.say
+    delete_data = DownParams.from_json(run.operation.params).delete_data
+    row = await state.store.clusters.get(name)
+    if row is None:
+        await _stop_billing(state, name)
+        await say("cluster", f"{name} is down already", done=True)
+        return ()
+    await state.store.clusters.save(name, state="changing")
+    state.live.touch(name)
+    cluster = await state.resolved(row)
+    await _read_last_accounting(state, cluster)
+    kept = await state.work.down(cluster, say, delete_data)
+    await _stop_billing(state, name)
+    await state.store.incidents.close_all(name)
+    await state.store.clusters.delete(name, delete_data=delete_data)
+    await state.forget(name)
+    return kept
+
+
+async def _stop_billing(state: AppState, name: str) -> None:
+    """Ends the cluster's machines, runs and prices now. An end that accounting reports later replaces that of a run."""
+    store, now = state.store, state.clock()
+    await store.machine_lives.end_all(name, int(now))
+    await store.runs.end(name, await store.runs.still_running(name), int(now))
+    await store.prices.record(released(await store.prices.of_cluster(name), (), now))
+
+
+async def _read_last_accounting(state: AppState, cluster: Cluster) -> None:
+    """Reads accounting a last time, as it may go with the machines. An error is logged only."""
+    try:
+        async with asyncio.timeout(LAST_ACCOUNTS_S):
+            await read_accounting(state, cluster, int(state.clock()))
+    except (HeadwayError, TimeoutError, OSError) as error:
+        log.warning("the ledger misses the end", cluster=cluster.name, error=str(error) or type(error).__name__)

@@ -1,0 +1,46 @@
+"""Kinds of operation: each has wording, parameters and a handler."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.domain.operation import (
+    ApplyParams,
+    DatasetParams,
+    OperationKind,
+    OperationParams,
+    RollParams,
+    ScaleParams,
+    own_secret,
+)
+from headway.server.operations.registry import HANDLERS
+
+
+def _kinds_with_parameters(base: type[OperationParams]) -> set[OperationKind]:
+    found = {one.kind for one in base.__subclasses__()}
+    return found.union(*(_kinds_with_parameters(one) for one in base.__subclasses__()))
+
+
+@pytest.mark.parametrize("kind", OperationKind)
+def test_every_kind_has_wording_parameters_and_a_handler(kind: OperationKind) -> None:
+    assert kind.heading
+    assert kind.activity
+    assert "lab" in kind.success("lab")
+    assert kind in _kinds_with_parameters(OperationParams)
+    assert kind in HANDLERS
+
+
+def test_parameters_come_back_from_json_and_unknown_ones_are_ignored() -> None:
+    params = ScaleParams(confirmed=True, scale={"main": 3}, until=7.0, nodes=["lab-1-1"], instead=[])
+    assert ScaleParams.from_json(params.to_json()) == params
+    assert ApplyParams.from_json(params.to_json()).continues
+    assert not ApplyParams.from_json({"confirmed": True}).continues
+    assert RollParams.from_json({"back": True, "of_a_newer_server": 1}) == RollParams(back=True)
+
+
+def test_secret_names_and_audit_actions() -> None:
+    assert own_secret("backup", {"ref": "r1"}) == "backup_key/r1"
+    assert own_secret("apply", {"ref": "r1"}) == own_secret("dataset", {}) == ""
+    assert OperationKind.DATASET.audit_action(DatasetParams("add", "tiny").to_json()) == "dataset.add"
+    assert OperationKind.ROTATE.audit_action({}) == "secrets.rotate"
+    assert OperationKind.DOWN.audit_action({}) == "down"
