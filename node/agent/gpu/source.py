@@ -1,4 +1,4 @@
-"""The interface to GPUs, and the only module that knows whether they are real.
+"""The interface to GPUs: `Gpu`, `Source`, and the names of the metrics.
 
 Every value has the name that dcgm-exporter gives it, whichever source it comes from: NVML (nvml.py), a DCGM exporter on this
 machine (dcgm.py), or the simulation (simulated.py)."""
@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Protocol
-
-from agent.config import Config
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 MEM_UTIL = "DCGM_FI_DEV_MEM_COPY_UTIL"
@@ -81,21 +79,3 @@ class Source(Protocol):
     def read(self) -> list[Gpu]:
         """All GPUs. Raises OSError when the driver does not answer."""
         ...
-
-
-def open_source(config: Config) -> Source | None:
-    """None where there are no GPUs, or nothing that could read them."""
-    if config.simulated:
-        from agent.gpu.simulated import Simulated
-
-        return Simulated(config)
-    if not config.gpus:
-        return None
-    from agent.gpu.nvml import Nvml
-
-    try:
-        return Nvml()
-    except OSError:
-        from agent.gpu.dcgm import Dcgm
-
-        return Dcgm()

@@ -17,8 +17,9 @@ from agent.checks.munge import Munge
 from agent.checks.node_checks import is_kernel_error
 from agent.checks.runner import BAD, MOUNT, OK
 from agent.config import Config
+from agent.gpu.factory import open_source
 from agent.gpu.nvml import Nvml
-from agent.gpu.source import Source, open_source
+from agent.gpu.source import Source
 from agent.ha.key_change import UNREAD, key_change_begun
 from agent.ha.lease import Lease, other_node_addresses
 from agent.ha.reregister import Reregistration

@@ -16,7 +16,7 @@ import pytest
 
 from agent import config
 from agent.checks import runner
-from agent.gpu import dcgm, job_gpus, nvml, simulated, source
+from agent.gpu import dcgm, factory, job_gpus, nvml, simulated, source
 from agent.metrics import exporter
 from headway.render.system import agent_config
 from tests.support.render_cases import gpu_cluster, site_of
@@ -283,9 +283,9 @@ def test_the_agent_reads_what_apply_writes(tmp_path: Path) -> None:
 
 
 def test_nobody_but_the_interface_asks_whether_gpus_are_real() -> None:
-    assert source.open_source(PLAN).simulated
-    assert source.open_source(config.Config(head="h")) is None
-    without_driver = source.open_source(config.Config(head="h", gpus=8))
+    assert factory.open_source(PLAN).simulated
+    assert factory.open_source(config.Config(head="h")) is None
+    without_driver = factory.open_source(config.Config(head="h", gpus=8))
     assert isinstance(without_driver, dcgm.Dcgm)
 
 
