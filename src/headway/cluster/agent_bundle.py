@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from headway.domain.managed_file import File
 from headway.paths import node_dir
-from headway.render.system.agent_config import PROGRAM
+from headway.render.machine_paths import AGENT_PROGRAM
 
 _PACKAGES = "/usr/lib/python3/dist-packages"  # where the system's python3 of every Debian looks
 _START = "from agent.__main__ import main\n\nmain()\n"
@@ -23,7 +23,7 @@ def bundled_files() -> Mapping[str, File]:
     """Returns {path: File} for every machine. Apply installs them rather than the image, so that machines set up by others have
     them too. Raises FileNotFoundError for an installation without node/."""
     node = node_dir()
-    files = {PROGRAM: File("", data=agent_zip(node))}
+    files = {AGENT_PROGRAM: File("", data=agent_zip(node))}
     for path in sorted((node / "train" / "headway_train").glob("*.py")):
         files[f"{_PACKAGES}/headway_train/{path.name}"] = File(path.read_text())
     return MappingProxyType(files)

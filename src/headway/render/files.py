@@ -5,6 +5,7 @@ from __future__ import annotations
 from headway.catalog.releases import slurm_release
 from headway.domain.cluster import Cluster, Group, Site
 from headway.domain.managed_file import File
+from headway.render import machine_paths
 from headway.render.escaping import guard
 from headway.render.ha import failback, state_folder
 from headway.render.monitoring import prometheus
@@ -73,7 +74,7 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         ),
         "/etc/slurm/mpi.conf": File(auxiliary_conf.mpi_conf()),
         "/etc/slurm/plugstack.conf": File(auxiliary_conf.plugstack_conf(cluster)),
-        slurm_conf.JWT_KEY: File("", mode=0o600, owner="slurm", group="slurm", secret="jwt_key"),
+        machine_paths.JWT_KEY: File("", mode=0o600, owner="slurm", group="slurm", secret="jwt_key"),
         sshd.PAM: File(sshd.pam_head()),
         sshd.PAM_MANAGER: File(sshd.pam_manager()),
         session_limits.PROGRAM: File(session_limits.session_program(head_cpus), mode=0o755),

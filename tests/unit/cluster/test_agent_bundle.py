@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 from headway.cluster.agent_bundle import agent_zip, bundled_files
-from headway.render.system.agent_config import PROGRAM
+from headway.render.machine_paths import AGENT_PROGRAM
 from tests.support.paths import NODE
 
 
 def test_it_runs_as_one_file_by_python_alone(tmp_path: Path) -> None:
     place = tmp_path / "agent.pyz"
-    place.write_bytes(bundled_files()[PROGRAM].content)
+    place.write_bytes(bundled_files()[AGENT_PROGRAM].content)
     argv = [sys.executable, "-I", "-S", str(place), "nonsense"]
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stderr) == (1, "agent: no such role: nonsense\n")

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from headway.domain.incident import Signal, XidClass
 from headway.domain.machine import Machine
-from headway.render.system.agent_config import PROGRAM
+from headway.render.machine_paths import AGENT_PROGRAM
 
 OFFLINE_ACTION = "deed"
 _MAX_TEXT = 500
@@ -73,7 +73,7 @@ class StreamsOutput(Protocol):
 async def stream_events(links: StreamsOutput, head: Machine) -> AsyncIterator[AgentEvent]:
     """Yields every stored signal, then events as they come. Ends with the stream and raises what `stream` raises."""
     rest = b""
-    argv = ["python3", "-I", "-S", PROGRAM, "watch"]
+    argv = ["python3", "-I", "-S", AGENT_PROGRAM, "watch"]
     async with contextlib.aclosing(links.stream(head, argv)) as pieces:  # type: ignore[type-var]
         async for piece in pieces:
             *lines, rest = (rest + piece).split(b"\n")

@@ -14,7 +14,7 @@ from headway.domain.slots import LEAVES
 from headway.errors import CommandFailed, HeadwayError
 from headway.health.context import HealthContext, fault_text
 from headway.health.incidents import flaky_nodes
-from headway.render.system.agent_config import PROGRAM
+from headway.render.machine_paths import AGENT_PROGRAM
 from headway.slurm import node_commands, reservations
 
 _TESTS_S = 300.0
@@ -84,7 +84,7 @@ async def _run_agent_tests(context: HealthContext, machine: Machine, *, thorough
         "python3",
         "-I",
         "-S",
-        PROGRAM,
+        AGENT_PROGRAM,
         "test",
         "all" if thorough else "checks",
         "--json",
@@ -124,7 +124,20 @@ async def _allreduce(context: HealthContext, machine: Machine, name: str) -> Nod
     if other is None or other.state is not MachineState.RUNNING:
         return None
     peers = f"{machine.address},{other.address}"
-    argv = ["python3", "-I", "-S", PROGRAM, "test", "allreduce", "--json", "--seconds", "1", "--peers", peers, "--rank"]
+    argv = [
+        "python3",
+        "-I",
+        "-S",
+        AGENT_PROGRAM,
+        "test",
+        "allreduce",
+        "--json",
+        "--seconds",
+        "1",
+        "--peers",
+        peers,
+        "--rank",
+    ]
     try:
         await reservations.reserve_for_test(run, head, name)
         if await context.jobs_on(name):

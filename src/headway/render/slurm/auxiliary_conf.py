@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from headway.domain.cluster import Cluster, Plan, Site
 from headway.domain.slurm.hostlist import compress
 from headway.render.escaping import MARK, pair, path, slurm_text
+from headway.render.machine_paths import JWT_KEY, PMIX
 from headway.render.slurm.codec import Line
 from headway.render.slurm.node_hardware import Gpus, Hardware, hardware_of
-from headway.render.slurm.slurm_conf import JWT_KEY, PRIVATE
+from headway.render.slurm.slurm_conf import PRIVATE
 
-PMIX = "/run/headway/pmix"  # what a node's tasks of an MPI program share
 SHARED_IMAGES = ".containers"  # below scratch: images that an administrator imported for everybody
 
 

@@ -7,6 +7,7 @@ from headway.domain.cluster import Cluster, Group
 from headway.domain.managed_file import File
 from headway.domain.slurm.hostlist import compress
 from headway.render.escaping import MARK
+from headway.render.machine_paths import AGENT_PROGRAM
 
 ASKED = "/var/lib/headway-power"  # Slurm's user alone writes there
 _FOLDER = "/etc/headway/power"
@@ -69,11 +70,10 @@ def files(cluster: Cluster) -> dict[str, File]:
 
 
 def _program(word: str) -> str:
-    from headway.render.system.agent_config import PROGRAM  # which itself needs to know of slurm.conf, and that of this
 
     return f"""\
 #!/bin/sh
 # {MARK}
 # Run by slurmctld as its user with a list of nodes; what it says is a hint to look, the rest is in the nodes' states.
-exec /usr/bin/python3 -I -S {PROGRAM} power {ASKED} {word} "$1"
+exec /usr/bin/python3 -I -S {AGENT_PROGRAM} power {ASKED} {word} "$1"
 """

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from headway.catalog.releases import SlurmRelease
 from headway.domain.managed_file import File
 from headway.render.escaping import MARK, path
-from headway.render.slurm.auxiliary_conf import PMIX
-from headway.render.slurm.slurm_conf import EPILOG, JOB_TMP, PROLOG
+from headway.render.machine_paths import EPILOG, JOB_TMP, PMIX, PROLOG
 from headway.render.system.agent_config import LOOKED, UNFIT
 
 JOB_SHM = "/dev/shm/headway"

@@ -9,22 +9,19 @@ from headway.catalog.releases import SlurmRelease, slurm_release
 from headway.catalog.slurm_keys import MESSAGE_TIMEOUT_S, least_unkillable_s
 from headway.domain.cluster import Cluster, Site
 from headway.render.escaping import MARK, pair, path, slurm_text
+from headway.render.machine_paths import EPILOG, JOB_TMP, JWT_KEY, PROLOG
 from headway.render.slurm import power_saving
 from headway.render.slurm.codec import Line
 from headway.render.slurm.node_hardware import Share, kinds, pretended, share
 from headway.render.slurm.nodes_partitions import node_lines, partition_lines
 
 PATH = "/etc/slurm/slurm.conf"
-JWT_KEY = "/etc/slurm/jwt_hs256.key"
-PROLOG = "/etc/headway/prolog"
-EPILOG = "/etc/headway/epilog"
 LEADS = "/usr/lib/headway/leads"
 LEADS_WHY = "It says in the state folder who leads: a controller that comes late finds another name there."
 SUBMITTED_WHY = "sbatch notes its command in the home: a controller that is killed may not have saved it yet."
 # As headway.services.authorization has it: the queue is everybody's to see, what a team has used its own people's.
 PRIVATE = "usage"
 PRIVATE_WHY = "Who sees the queue sees all of it; what somebody has used is theirs to see, and their team's."
-JOB_TMP = "/var/lib/headway/job-tmp"
 SRUN_PORTS = (60001, 63000)  # where srun listens for its tasks, on machines one owns
 TAKEOVER_S = 4  # the least: below that slurmctld writes its heartbeat without a pause
 BACKFILL_LOOK_AHEAD_MAX_S = 14 * 86400

@@ -6,7 +6,7 @@ from __future__ import annotations
 from headway.domain.cluster import Cluster
 from headway.domain.managed_file import File
 from headway.render.escaping import MARK, word
-from headway.render.system.agent_config import PROGRAM
+from headway.render.machine_paths import AGENT_PROGRAM
 from headway.render.system.systemd_files import UNITS
 
 FILTER = "/etc/slurm/cli_filter.lua"
@@ -64,7 +64,7 @@ StartLimitIntervalSec=3600
 StartLimitBurst=20
 [Service]
 Type=oneshot
-ExecStart=/usr/bin/python3 -I -S {PROGRAM} recall
+ExecStart=/usr/bin/python3 -I -S {AGENT_PROGRAM} recall
 # The accounting database may take its time after the same crash.
 Restart=on-failure
 RestartSec=10
@@ -72,7 +72,7 @@ RestartSec=10
 
 # In slurmctld's own unit: before it deletes the scripts of jobs it does not know, and once it answers.
 AROUND = f"""\
-ExecStartPre=+-/usr/bin/python3 -I -S {PROGRAM} keep
+ExecStartPre=+-/usr/bin/python3 -I -S {AGENT_PROGRAM} keep
 ExecStartPost=+-/usr/bin/systemctl start --no-block {RECALL}
 """
 

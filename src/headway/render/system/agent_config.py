@@ -9,12 +9,12 @@ from headway.catalog.xid import draining
 from headway.domain.cluster import Cluster, Group, Site
 from headway.domain.managed_file import File
 from headway.render.escaping import MARK, path, word
+from headway.render.machine_paths import AGENT_PROGRAM
 from headway.render.slurm.node_hardware import hardware_of, pretended
 from headway.render.system import nfs_exports
 from headway.render.system.systemd_files import TRIES, UNITS, volumes
 
 AGENT = "headway-agent.service"
-PROGRAM = "/usr/lib/headway/agent.pyz"
 CONFIG = "/etc/headway/agent.json"
 METRICS_PORT = 6822
 SIMULATED_LOG = "/run/headway/kmsg"
@@ -45,7 +45,7 @@ Description=Headway agent
 After=munge.service
 {TRIES}
 [Service]
-ExecStart=/usr/bin/python3 -I -S {PROGRAM} {role}
+ExecStart=/usr/bin/python3 -I -S {AGENT_PROGRAM} {role}
 {more}# It must never take from a training: last in line for the processors, first to go.
 Nice=10
 OOMScoreAdjust=300

@@ -9,8 +9,7 @@ from headway.domain.cluster import ACCOUNTING, RESTORING, Cluster, Group, Site, 
 from headway.domain.managed_file import File
 from headway.render.escaping import MARK, path, script, word
 from headway.render.ha import failback, state_folder
-from headway.render.slurm.auxiliary_conf import PMIX
-from headway.render.slurm.slurm_conf import JOB_TMP
+from headway.render.machine_paths import JOB_TMP, PMIX
 from headway.render.system import nfs_exports, session_limits
 from headway.render.system.mariadb import DATADIR
 

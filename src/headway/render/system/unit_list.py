@@ -7,6 +7,7 @@ from dataclasses import replace
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster, Site, Volume
 from headway.domain.systemd_unit import Unit
+from headway.render import machine_paths
 from headway.render.ha import failback, state_folder
 from headway.render.monitoring import prometheus
 from headway.render.slurm import slurm_conf
@@ -15,7 +16,12 @@ from headway.render.system import agent_config, firewall, intra_job_ssh, mariadb
 MUNGE_KEY = "/etc/munge/munge.key"
 _BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf", "cli_filter.lua")
 # What a slurmctld, or what runs at its start, reads once.
-_CONTROLLER = (slurm_conf.JWT_KEY, systemd_files.drop_in("slurmctld.service"), state_folder.PROGRAM, slurm_conf.LEADS)
+_CONTROLLER = (
+    machine_paths.JWT_KEY,
+    systemd_files.drop_in("slurmctld.service"),
+    state_folder.PROGRAM,
+    slurm_conf.LEADS,
+)
 
 
 # A slurmctld that takes over with records for slurmdbd still unsent meets their answers before its own job table is there,
@@ -84,7 +90,7 @@ def _ssh(*more: str) -> Unit:
 
 def _agent(stage: str) -> Unit:
     """Last, and with the daemons that people wait for: nothing waits for it."""
-    own = (f"{systemd_files.UNITS}/{agent_config.AGENT}", agent_config.PROGRAM, agent_config.CONFIG)
+    own = (f"{systemd_files.UNITS}/{agent_config.AGENT}", machine_paths.AGENT_PROGRAM, agent_config.CONFIG)
     return Unit(agent_config.AGENT, restart_on=own, stage=stage)
 
 
@@ -99,7 +105,7 @@ def _head() -> tuple[Unit, ...]:
         ),
         Unit(
             "slurmdbd.service",
-            restart_on=("/etc/slurm/slurmdbd.conf", slurm_conf.JWT_KEY, systemd_files.drop_in("slurmdbd.service")),
+            restart_on=("/etc/slurm/slurmdbd.conf", machine_paths.JWT_KEY, systemd_files.drop_in("slurmdbd.service")),
             disturbs=Disturbs.NOTHING,  # the controller keeps records until it is back
             stage="accounting",
         ),

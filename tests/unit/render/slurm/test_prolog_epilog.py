@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from headway.catalog.releases import slurm_release
-from headway.render.slurm.auxiliary_conf import PMIX
+from headway.render.machine_paths import EPILOG, JOB_TMP, PMIX, PROLOG
 from headway.render.slurm.prolog_epilog import JOB_SHM, LEFT, SYSV, scripts
-from headway.render.slurm.slurm_conf import EPILOG, JOB_TMP, PROLOG
 
 
 def prolog(folder: Path, job: int = 7, volumes: Sequence[tuple[str, str, bool]] = (), *, looked: bool = True) -> int:
