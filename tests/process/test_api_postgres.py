@@ -11,7 +11,7 @@ import pytest
 from headway.errors import NotFound
 from headway.services.context import AppState, Settings
 from headway.services.cursors import encode_cursor
-from headway.services.read_model.snapshot import Live
+from headway.services.read_model.snapshot import LiveState
 from headway.store import open_store
 from tests.support.postgres import BIN, postgres
 from tests.support.server_fakes import URL, FakeWork, Server, reading
@@ -26,7 +26,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     with postgres() as url:
         store = await open_store(tmp_path, url)
         work = FakeWork(read=reading(), machines=(), history=())
-        made = Server(AppState(store, work, Live(), Settings(tmp_path, url=URL), lambda: 1000.0), work, store)
+        made = Server(AppState(store, work, LiveState(), Settings(tmp_path, url=URL), lambda: 1000.0), work, store)
         await made.apply()
         yield made
         await made.close()

@@ -13,7 +13,7 @@ from headway.errors import Unreachable
 from headway.server.workers import leader_election
 from headway.server.workers.leader_election import Follower, Leading
 from headway.services.context import AppState, Settings
-from headway.services.read_model.snapshot import Live
+from headway.services.read_model.snapshot import LiveState
 from headway.store import Store, open_store
 from headway.store.db import advisory_locks
 from tests.support.postgres import BIN, postgres
@@ -50,7 +50,7 @@ class One:
 
     def __init__(self, store: Store, folder: Path) -> None:
         self.store = store
-        self.state = AppState(store, FakeWork(), Live(), Settings(folder))
+        self.state = AppState(store, FakeWork(), LiveState(), Settings(folder))
         self.runs = False
         self.let_go = 0
         self.task = asyncio.create_task(Leading(self.state, {"loop": self.loop}, self.rest).run())
@@ -199,16 +199,16 @@ async def test_who_follows_tells_what_the_leader_does_and_lets_go_of_what_went_d
     monkeypatch.setattr(server.state, "forget", forget)
     follower = Follower(server.state)
     await follower.look(silent=True)
-    seen = server.state.live.told
+    seen = server.state.live.last_event_number
     operation = await server.store.operations.enqueue("lab", "down", "ann")
     await follower.look()
-    assert server.state.live.told == seen
+    assert server.state.live.last_event_number == seen
     await server.store.operations.claim("far:1", 1000, 30)
     await follower.look()
     await server.store.operations.finish(operation.id, "far:1", "failed", error={"message": "no disk\nmore"})
     await follower.look()
     await follower.look()
-    said = [one.text for one in server.state.live.news_after(seen) or []]
+    said = [one.text for one in server.state.live.events_after(seen) or []]
     assert ['"state":"running"' in said[0], '"state":"failed"' in said[1], len(said)] == [True, True, 2]
     assert forgotten == ["lab"]
     assert "down failed: no disk" in [one.text for one in server.state.live.notices("lab")]

@@ -24,7 +24,7 @@ from headway.server.workers.operation_worker import Reconciler
 from headway.services.cluster_backend import Reading, Resolved
 from headway.services.context import AppState, Settings
 from headway.services.identity import Right
-from headway.services.read_model.snapshot import OPERATIONS, Live
+from headway.services.read_model.snapshot import OPERATIONS_TOPIC, LiveState
 from headway.store import Store
 from headway.web.app import mount
 from tests.support import builders
@@ -313,10 +313,10 @@ class Server:
         try:
             async with asyncio.timeout(60):
                 while True:
-                    number = self.state.live.hub.number(OPERATIONS)
+                    number = self.state.live.hub.version(OPERATIONS_TOPIC)
                     if not [o async for o in self._unfinished()]:
                         return
-                    await self.state.live.hub.changed(OPERATIONS, number)
+                    await self.state.live.hub.wait_for_change(OPERATIONS_TOPIC, number)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -353,7 +353,7 @@ async def start(folder: Path, clock: Callable[[], float], **answers: Any) -> Ser
         database="sqlite",
         cookie="headway_test",
     )
-    return Server(AppState(store, work, Live(clock), settings, clock), work, store)
+    return Server(AppState(store, work, LiveState(clock), settings, clock), work, store)
 
 
 def reading(*jobs: JobState, nodes: Any = None) -> Reading:

@@ -29,7 +29,7 @@ from playwright.sync_api import Page, expect
 from tests.support.server_fakes import FakeWork, shared_app
 
 from headway.services.context import AppState, Settings
-from headway.services.read_model.snapshot import Live
+from headway.services.read_model.snapshot import LiveState
 from headway.store import open_store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -146,7 +146,7 @@ def serve(folder: Path) -> Iterator[Site]:
     async def run() -> None:
         store = await open_store(folder)
         settings = Settings(state_dir=folder, database="sqlite", cookie="headway_test")
-        made.append(AppState(store, work, Live(), settings))
+        made.append(AppState(store, work, LiveState(), settings))
         config.app = shared_app(made[0])
         await server.serve()
         await store.close()

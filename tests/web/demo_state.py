@@ -176,7 +176,7 @@ async def put(state: AppState, work: FakeWork, snapshot: Snapshot | None, name: 
     """Makes the cluster's row and what was last read of it; None takes it away."""
     if snapshot is None:
         await state.store.clusters.delete(name)
-        state.live.forget(name)
+        state.live.forget_cluster(name)
         return
     out = snapshot.status.cluster
     nodes = [n for n in snapshot.status.nodes if n.role != "head"]
@@ -195,9 +195,9 @@ async def put(state: AppState, work: FakeWork, snapshot: Snapshot | None, name: 
         out.as_of,
         out.stale,
     )
-    state.live.put(shown)
+    state.live.store_snapshot(shown)
     state.live._notices[name] = deque(Notice(h.at, h.text, h.level, h.where) for h in snapshot.happenings)
-    state.live.touch(name)
+    state.live.notify_row_changed(name)
 
 
 def _resolved(work: FakeWork, name: str, nodes: Sequence[NodeOut], out: ClusterOut) -> Cluster:

@@ -57,7 +57,7 @@ def test_slurm_that_does_not_answer_is_named_on_every_page_and_on_open_ones(demo
     with signed_in(demo) as client, client.stream("GET", "/clusters/demo/queue/live") as open_page:
         lines = open_page.iter_lines()
         assert next(line for line in lines if line.startswith("event: foot"))
-        demo.loop.call_soon_threadsafe(demo.state.live.fail, "demo", why)
+        demo.loop.call_soon_threadsafe(demo.state.live.mark_stale, "demo", why)
         assert next(line for line in lines if why in line).startswith("data: ")
         for call in ("read", "history", "shares", "runs", "job", "run_command", "log_part", "submit"):
             demo.work.answers[call] = Unreachable(why)

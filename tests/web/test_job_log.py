@@ -163,7 +163,7 @@ def test_the_last_task_of_an_array_shows_its_own_log(demo: Site, page: Page, mon
     other = replace(last, id=121, array_task="0")
     known = demo.state.live.snapshot("demo")
     demo_state._SHOWN["demo"] = replace(known, jobs=(*known.jobs, last, other))
-    demo.loop.call_soon_threadsafe(demo.state.live.put, demo_state._SHOWN["demo"])
+    demo.loop.call_soon_threadsafe(demo.state.live.store_snapshot, demo_state._SHOWN["demo"])
     demo.work.answers["task"] = lambda _, __, task: {"9": last}[task]
     asked: list[str] = []
     page.on("request", lambda request: asked.append(_log(request)) if _log(request) else None)

@@ -24,7 +24,7 @@ def shows(site: Site, *jobs: JobState) -> None:
         demo_state._SHOWN["demo"] = replace(
             known, jobs=(*others, *jobs), as_of=time.time()
         )  # a new reading has them too
-        site.state.live.put(demo_state._SHOWN["demo"])
+        site.state.live.store_snapshot(demo_state._SHOWN["demo"])
 
     site.run(put())
 

@@ -113,7 +113,7 @@ def test_ten_thousand_tasks_and_a_name_of_markup(demo: Site, page: Page, complai
 def _queued(demo: Site, tasks: tuple[JobState, ...]) -> None:
     known = demo.state.live.snapshot("demo")
     demo_state._SHOWN["demo"] = replace(known, jobs=(known.jobs[0], *tasks))
-    demo.loop.call_soon_threadsafe(demo.state.live.put, demo_state._SHOWN["demo"])
+    demo.loop.call_soon_threadsafe(demo.state.live.store_snapshot, demo_state._SHOWN["demo"])
 
 
 def _get(demo: Site, path: str) -> httpx.Response:

@@ -39,7 +39,7 @@ from headway.server.workers.snapshot_worker import Poller
 from headway.services.cluster_backend import Work
 from headway.services.context import AppState, Settings
 from headway.services.identity import Right
-from headway.services.read_model.snapshot import Live
+from headway.services.read_model.snapshot import LiveState
 from headway.store import Store, open_store
 from headway.store.db.engine import database_url, shown_url
 
@@ -125,7 +125,7 @@ class _Server:
             public = self.front.url or url
             apart = self.notebooks.url or origin_of(self.host, aside.getsockname()[1], url)
             token = await first_admin(store, self.state_dir)
-            state = AppState(store, work, Live(), await self._settings(store, public, apart))
+            state = AppState(store, work, LiveState(), await self._settings(store, public, apart))
             # The folder's lock is ours: whoever held leases under its name is dead.
             owner = f"{_folder_name(self.state_dir)}:"
             freed = await store.operations.expire_leases(owner)

@@ -11,7 +11,7 @@ from headway.schemas.clusters import ClusterOut, StatusOut
 from headway.schemas.incidents import IncidentOut
 from headway.services.context import AppState
 from headway.services.mappers import check_out, cluster_out, incident_out, node_outs
-from headway.services.read_model.snapshot import topic
+from headway.services.read_model.snapshot import cluster_topic
 from headway.web.live_data import Happening
 from headway.web.live_data import Snapshot as PageSnapshot
 from headway.web.views.cluster import FAULTS
@@ -28,7 +28,7 @@ class PageLive:
 
     @property
     def streams(self) -> asyncio.Semaphore:
-        return self._state.live.streams
+        return self._state.live.stream_slots
 
     async def clusters(self) -> list[ClusterOut]:
         state = self._state
@@ -36,7 +36,7 @@ class PageLive:
 
     async def snapshot(self, name: str) -> PageSnapshot:
         """All who are woken by the same change share what was read after it."""
-        change = self._state.live.hub.number(topic(name))
+        change = self._state.live.hub.version(cluster_topic(name))
         known = self._shown.get(name)
         if known is None or known[0] != change or time.monotonic() >= known[1]:
             asked = asyncio.ensure_future(self._read(name))
@@ -74,7 +74,7 @@ class PageLive:
         return tuple(incident_out(whole.get(one.number, one)) for one in listed)
 
     async def subscribe(self, name: str) -> AsyncIterator[None]:
-        async for _ in self._state.live.subscribe(name):
+        async for _ in self._state.live.watch_changes(name):
             if self._state.live.stopping.is_set() or await self._state.store.clusters.get(name) is None:
                 return
             yield

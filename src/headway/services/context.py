@@ -30,7 +30,7 @@ from headway.schemas.nodes import DeedOut
 from headway.services.cluster_backend import Resolved, Work
 from headway.services.jobs.notebook_sessions import NotebookSessions
 from headway.services.login_throttle import LoginThrottle
-from headway.services.read_model.snapshot import Live, Snapshot, topic
+from headway.services.read_model.snapshot import LiveState, Snapshot, cluster_topic
 from headway.services.shared_cache import SharedCache
 from headway.store import ClusterRow, Store
 
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 READ_TIMEOUT_S = 10.0
 _FRESH_S = 0.4  # readings younger than this are not asked for again
-SEEN_S = 2.0  # and what somebody only looks at is not older than this, when Slurm answers quickly
-GLANCE_S = 0.03  # so long they wait for that while jobs run or wait: then the poller reads on and on anyway
-HISTORY_S = 5.0
-SAID_S = 60.0  # nothing more is written by then
+SNAPSHOT_AGE_S = 2.0  # and what somebody only looks at is not older than this, when Slurm answers quickly
+SNAPSHOT_WAIT_S = 0.03  # so long they wait for that while jobs run or wait: then the poller reads on and on anyway
+SHARED_AGE_S = 5.0
+PROGRESS_AGE_S = 60.0  # nothing more is written by then
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class CommandInput:
 class AppState:
     store: Store
     work: Work
-    live: Live
+    live: LiveState
     settings: Settings
     clock: Callable[[], float] = time.time
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # there is an operation to claim
@@ -122,8 +122,10 @@ class AppState:
         default_factory=WeakValueDictionary
     )  # web.pages.cluster.operations' of its viewers
     node_actions: dict[tuple[str, str], DeedOut] = field(default_factory=dict)  # (cluster, node): a person's latest
-    beside: set[asyncio.Task[None]] = field(default_factory=set)  # what goes on after its request was answered
-    worlds: dict[str, tuple[Snapshot, ClusterSnapshot, dict[int, PendingReason | None]]] = field(
+    background_tasks: set[asyncio.Task[None]] = field(
+        default_factory=set
+    )  # what goes on after its request was answered
+    placement_worlds: dict[str, tuple[Snapshot, ClusterSnapshot, dict[int, PendingReason | None]]] = field(
         default_factory=dict
     )  # services.read_model.pending_reasons's
     cache: SharedCache = field(init=False)
@@ -149,9 +151,9 @@ class AppState:
             )
         return row
 
-    async def row_shown(self, name: str) -> ClusterRow:
+    async def shared_row(self, name: str) -> ClusterRow:
         """The same for those who are woken by a change and show it: they share what was read after it."""
-        change = self.live.hub.number(topic(name))
+        change = self.live.hub.version(cluster_topic(name))
         known = self._shown.get(name)
         if known is None or known[0] != change or time.monotonic() >= known[1]:
             asked = asyncio.ensure_future(self.row(name))
@@ -192,7 +194,7 @@ class AppState:
             return Library(Path(cluster.library))
         return Library(volumes_dir(self.settings.data.resolve(), cluster.name) / "library")
 
-    def slurm_written(self, cluster: Cluster, before: Cluster | None) -> str:
+    def stored_slurm_version(self, cluster: Cluster, before: Cluster | None) -> str:
         """Which Slurm has written what a cluster has kept, "" = nothing. Of machines one owns what its file said before."""
         if not cluster.provider.volumes_on_server:
             return before.slurm_version if before else ""
@@ -202,7 +204,7 @@ class AppState:
         except FileNotFoundError:  # nothing; or a head that was set up before that was written down
             return before.slurm_version if before and (volume / PurePosixPath(STATE).name).is_dir() else ""
 
-    def note_written(self, cluster: Cluster, slurm_version: str) -> None:
+    def record_slurm_version(self, cluster: Cluster, slurm_version: str) -> None:
         """Of a local cluster whose head was set up before that was written down."""
         file = self._head_volume(cluster) / WRITTEN
         if cluster.provider.volumes_on_server and not file.exists():
@@ -211,12 +213,12 @@ class AppState:
     def _head_volume(self, cluster: Cluster) -> Path:
         return volumes_dir(self.settings.data.resolve(), cluster.name) / "head"
 
-    def datasets_changed(self, name: str) -> None:
+    def forget_datasets(self, name: str) -> None:
         """The next who asks for the cluster gets it with the datasets that it has now."""
         self._datasets.pop(name, None)
         self._known.pop(name, None)
 
-    async def read(self, cluster: Cluster, *, max_age_s: float = _FRESH_S) -> Snapshot:
+    async def refresh(self, cluster: Cluster, *, max_age_s: float = _FRESH_S) -> Snapshot:
         """Reads the cluster unless its snapshot is young. A cluster that does not answer gives the last figures, marked
         stale."""
         async with self._reading.setdefault(cluster.name, asyncio.Lock()):
@@ -230,7 +232,7 @@ class AppState:
             except (HeadwayError, TimeoutError, OSError) as error:
                 # That nothing came in time is the least of reasons: a better one that is known stays.
                 why = known.stale if isinstance(error, TimeoutError) and known.stale else _why(error, cluster.head)
-                self.live.fail(cluster.name, why)
+                self.live.mark_stale(cluster.name, why)
             else:
                 known = self.live.snapshot(cluster.name)
                 began = min(began, reading.began)
@@ -239,7 +241,7 @@ class AppState:
                 newer = self._glanced[cluster.name] = {number: one for number, one in seen.items() if one[0] > began}
                 jobs, rows = _with(reading.jobs, reading.rows, [job for _, job in newer.values()])
                 there = {job.id for job in jobs} if known.progress else ()
-                self.live.put(
+                self.live.store_snapshot(
                     Snapshot(
                         cluster.name,
                         tuple(node for node in reading.nodes if not node.absent),
@@ -248,20 +250,20 @@ class AppState:
                         known.checks,
                         {number: one for number, one in known.progress.items() if number in there},
                         as_of=self.clock(),
-                        rows=rows,
+                        job_rows=rows,
                         reservations=reading.reservations,
-                        orders=known.hand_on(self.clock()),
+                        job_orders=known.take_recent_orders(self.clock()),
                     )
                 )
             return self.live.snapshot(cluster.name)
 
-    async def glance(self, cluster: Cluster, numbers: Iterable[int]) -> None:
+    async def refresh_jobs(self, cluster: Cluster, numbers: Iterable[int]) -> None:
         """Brings these jobs alone up to date, beside a reading of everything. Raises what asking Slurm does."""
         at, asked = time.monotonic(), set(numbers)
         tasks = Counter(job.array_job_id for job in self.live.snapshot(cluster.name).jobs)
         many = {number for number in asked if number and tasks[number] > MOST_SIBLINGS}
         if many:  # an array's number would bring all its tasks
-            self.live.poke(cluster.name)
+            self.live.request_refresh(cluster.name)
         async with asyncio.timeout(READ_TIMEOUT_S):
             found = await self.work.jobs_now(cluster, tuple(sorted(asked - many)))
         if self._read_from.get(cluster.name, 0.0) > at:  # what is known by now is newer
@@ -276,51 +278,53 @@ class AppState:
                 new.append(job)
         self._glanced.setdefault(cluster.name, {}).update((job.id, (at, job)) for job in new)
         if new:
-            jobs, rows = _with(known.jobs, known.rows, new)
-            self.live.put(replace(known, jobs=jobs, rows=rows))
+            jobs, rows = _with(known.jobs, known.job_rows, new)
+            self.live.store_snapshot(replace(known, jobs=jobs, job_rows=rows))
 
-    async def seen(self, cluster: Cluster) -> Snapshot:
+    async def cached_snapshot(self, cluster: Cluster) -> Snapshot:
         """What is known, for somebody who looks. All who look share the readings, and those of the poller.
 
         To read ten thousand jobs takes seconds. Nobody waits for that: they get the last reading, which says how old it is.
         Where nothing ran or waited the poller seldom reads, and a reading is quick.
         """
         known = self.live.snapshot(cluster.name)
-        if known.as_of is not None and (known.stale or self.clock() - known.as_of < SEEN_S):
+        if known.as_of is not None and (known.stale or self.clock() - known.as_of < SNAPSHOT_AGE_S):
             return known
         look = self._looks.get(cluster.name)
         if look is None or look.done():
-            look = self._looks[cluster.name] = asyncio.create_task(self.read(cluster, max_age_s=SEEN_S))
-        await asyncio.wait({look}, timeout=GLANCE_S if any(known.counts) else None)
+            look = self._looks[cluster.name] = asyncio.create_task(self.refresh(cluster, max_age_s=SNAPSHOT_AGE_S))
+        await asyncio.wait({look}, timeout=SNAPSHOT_WAIT_S if any(known.counts) else None)
         return look.result() if look.done() else known
 
     async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
         """Jobs of the last days, from accounting, asked for once in a while for everybody."""
-        return await self.cache.get(f"{cluster.name}/history", HISTORY_S, lambda: self.work.history(cluster))
+        return await self.cache.get(f"{cluster.name}/history", SHARED_AGE_S, lambda: self.work.history(cluster))
 
-    async def rooms(self, cluster: Cluster, max_age_s: float) -> tuple[Room, ...]:
+    async def volume_usage(self, cluster: Cluster, max_age_s: float) -> tuple[Room, ...]:
         """How full its volumes are."""
         return await self.cache.get(f"{cluster.name}/rooms", max_age_s, lambda: self.work.rooms(cluster))
 
     async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
         """What teams have used; it moves by the minute."""
-        return await self.cache.get(f"{cluster.name}/shares", HISTORY_S, lambda: self.work.shares(cluster))
+        return await self.cache.get(f"{cluster.name}/shares", SHARED_AGE_S, lambda: self.work.shares(cluster))
 
     async def job(self, cluster: Cluster, job_id: int) -> JobState:
         """One job, for somebody who looks: as last seen, else Slurm is asked for it, once in a while for everybody.
         Raises NotFound."""
-        known = (await self.seen(cluster)).by_id.get(job_id)
+        known = (await self.cached_snapshot(cluster)).by_id.get(job_id)
         if known is not None:
             return known
-        return await self.cache.get(f"{cluster.name}/job/{job_id}", SEEN_S, lambda: self.work.job(cluster, job_id))
+        return await self.cache.get(
+            f"{cluster.name}/job/{job_id}", SNAPSHOT_AGE_S, lambda: self.work.job(cluster, job_id)
+        )
 
     async def task(self, cluster: Cluster, array: int, task: str) -> JobState:
         """The same of one task of an array, by its place there."""
-        known = tasks_of((await self.seen(cluster)).jobs, array, task)
+        known = tasks_of((await self.cached_snapshot(cluster)).jobs, array, task)
         if known:
             return known[0]
         key = f"{cluster.name}/job/{array}_{task}"
-        return await self.cache.get(key, SEEN_S, lambda: self.work.task(cluster, array, task))
+        return await self.cache.get(key, SNAPSHOT_AGE_S, lambda: self.work.task(cluster, array, task))
 
     async def progress(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
         """What a job has said of itself. The files of one that ended are read once more, for they are followed no longer."""
@@ -329,26 +333,26 @@ class AppState:
             return known
         key = f"{cluster.name}/said/{job.id}/{job.start_time}"
         with contextlib.suppress(HeadwayError, TimeoutError, OSError):
-            return await self.cache.get(key, SAID_S, lambda: self.work.said(cluster, job))
+            return await self.cache.get(key, PROGRESS_AGE_S, lambda: self.work.said(cluster, job))
         return None
 
     async def array(self, cluster: Cluster, number: int) -> dict[str, str]:
         """The state of each task of an array, by its number: asked for again, once in a while for everybody, when one of
         them has done something since."""
         key, known = f"{cluster.name}/array/{number}", self.live.snapshot(cluster.name)
-        if key not in known.kept:
+        if key not in known.derived:
             tasks = (job for job in known.jobs if job.array_job_id == number)
-            known.kept[key] = tuple((job.id, job.array_task, job.state) for job in tasks)
-        now, cached = known.kept[key], self.cache.peek(key)
+            known.derived[key] = tuple((job.id, job.array_task, job.state) for job in tasks)
+        now, cached = known.derived[key], self.cache.peek(key)
         if cached and cached[0] == now:
             return dict(cached[1])
 
         async def ask() -> tuple[object, dict[str, str]]:
             return now, await self.work.array(cluster, number)
 
-        return (await self.cache.get(key, HISTORY_S, ask))[1]
+        return (await self.cache.get(key, SHARED_AGE_S, ask))[1]
 
-    async def known(self, name: str) -> Cluster:
+    async def cached_cluster(self, name: str) -> Cluster:
         """The cluster, from memory when it was asked for within a second."""
         until, cluster = self._known.get(name, (0.0, None))
         if cluster is not None and time.monotonic() < until:
@@ -360,10 +364,10 @@ class AppState:
                 self._known[name] = (time.monotonic() + 1.0, cluster)
             return cluster
 
-    async def tell_incidents(self, name: str) -> None:
+    async def publish_incident_changes(self, name: str) -> None:
         """To those who follow the events: which incidents are in another state than before, those that are over too."""
-        found = await self.store.incidents.open_and_recent(name, also=self.live.unfinished(name))
-        self.live.tell_incidents(name, found)
+        found = await self.store.incidents.open_and_recent(name, also=self.live.open_incidents(name))
+        self.live.publish_incident_changes(name, found)
 
     async def checks(self, cluster: Cluster) -> tuple[Check, ...]:
         try:
@@ -377,13 +381,13 @@ class AppState:
         self.plans.pop(name, None)
         self._resolved.pop(name, None)
         self._shown.pop(name, None)
-        self.datasets_changed(name)
+        self.forget_datasets(name)
         self.cache.forget_cluster(name)
         await self.work.forget(name)
-        self.worlds.pop(name, None)
+        self.placement_worlds.pop(name, None)
         self._glanced.pop(name, None)
         self._read_from.pop(name, None)
-        self.live.forget(name)
+        self.live.forget_cluster(name)
 
 
 def _with(

@@ -138,7 +138,7 @@ def cluster_out(row: ClusterRow, snapshot: Snapshot) -> ClusterOut:
     known = {"provider": "", "image": "", "slurm_version": "", "plan": "", "gpu_type": ""}
     figures: dict[str, Any] = {"nodes": 0, "spares": 0, "gpus": 0, "simulated_gpus": False}
     state = row.state
-    if state == "ready" and (snapshot.stale or snapshot.ill):
+    if state == "ready" and (snapshot.stale or snapshot.has_failed_nodes):
         state = "degraded"
     groups = [{**one, "machines": _machines(row.name, one, snapshot)} for one in row.summary.get("groups", ())]
     return ClusterOut.model_validate(
@@ -180,9 +180,9 @@ def _price_now(wanted: str, groups: Iterable[Mapping[str, Any]]) -> str:
 def node_outs(cluster: Cluster, snapshot: Snapshot) -> list[NodeOut]:
     """Head first, then every node that there is or should be; not the slots that only wait for a larger number. Made once a
     reading for all who ask: not theirs to change."""
-    known: tuple[Cluster, list[NodeOut]] | None = snapshot.kept.get("nodes")
+    known: tuple[Cluster, list[NodeOut]] | None = snapshot.derived.get("nodes")
     if known is None or known[0] is not cluster:
-        known = snapshot.kept["nodes"] = cluster, _node_outs(cluster, snapshot)
+        known = snapshot.derived["nodes"] = cluster, _node_outs(cluster, snapshot)
     return known[1]
 
 

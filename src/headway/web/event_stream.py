@@ -45,9 +45,9 @@ async def _events(
 ) -> AsyncIterator[ServerSentEvent]:
     before: dict[str, object] = {}
     try:
-        async for _ in update_ticks(state.live.subscribe(name)):
+        async for _ in update_ticks(state.live.watch_changes(name)):
             news = partial(_news, request, state, name, make, prefix, before)
-            for event in await run_in_turn(state.live.streams, news):
+            for event in await run_in_turn(state.live.stream_slots, news):
                 yield event
             if state.live.stopping.is_set():
                 return
@@ -82,7 +82,7 @@ async def _news(
     if who is None:
         raise NotSignedIn("nobody is signed in")
     events = []
-    row = await state.row_shown(name)
+    row = await state.shared_row(name)
     out = cluster_out(row, state.live.snapshot(name))
     for word, shown in (("state", StateView(out.state, out.simulated_gpus)), ("notice", cluster_banner(out))):
         if before.get(f"/{word}", before) != shown:
@@ -101,7 +101,7 @@ def _another(state: AppState, name: str, last: object, value: object) -> bool:
     """Compared once for all viewers who were shown the very same."""
     if last is value:
         return False
-    compared = state.live.snapshot(name).kept.setdefault("compared", {})
+    compared = state.live.snapshot(name).derived.setdefault("compared", {})
     key = (id(last), id(value))
     if key not in compared:
         compared[key] = (last, value, last != value)  # held, so that nothing else has their numbers meanwhile
@@ -112,7 +112,7 @@ def _text(state: AppState, name: str, template: str, value: object) -> str:
     """The event's text. A part that many viewers share (the very same object) is rendered once a reading."""
     if isinstance(value, dict):
         return compact_json(value)
-    kept = state.live.snapshot(name).kept
+    kept = state.live.snapshot(name).derived
     key = (template, id(value))
     if key not in kept or kept[key][0] is not value:
         kept[key] = (value, render_part(template, value))

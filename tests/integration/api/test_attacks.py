@@ -308,7 +308,7 @@ async def test_a_token_for_one_cluster_hears_of_no_other_on_any_page(server: Ser
 
     await server.apply("lab")
     await server.apply("secretcluster")
-    server.state.live.tell(NewsOut(kind="job", cluster="secretcluster", at=1.0, name="7", state="RUNNING"))
+    server.state.live.publish_events(NewsOut(kind="job", cluster="secretcluster", at=1.0, name="7", state="RUNNING"))
     server.work.answers |= {"read": reading(), "machines": (), "checks": (), "history": (), "shares": ()}
     await server.store.people.set_role("ann", "admin")
     _, token = await server.store.tokens.create("ann", cluster="lab")
@@ -363,7 +363,7 @@ async def test_no_text_of_anybody_s_becomes_html(server: Server) -> None:
     await server.store.audit.record(HOSTILE, HOSTILE, HOSTILE, {HOSTILE: HOSTILE}, address=HOSTILE)
     await server.store.tokens.create("setup", label=HOSTILE)
     await server.store.people.add_from_provider(HOSTILE, HOSTILE, role="member", user="")
-    server.state.live.note("lab", HOSTILE, where=HOSTILE)
+    server.state.live.add_notice("lab", HOSTILE, where=HOSTILE)
     await server.store.people.set_role("ann", "admin")
     _, token = await server.store.tokens.create("ann")
     server.state.live.stopping.set()

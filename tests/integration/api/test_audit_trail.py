@@ -135,7 +135,7 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
     made.work.answers["read"] = test_route_access.reading().__class__((builders.node("lab-1-1", "IDLE"),), jobs)
     known = {job.id: job for job in jobs}
     made.work.answers["job"] = lambda _, number: known.get(number) or builders.job(number, "FAILED")
-    made.state.live.forget("lab")
+    made.state.live.forget_cluster("lab")
     made.state.node_actions.clear()
     for operation in await made.store.operations.recent("lab"):
         if not operation.finished:

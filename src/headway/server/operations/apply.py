@@ -47,7 +47,7 @@ async def apply(run: OperationRun) -> tuple[str, ...]:
         owner=document.owner,
     )
     await state.store.prices.record(prices_of(cluster, await state.store.prices.of_cluster(name), state.clock()))
-    state.live.touch(name)
+    state.live.notify_row_changed(name)
     deadline = _deadline(state, operation, params)
     waiting = Waiting(state, operation, cluster, say, deadline)
     try:

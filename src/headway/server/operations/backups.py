@@ -59,7 +59,7 @@ class Keep:
             if stay:  # the backup is made all the same: a second one would take another good one's place
                 text = f"older ones could not be removed: {'; '.join(stay)}"
                 await self._say("backup", text, level="warning", done=True)
-                state.live.note(name, f"backups: {text}", level="warning")
+                state.live.add_notice(name, f"backups: {text}", level="warning")
         return (str(path),)
 
     async def restore(self) -> None:
@@ -85,7 +85,7 @@ class Keep:
         faults = await path_faults(state, resolved)
         if faults:
             raise InvalidSpec(faults)
-        old, there = kept.proof.header.slurm_version, state.slurm_written(resolved.cluster, None)
+        old, there = kept.proof.header.slurm_version, state.stored_slurm_version(resolved.cluster, None)
         if there not in ("", old) and await state.work.machines(resolved.cluster):
             raise Refused(
                 f"{name} runs Slurm {there} and this backup is of {old}: no machine of the one works under the other",
@@ -102,7 +102,7 @@ class Keep:
             name, document.model_dump(), summary=summary_of(cluster), state="changing", owner=owner
         )
         await state.store.prices.record(prices_of(cluster, await state.store.prices.of_cluster(name), state.clock()))
-        state.live.touch(name)
+        state.live.notify_row_changed(name)
         await state.forget(name)  # what was held open was opened with other keys
         await state.work.restore(cluster, self._say, path, key, params.ref)
         await state.store.cap_refills.revert_to(name, kept.proof.header.at)
@@ -224,7 +224,9 @@ class Backups:
         except HeadwayError as error:
             self._refused[name] = state.clock()
             log.warning("scheduled backup", cluster=name, error=error.message)
-            state.live.note(name, f"the backup that the file asks for can't be made: {error.message}", level="error")
+            state.live.add_notice(
+                name, f"the backup that the file asks for can't be made: {error.message}", level="error"
+            )
         except Exception as error:  # a database that is away comes back
             log.warning("scheduled backup", cluster=name, error=str(error))
 
@@ -264,7 +266,7 @@ class Backups:
             else "the last ones failed"
         )
         text = f"there is no backup of it {when}, and one is wanted every {duration(rule.every_s)}: {why}"
-        state.live.note(name, text, level="error")
+        state.live.add_notice(name, text, level="error")
 
 
 def passphrase_of(file: Path) -> str:

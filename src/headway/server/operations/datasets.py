@@ -156,7 +156,7 @@ class Datasets:
         """Mounts the dataset's folder on every machine, or takes it off; nothing when that is so already. It is the apply of
         the cluster's own file, unless that would disturb something that nobody was asked about."""
         state = self._state
-        state.datasets_changed(self._cluster)
+        state.forget_datasets(self._cluster)
         _, cluster = await state.cluster(self._cluster)
         changes = await state.work.plan(cluster)
         if not any(self._mine(change) for change in changes.changes):

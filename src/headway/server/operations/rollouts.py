@@ -45,7 +45,7 @@ class Rolling:
         if params.head:
             state.waiting.discard(self._operation.id)
             await state.store.clusters.save(name, state="changing")
-            state.live.touch(name)
+            state.live.notify_row_changed(name)
             await state.work.roll_head(cluster, self._say, back=back)
             await state.store.clusters.save(name, state="ready")
             await state.forget(name)  # what was held open was open to the machine before

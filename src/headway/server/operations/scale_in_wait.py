@@ -95,7 +95,7 @@ class Waiting:
 
     async def _turn(self, word: str) -> None:
         await self._state.store.clusters.save(self._operation.cluster, state=word)
-        self._state.live.touch(self._operation.cluster)
+        self._state.live.notify_row_changed(self._operation.cluster)
 
     async def _queued(self) -> list[Operation]:
         return [

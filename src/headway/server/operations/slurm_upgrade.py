@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cluster, say: ReportProgress) -> None:
     """Nothing where Slurm stays what it is. The file that is to be says where to and with which key. Raises HeadwayError, and
     then nothing was touched; so also where this Slurm can't take over, as the cluster is by now, or its image can't be made."""
-    written = state.slurm_written(after, before)
+    written = state.stored_slurm_version(after, before)
     if fault := upgrade_fault(written, after, exists=True):
         raise InvalidSpec([fault])
     if not is_upgrade(written, before, after):
         return
-    state.note_written(after, written)  # its file is another one at the next try
+    state.record_slurm_version(after, written)  # its file is another one at the next try
     await state.work.image_there(after, say)
     from headway.backup import archive
     from headway.backup.backup import file_of

@@ -29,7 +29,7 @@ async def take_down(run: OperationRun) -> tuple[str, ...]:
         await say("cluster", f"{name} is down already", done=True)
         return ()
     await state.store.clusters.save(name, state="changing")
-    state.live.touch(name)
+    state.live.notify_row_changed(name)
     cluster = await state.resolved(row)
     await _read_last_accounting(state, cluster)
     kept = await state.work.down(cluster, say, delete_data)

@@ -62,8 +62,8 @@ class Listener:
 
     def _turned(self, name: str, jobs: tuple[int, ...], sure: bool) -> None:
         """What only the log names is looked at when somebody looks: most of it is the scheduler's own."""
-        if sure or self._state.live.watched(name):
-            self._state.live.poke(name, jobs)
+        if sure or self._state.live.is_watched(name):
+            self._state.live.request_refresh(name, jobs)
 
     async def _hear(self, row: ClusterRow) -> None:
         try:
@@ -76,9 +76,9 @@ class Listener:
             async for said in heard:
                 for where, text in said:
                     log.info("heard", cluster=row.name, where=where, did=text)
-                    self._state.live.note(row.name, text, level="warning", where=where)
-                await self._state.tell_incidents(row.name)
-                self._state.live.touch(row.name)
+                    self._state.live.add_notice(row.name, text, level="warning", where=where)
+                await self._state.publish_incident_changes(row.name)
+                self._state.live.notify_row_changed(row.name)
         except HeadwayError as error:
             log.info("not heard", cluster=row.name, error=error.message)
         except Exception as error:

@@ -11,7 +11,7 @@ import structlog
 
 from headway.services.context import AppState
 from headway.services.mappers import operation_news
-from headway.services.read_model.snapshot import OPERATIONS, operation_topic
+from headway.services.read_model.snapshot import OPERATIONS_TOPIC, operation_topic
 from headway.store import Operation
 from headway.store.db.advisory_locks import ANSWER_S
 
@@ -145,7 +145,7 @@ class Follower:
     async def _tell(self, operation: Operation) -> None:
         state, name = self._state, operation.cluster
         text = str((operation.error or {}).get("message", "")).partition("\n")[0]
-        state.live.tell(operation_news(operation, operation.state, state.clock(), text))
+        state.live.publish_events(operation_news(operation, operation.state, state.clock(), text))
         state.live.hub.publish(operation_topic(operation.id))
         if operation.finished:
             said = (
@@ -153,8 +153,8 @@ class Follower:
                 if operation.error
                 else f"{operation.kind} by {operation.person} is done"
             )
-            state.live.note(name, said, level="error" if operation.error else "info")
-            state.live.hub.publish(OPERATIONS)
+            state.live.add_notice(name, said, level="error" if operation.error else "info")
+            state.live.hub.publish(OPERATIONS_TOPIC)
             if operation.kind.invalidates_connections:
                 await state.forget(name)
-        state.live.touch(name)
+        state.live.notify_row_changed(name)

@@ -17,7 +17,7 @@ from headway.server.operations.run import OperationRun
 from headway.services.context import AppState
 from headway.services.error_report import error_out, first_line
 from headway.services.mappers import operation_news
-from headway.services.read_model.snapshot import OPERATIONS, operation_topic
+from headway.services.read_model.snapshot import OPERATIONS_TOPIC, operation_topic
 from headway.store import Operation, StoreAway
 from headway.store.core.operations import MAX_ATTEMPTS
 from headway.store.db.transactions import Late
@@ -77,7 +77,7 @@ class Reconciler:
         self._tasks.discard(task)
         self._state.waiting.discard(task.get_name())
         self._state.wake.set()
-        self._state.live.hub.publish(OPERATIONS)
+        self._state.live.hub.publish(OPERATIONS_TOPIC)
         if not task.cancelled() and task.exception() is not None:
             log.error("operation", operation=task.get_name(), exc_info=task.exception())
 
@@ -116,7 +116,7 @@ class Reconciler:
     async def _carry_out(self, operation: Operation) -> None:
         state, began = self._state, time.monotonic()
         log.info("operation begins", operation=operation.id, kind=operation.kind, cluster=operation.cluster)
-        state.live.tell(operation_news(operation, "running", state.clock()))
+        state.live.publish_events(operation_news(operation, "running", state.clock()))
         error: ErrorOut | None = None
         kept: tuple[str, ...] = ()
         try:
@@ -139,7 +139,7 @@ class Reconciler:
             "operation ends", operation=operation.id, seconds=seconds, failed=error is not None,
             message=error.message if error else "",
         )  # fmt: skip
-        state.live.touch(operation.cluster)
+        state.live.notify_row_changed(operation.cluster)
 
     async def _patiently(self, operation: Operation) -> tuple[str, ...]:
         """Begun anew where the database was away, as after the server was killed; while it is away for longer than a lease this
@@ -181,11 +181,11 @@ class Reconciler:
                 await state.store.clusters.save(name, state="failed")
             first = first_line(error)  # whoever follows is told all of it at the end
             await self._say(operation, operation.kind, first, level="error", done=True)
-            state.live.note(name, f"{operation.kind} failed: {first}", level="error")
+            state.live.add_notice(name, f"{operation.kind} failed: {first}", level="error")
         elif operation.kind is not OperationKind.DOWN:
             if operation.kind.changes_cluster:
                 await state.store.clusters.save(name, state="ready")
-            state.live.note(name, f"{operation.kind} by {operation.person} is done")
+            state.live.add_notice(name, f"{operation.kind} by {operation.person} is done")
         await state.store.operations.finish(
             operation.id,
             self._owner,
@@ -194,7 +194,7 @@ class Reconciler:
             kept=kept,
         )
         word, text = ("failed", first_line(error)) if error else ("done", "")
-        state.live.tell(operation_news(operation, word, state.clock(), text))
+        state.live.publish_events(operation_news(operation, word, state.clock(), text))
         state.live.hub.publish(operation_topic(operation.id))
 
     async def _say(

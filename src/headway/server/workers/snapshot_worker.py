@@ -53,7 +53,7 @@ class Poller:
         loop = asyncio.get_running_loop()
         try:
             while True:
-                seen = hub.number("watchers")
+                seen = hub.version("watchers")
                 try:
                     rows = await self._state.store.clusters.all()
                 except Exception as error:
@@ -61,7 +61,7 @@ class Poller:
                     rows = ()
                 for row in rows:
                     self._start(row, loop.time())
-                await hub.changed("watchers", seen, POKED_S if self._state.live.poked else TICK_S)
+                await hub.wait_for_change("watchers", seen, POKED_S if self._state.live.refresh_requests else TICK_S)
         finally:
             tasks = [*self._tasks.values(), *self._glances.values()]
             for task in tasks:
@@ -80,7 +80,7 @@ class Poller:
         many = len(self._state.live.snapshot(row.name).jobs) >= MANY
         if many:
             self._glance(row)
-        known = self._state.live.poked.get(row.name, set())
+        known = self._state.live.refresh_requests.get(row.name, set())
         poked = ALL_JOBS in known if many else bool(known)
         if poked:
             due = min(due, self._began.get(row.name, 0.0) + POKED_S)
@@ -91,7 +91,7 @@ class Poller:
         self._began[row.name] = now
         known.intersection_update(known - {ALL_JOBS} if many else ())
         if not known:
-            self._state.live.poked.pop(row.name, None)
+            self._state.live.refresh_requests.pop(row.name, None)
         self._tasks[row.name] = asyncio.create_task(self._look(row, 0.0 if poked else BUSY_S / 2))
 
     def _glance(self, row: ClusterRow) -> None:
@@ -99,17 +99,17 @@ class Poller:
         task = self._glances.get(row.name)
         if task is not None and not task.done():
             return
-        known = self._state.live.poked.get(row.name, set())
+        known = self._state.live.refresh_requests.get(row.name, set())
         jobs = known - {ALL_JOBS}
         known -= jobs
         if jobs and not known:
-            del self._state.live.poked[row.name]
+            del self._state.live.refresh_requests[row.name]
         if 0 < len(jobs) <= FEW:
             self._glances[row.name] = asyncio.create_task(self._read_few(row, jobs))
 
     async def _read_few(self, row: ClusterRow, jobs: set[int]) -> None:
         try:
-            await self._state.glance(await self._state.resolved(row), jobs)
+            await self._state.refresh_jobs(await self._state.resolved(row), jobs)
         except Exception as error:
             log.info("glance", cluster=row.name, error=str(error))
         await asyncio.sleep(POKED_S)
@@ -122,7 +122,7 @@ class Poller:
                 await self._machines_only(cluster)
                 self._due[row.name] = loop.time() + BUSY_S
                 return
-            snapshot = await self._state.read(cluster, max_age_s=max_age_s)
+            snapshot = await self._state.refresh(cluster, max_age_s=max_age_s)
             if snapshot.stale != self._stale.get(row.name, ""):
                 self._stale[row.name] = snapshot.stale
                 log.info("reading", cluster=row.name, old=snapshot.stale or "no more")
@@ -136,10 +136,10 @@ class Poller:
             elif row.state == "changing":
                 await self._hurry(cluster)
             await self._extras(cluster)
-            await self._state.tell_incidents(row.name)
+            await self._state.publish_incident_changes(row.name)
             self._due[row.name] = loop.time() + self._pace(snapshot)
         except HeadwayError as error:
-            self._state.live.fail(row.name, error.message)
+            self._state.live.mark_stale(row.name, error.message)
             self._due[row.name] = loop.time() + BUSY_S
         except Exception as error:
             log.error("poll", cluster=row.name, exc_info=error)
@@ -147,7 +147,7 @@ class Poller:
 
     def _pace(self, snapshot: Snapshot) -> float:
         """Seconds between the beginnings of two readings, or from the end of one to the next where it takes longer."""
-        if self._state.live.watched(snapshot.cluster):
+        if self._state.live.is_watched(snapshot.cluster):
             return WATCHED_S
         jobs = any(job.state in RUNNING | WAITING for job in snapshot.jobs)
         gone = any(machine.state is not MachineState.RUNNING for machine in snapshot.machines)
@@ -161,7 +161,7 @@ class Poller:
             await self._meter.record_machines(self._state, cluster, machines)
         known = self._state.live.snapshot(cluster.name)
         if machines != known.machines:
-            self._state.live.put(replace(known, machines=machines))
+            self._state.live.store_snapshot(replace(known, machines=machines))
 
     async def _act(self, cluster: Cluster, snapshot: Snapshot) -> None:
         if self._watcher is None or snapshot.stale:
@@ -178,7 +178,7 @@ class Poller:
         try:
             for where, text in await work:
                 log.info("watch", cluster=cluster.name, where=where, did=text)
-                self._state.live.note(cluster.name, text, where=where)
+                self._state.live.add_notice(cluster.name, text, where=where)
         except HeadwayError as error:
             log.warning("watch", cluster=cluster.name, error=error.message)
 
@@ -188,7 +188,7 @@ class Poller:
 
         state, now = self._state, asyncio.get_running_loop().time()
         snapshot = state.live.snapshot(cluster.name)
-        watched = self._state.live.watched(cluster.name)
+        watched = self._state.live.is_watched(cluster.name)
         some = jobs_to_read(snapshot.jobs, state.clock())
         if some and (watched or now >= self._losses_due.get(cluster.name, 0.0)):
             self._losses_due[cluster.name] = now + EXTRAS_S
@@ -196,10 +196,10 @@ class Poller:
                 progress = await state.work.progress(cluster, some)
                 merged = {**snapshot.progress, **progress}
                 if merged != snapshot.progress:
-                    state.live.put(replace(state.live.snapshot(cluster.name), progress=merged))
+                    state.live.store_snapshot(replace(state.live.snapshot(cluster.name), progress=merged))
         if (watched or not snapshot.checks) and now >= self._extras_due.get(cluster.name, 0.0):
             self._extras_due[cluster.name] = now + EXTRAS_S
             checks = await state.checks(cluster)
             current = state.live.snapshot(cluster.name)
             if checks != current.checks:
-                state.live.put(replace(current, checks=checks))
+                state.live.store_snapshot(replace(current, checks=checks))

@@ -21,7 +21,7 @@ READ_TIMEOUT_S = 10.0
 
 async def list_users(state: AppState, name: str) -> list[UserOut]:
     """The Linux users that the cluster's file creates, with their teams. Raises NotFound."""
-    cluster = await state.known(name)
+    cluster = await state.cached_cluster(name)
     leads = {
         user: [one.name for one in cluster.teams if user in one.leads] for one in cluster.teams for user in one.leads
     }

@@ -23,7 +23,7 @@ async def get_cluster(state: AppState, name: str) -> ClusterOut:
 async def get_status(state: AppState, name: str) -> StatusOut:
     """The cluster's readiness checks and nodes, read now."""
     row, cluster = await state.cluster(name)
-    snapshot, checks = await asyncio.gather(state.read(cluster), state.checks(cluster))
+    snapshot, checks = await asyncio.gather(state.refresh(cluster), state.checks(cluster))
     return StatusOut(
         cluster=cluster_out(row, snapshot),
         checks=[check_out(check) for check in checks],

@@ -28,7 +28,7 @@ async def return_from_incident(
     await get_incident(state, name, number)
     done = await state.work.bring_back(cluster, number, who.person, false_alarm=false_alarm)
     await write_audit_line(state, who, "incident.return", f"{name}/{number}", false_alarm=false_alarm)
-    state.live.note(name, f"incident {number}: {done.steps[-1].text}", where=done.node)
+    state.live.add_notice(name, f"incident {number}: {done.steps[-1].text}", where=done.node)
     return incident_out(done)
 
 

@@ -81,7 +81,7 @@ async def resume_reboots(state: AppState, cluster: Cluster) -> None:
         found = await state.work.reboot_again(cluster, node.name)
         if found is not None:
             person, work = found
-            state.live.note(cluster.name, f"resuming the reboot that {person} requested", where=node.name)
+            state.live.add_notice(cluster.name, f"resuming the reboot that {person} requested", where=node.name)
             action = DeedOut(kind="reboot", person=person, begun_at=state.clock())
             _run_in_background(state, cluster.name, node.name, action, work)
 
@@ -116,15 +116,15 @@ def _run_in_background(state: AppState, name: str, node: str, action: DeedOut, w
             action.ended_at = state.clock()
         words = action.fault or ("it runs again" if action.kind == "reboot" else "all tests passed")
         level = "error" if action.fault else "info"
-        state.live.note(name, f"{action.kind} requested by {action.person}: {words}", level=level, where=node)
+        state.live.add_notice(name, f"{action.kind} requested by {action.person}: {words}", level=level, where=node)
         with contextlib.suppress(HeadwayError):
             _, cluster = await state.cluster(name)
-            await state.read(cluster, max_age_s=0)
+            await state.refresh(cluster, max_age_s=0)
 
     state.node_actions[name, node] = action
     task = asyncio.create_task(run(), name=f"{action.kind} {node}")
-    state.beside.add(task)
-    task.add_done_callback(state.beside.discard)
+    state.background_tasks.add(task)
+    task.add_done_callback(state.background_tasks.discard)
     return action.model_copy()
 
 
@@ -142,10 +142,10 @@ async def _record_action(
 ) -> None:
     """Writes the audit line and the event, and reads the cluster again so that pages show the change."""
     await write_audit_line(state, who, action, f"{name}/{node}", **detail)
-    state.live.note(name, words, where=node)
+    state.live.add_notice(name, words, where=node)
     with contextlib.suppress(HeadwayError):
         _, cluster = await state.cluster(name)
-        await state.read(cluster, max_age_s=0)
+        await state.refresh(cluster, max_age_s=0)
 
 
 async def _cluster_with_node(state: AppState, name: str, node: str) -> Cluster:

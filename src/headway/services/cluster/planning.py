@@ -131,7 +131,9 @@ async def resolve_document(state: AppState, who: Principal, document: Document) 
     before = await state.resolved(row) if row else None
     if not who.may(Right.ADMIN):
         _require_known_resources(who, resolved.cluster, before)
-    hop = upgrade_fault(state.slurm_written(resolved.cluster, before), resolved.cluster, exists=before is not None)
+    hop = upgrade_fault(
+        state.stored_slurm_version(resolved.cluster, before), resolved.cluster, exists=before is not None
+    )
     faults = [*await path_faults(state, resolved), *([hop] if hop else [])]
     if before is not None and row is not None and row.state == "ready":
         faults += moved_dataset_faults(before, resolved.cluster)
@@ -199,7 +201,7 @@ def _stored_plan(state: AppState, document: Document, changes: ChangeSet) -> Sho
 async def _compute_changes(state: AppState, cluster: Cluster) -> ChangeSet:
     """Changes on machines, and changes of settings that only the server uses."""
     changes, before = await state.work.plan(cluster), await _applied_cluster(state, cluster.name)
-    first = backup_before_upgrade(state.slurm_written(cluster, before), before, cluster)
+    first = backup_before_upgrade(state.stored_slurm_version(cluster, before), before, cluster)
     listed = (*first, *changes.changes, *setting_changes(before, cluster)) or file_change(before, cluster)
     return replace(changes, changes=listed)
 
@@ -219,7 +221,7 @@ def _need_confirmation(name: str, asks: int, confirmed: bool) -> None:
 def announce_operation(state: AppState, operation: Operation) -> None:
     """Publishes a queued operation to event streams, pages and the worker that runs it."""
     name = operation.cluster
-    state.live.tell(operation_news(operation, "queued", state.clock()))
+    state.live.publish_events(operation_news(operation, "queued", state.clock()))
     state.plans.pop(name, None)
     state.wake.set()
-    state.live.touch(name)
+    state.live.notify_row_changed(name)

@@ -24,11 +24,11 @@ async def get_storage(state: AppState, name: str) -> StorageOut:
     """Each volume: the nodes that lost it, its free space, and its speed when last measured."""
     cluster = (await state.cluster(name))[1]
     rooms: dict[str, Room] = {}
-    snapshot = await state.seen(cluster)
+    snapshot = await state.cached_snapshot(cluster)
     stale = snapshot.stale  # a head that is known not to answer is not asked again by each reader
     try:
         if not stale:
-            rooms = {room.path: room for room in await state.rooms(cluster, MAX_AGE_S)}
+            rooms = {room.path: room for room in await state.volume_usage(cluster, MAX_AGE_S)}
     except (HeadwayError, TimeoutError, OSError) as error:
         stale = error.message.splitlines()[0] if isinstance(error, HeadwayError) else f"{cluster.head} did not answer"
     speeds = await state.store.volume_speeds.of_cluster(name)

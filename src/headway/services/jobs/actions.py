@@ -41,5 +41,5 @@ async def act_on_job(state: AppState, who: Principal, name: str, job_id: int, ac
         await state.work.cancel(cluster, target, who.user, as_operator=as_operator)
     else:
         await state.work.control(cluster, target, action, who.user, as_operator=as_operator)
-    state.live.poke(name, (job_id,))
+    state.live.request_refresh(name, (job_id,))
     await write_audit_line(state, who, action, name, job=job_id, of=job.user, **({"task": task} if task else {}))

@@ -33,7 +33,7 @@ from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.jobs.lookup import array_task_states, find_record
 from headway.services.mappers import incident_out, job_out
-from headway.services.read_model.pending_reasons import history_of, why_of
+from headway.services.read_model.pending_reasons import job_history, pending_reason
 from headway.slurm.user_commands import batch_script_argv
 from headway.store import JobRecord
 
@@ -48,7 +48,7 @@ async def get_job(state: AppState, who: Principal, name: str, job_id: int, task:
     The reason why a container did not start comes from the job's log, so only those who may read the log get it."""
     _, cluster = await state.cluster(name)
     job = await state.task(cluster, job_id, task) if task else await state.job(cluster, job_id)
-    out = job_out(job, state.clock(), await state.progress(cluster, job), why_of(state, cluster, job))
+    out = job_out(job, state.clock(), await state.progress(cluster, job), pending_reason(state, cluster, job))
     if job.state == "FAILED" and job.exit_code == CONTAINER_FAILED_CODE and job.stderr.startswith("/"):
         with contextlib.suppress(HeadwayError):
             await authorize_action(state, cluster, who, job, f"read the log of job {job_id}")
@@ -67,7 +67,7 @@ async def get_runs(state: AppState, name: str, job_id: int) -> JobRunsOut:
     runs = [run for run in await state.work.runs(cluster, job_id) if run.start_time or run.state in WAITING]
     if runs and runs[-1].start_time in (0, job.start_time):
         runs = runs[:-1]  # slurmctld knows more about the last run than accounting, and sooner
-    others = state.live.snapshot(name).with_ended(await history_of(state, cluster))
+    others = state.live.snapshot(name).with_ended(await job_history(state, cluster))
     # The expected start of a pending job is no start; accounting's REQUEUED is a run that ended.
     every = [*runs, replace(job, start_time=0, end_time=0) if job.state in WAITING else job]
     return JobRunsOut(

@@ -16,7 +16,7 @@ from headway.store import JobRecord
 
 async def read_job_now(state: AppState, cluster: Cluster, job_id: int) -> JobState:
     """The job as Slurm has it now, for code that is about to act on it. Raises NotFound."""
-    known = (await state.read(cluster)).by_id.get(job_id)
+    known = (await state.refresh(cluster)).by_id.get(job_id)
     return known if known is not None else await state.work.job(cluster, job_id)
 
 

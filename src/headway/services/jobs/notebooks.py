@@ -45,7 +45,7 @@ async def list_notebooks(state: AppState, who: Principal, name: str) -> list[Not
             await state.store.notebooks.delete(row.id)
     if not rows:
         return []
-    snapshot = await state.seen(cluster)
+    snapshot = await state.cached_snapshot(cluster)
     jobs = snapshot.by_id
     if snapshot.as_of is None or snapshot.stale:
         return [_out(row, cluster, who, _own_job(row, jobs.get(row.job_id)), now=state.clock()) for row in rows]

@@ -193,7 +193,7 @@ async def _jobs(
     state: AppState, cluster: Cluster, numbers: Collection[int], ended: Mapping[int, JobState] = MappingProxyType({})
 ) -> dict[int, JobState]:
     """These jobs by id: from the snapshot, from `ended`, else one by one from accounting."""
-    found = dict(ended) | (await state.seen(cluster)).by_id
+    found = dict(ended) | (await state.cached_snapshot(cluster)).by_id
     for number in numbers:
         if number not in found:
             with contextlib.suppress(HeadwayError):

@@ -101,9 +101,9 @@ def new_folder_suffix(who: Principal) -> str:
 def node_offer(state: AppState, cluster: Cluster) -> NodeCapacity:
     """What the cluster's nodes have, by the last reading; computed once a reading."""
     snapshot = state.live.snapshot(cluster.name)
-    known: tuple[Cluster, NodeCapacity] | None = snapshot.kept.get("offer")
+    known: tuple[Cluster, NodeCapacity] | None = snapshot.derived.get("offer")
     if known is None or known[0] is not cluster:
-        known = snapshot.kept["offer"] = cluster, largest_node(cluster, snapshot.nodes)
+        known = snapshot.derived["offer"] = cluster, largest_node(cluster, snapshot.nodes)
     return known[1]
 
 
@@ -166,7 +166,7 @@ async def record_submission(
                     hint=f"do not send it again: headway queue {cluster.name}",
                 ) from away
             await asyncio.sleep(RECORD_RETRY_S)
-    state.live.poke(cluster.name, (answer.job_id,) if answer.job_id else ())
+    state.live.request_refresh(cluster.name, (answer.job_id,) if answer.job_id else ())
 
 
 async def _is_recorded(state: AppState, cluster: Cluster, job_id: int, who: Principal, user: str, since: float) -> bool:

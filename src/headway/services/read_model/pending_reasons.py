@@ -10,15 +10,15 @@ from headway.errors import HeadwayError
 from headway.jobs.explain.pending import PendingReason, explain_pending
 from headway.jobs.explain.placement_search import ClusterSnapshot
 from headway.services.context import AppState
-from headway.services.read_model.snapshot_diff import news_since
+from headway.services.read_model.snapshot_diff import diff_since
 
 
-def why_of(state: AppState, cluster: Cluster, job: JobState) -> PendingReason | None:
+def pending_reason(state: AppState, cluster: Cluster, job: JobState) -> PendingReason | None:
     """Why it waits, by the cluster's last reading; None for a job that does not."""
     snapshot = state.live.snapshot(cluster.name)
-    known = state.worlds.get(cluster.name)
+    known = state.placement_worlds.get(cluster.name)
     if known is None or known[0] is not snapshot:
-        known = state.worlds[cluster.name] = (snapshot, _world(state, cluster, known and known[1]), {})
+        known = state.placement_worlds[cluster.name] = (snapshot, _world(state, cluster, known and known[1]), {})
     _, world, found = known
     if job.id not in found:
         found[job.id] = explain_pending(job, world)
@@ -28,7 +28,9 @@ def why_of(state: AppState, cluster: Cluster, job: JobState) -> PendingReason | 
 def _world(state: AppState, cluster: Cluster, before: ClusterSnapshot | None) -> ClusterSnapshot:
     snapshot = state.live.snapshot(cluster.name)
     at = snapshot.as_of or state.clock()
-    news = news_since(snapshot, before.by_id).all() if before is not None and before.cluster is cluster else None
+    news = (
+        diff_since(snapshot, before.by_id).all_changes() if before is not None and before.cluster is cluster else None
+    )
     if before is None or news is None:
         anew = ClusterSnapshot.from_readings(cluster, snapshot.nodes, snapshot.jobs, snapshot.reservations, at)
         return replace(anew, by_id=snapshot.by_id)  # for whom lists look for the same news
@@ -36,7 +38,7 @@ def _world(state: AppState, cluster: Cluster, before: ClusterSnapshot | None) ->
     return here.update(at, snapshot.jobs, snapshot.by_id, *news)
 
 
-async def history_of(state: AppState, cluster: Cluster) -> tuple[JobState, ...]:
+async def job_history(state: AppState, cluster: Cluster) -> tuple[JobState, ...]:
     """Jobs of the last days; none while accounting does not answer."""
     try:
         return await state.history(cluster)

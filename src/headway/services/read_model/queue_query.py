@@ -15,15 +15,15 @@ from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused
 from headway.jobs.view.columns import BY_KEY, LABEL, job_label, sort_key
-from headway.services.read_model.snapshot_diff import Turnover
+from headway.services.read_model.snapshot_diff import JobsDiff
 
 KINDS = ("running", "waiting", "ended")
-MOST = 1000  # jobs of one page
+MAX_PAGE = 1000  # jobs of one page
 _RANK = {"running": 0, "waiting": 1, "ended": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class QueueAsk:
+class QueueQuery:
     """Which jobs, in which order. Empty words ask for everything; several values of one kind are alternatives."""
 
     kinds: frozenset[str] = frozenset({"running", "waiting"})
@@ -39,7 +39,7 @@ class QueueAsk:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueList:
+class QueuePage:
     jobs: tuple[JobState, ...]
     total: int  # that fit the question
     before: int  # of them before this page
@@ -53,7 +53,7 @@ def kind_of(state: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class QueryResult:
     """All that fit a question, in its order; the same for each of its pages."""
 
     order: Sequence[int]  # their numbers
@@ -62,44 +62,44 @@ class Found:
     of: Mapping[int, JobState]  # the jobs it was found among
 
 
-class Search:
+class QueueSearch:
     """Looks jobs through, all at once or a piece after the other. Raises Refused for an order that does not exist."""
 
-    def __init__(self, ask: QueueAsk, now: float) -> None:
+    def __init__(self, ask: QueueQuery, now: float) -> None:
         self._ask, self._now = ask, now
         self._key, self._descending = _order(ask.sort, now)
         self._states: Counter[str] = Counter()
         self._keys: dict[int, Any] = {}  # of those that fit; no two share one
 
-    def look(self, jobs: Iterable[JobState]) -> None:
+    def add_jobs(self, jobs: Iterable[JobState]) -> None:
         key, fitting = self._key, _fitting(jobs, self._ask)
         self._states.update(job.state for job in fitting)
         wanted = {state for state in self._states if kind_of(state) in self._ask.kinds}
         self._keys.update((job.id, key(job)) for job in fitting if job.state in wanted)
 
-    def found(self, of: Mapping[int, JobState]) -> Found:
+    def result(self, of: Mapping[int, JobState]) -> QueryResult:
         """`of`: all of the jobs."""
         counts = dict.fromkeys(KINDS, 0)
         for state, count in self._states.items():
             counts[kind_of(state)] += count
         order = sorted(self._keys, key=self._keys.__getitem__, reverse=self._descending)
-        return Found(order, counts, self._now, of)
+        return QueryResult(order, counts, self._now, of)
 
 
-def find(jobs: Iterable[JobState], ask: QueueAsk, now: float) -> Found:
+def find_jobs(jobs: Iterable[JobState], ask: QueueQuery, now: float) -> QueryResult:
     """All that fit. Raises Refused for an order that does not exist."""
     of = {job.id: job for job in jobs}
-    search = Search(ask, now)
-    search.look(of.values())
-    return search.found(of)
+    search = QueueSearch(ask, now)
+    search.add_jobs(of.values())
+    return search.result(of)
 
 
-def carry_on(found: Found, news: Turnover, ask: QueueAsk, now: float) -> Found | None:
+def update_result(found: QueryResult, news: JobsDiff, ask: QueueQuery, now: float) -> QueryResult | None:
     """What `find` says of the jobs of a later reading, out of what it said of an earlier one: to look at ten thousand jobs
     for each question and reading costs more than all else that a list needs. None where it is not worth that: many jobs
     are another in what the question looks at, or places change by the clock alone."""
     column = BY_KEY.get(ask.sort.removeprefix("-"))
-    changed = news.few(looks_at(ask) | sorts_by(ask))
+    changed = news.changed_in(filter_fields(ask) | sort_fields(ask))
     if changed is None or (column is not None and column.runs_on):
         return None
     key, descending = _order(ask.sort, now)
@@ -114,26 +114,26 @@ def carry_on(found: Found, news: Turnover, ask: QueueAsk, now: float) -> Found |
         insort(order, job.id, key=lambda number: key(after[number]))
     if descending:
         order.reverse()
-    return Found(order, counts, now, after)
+    return QueryResult(order, counts, now, after)
 
 
-def carry_members(found: Found, news: Turnover, ask: QueueAsk, now: float) -> Found | None:
+def update_members(found: QueryResult, news: JobsDiff, ask: QueueQuery, now: float) -> QueryResult | None:
     """The same in no order: all places may be others, as when priorities change."""
-    changed = news.few(looks_at(ask))
+    changed = news.changed_in(filter_fields(ask))
     if changed is None:
         return None
     left, come, counts = _come_and_gone(found, news, ask, changed)
     out = {job.id for job in left}
-    return Found([*(n for n in found.order if n not in out), *(job.id for job in come)], counts, now, news.after)
+    return QueryResult([*(n for n in found.order if n not in out), *(job.id for job in come)], counts, now, news.after)
 
 
 def _come_and_gone(
-    found: Found, news: Turnover, ask: QueueAsk, changed: Iterable[int]
+    found: QueryResult, news: JobsDiff, ask: QueueQuery, changed: Iterable[int]
 ) -> tuple[list[JobState], list[JobState], dict[str, int]]:
     """(as they were, those that leave; as they are, those that come; how many there are of each kind then)"""
     counts = dict(found.counts)
-    left = _fitting((news.before[number] for number in (*news.gone, *changed)), ask)
-    come = _fitting((news.after[number] for number in (*news.come, *changed)), ask)
+    left = _fitting((news.before[number] for number in (*news.removed, *changed)), ask)
+    come = _fitting((news.after[number] for number in (*news.added, *changed)), ask)
     for one, jobs in ((-1, left), (1, come)):
         for job in jobs:
             counts[kind_of(job.state)] += one
@@ -141,24 +141,24 @@ def _come_and_gone(
     return left, come, counts
 
 
-def in_order(found: Found, keys: Mapping[int, Any], ask: QueueAsk) -> Found:
+def sort_result(found: QueryResult, keys: Mapping[int, Any], ask: QueueQuery) -> QueryResult:
     """Put in order; `keys`: what `key_of` says of each of them, or its place among those."""
     return replace(found, order=sorted(found.order, key=keys.__getitem__, reverse=ask.sort.startswith("-")))
 
 
-def key_of(ask: QueueAsk, now: float) -> Callable[[JobState], Any]:
+def sort_key_of(ask: QueueQuery, now: float) -> Callable[[JobState], Any]:
     """Of jobs that are put in order, the least first; no two share one. Raises Refused for an order that does not exist."""
     key: Callable[[JobState], Any] = _order(ask.sort, now)[0]
     return key
 
 
-def page(jobs: Iterable[JobState], ask: QueueAsk, now: float) -> QueueList:
+def query_page(jobs: Iterable[JobState], ask: QueueQuery, now: float) -> QueuePage:
     """Raises Refused for an order or a cursor that does not exist. A cursor is the place of the last row of the page
     before, so a queue that changes in between loses and repeats nothing that stayed."""
-    return page_of(find(jobs, ask, now), ask)
+    return page_of_result(find_jobs(jobs, ask, now), ask)
 
 
-def page_of(whole: Found, ask: QueueAsk) -> QueueList:
+def page_of_result(whole: QueryResult, ask: QueueQuery) -> QueuePage:
     """One page of what `find` found."""
     order, of = whole.order, whole.of
     passed, moment = _passed(ask, whole.now)
@@ -166,9 +166,9 @@ def page_of(whole: Found, ask: QueueAsk) -> QueueList:
     if moment != int(whole.now):
         order = sorted(order, key=lambda number: key(of[number]), reverse=descending)
     at = _after(order, of, passed, key, descending) if passed else 0
-    shown = tuple(of[number] for number in order[at : at + min(ask.limit, MOST)])
+    shown = tuple(of[number] for number in order[at : at + min(ask.limit, MAX_PAGE)])
     more = at + len(shown) < len(order)
-    return QueueList(
+    return QueuePage(
         shown,
         len(order),
         at,
@@ -177,16 +177,16 @@ def page_of(whole: Found, ask: QueueAsk) -> QueueList:
     )
 
 
-def _fitting(jobs: Iterable[JobState], ask: QueueAsk) -> list[JobState]:
+def _fitting(jobs: Iterable[JobState], ask: QueueQuery) -> list[JobState]:
     """Of every kind."""
     return list(jobs) if _asks_nothing(ask) else [job for job in jobs if _fits(job, ask)]
 
 
-def _asks_nothing(ask: QueueAsk) -> bool:
+def _asks_nothing(ask: QueueQuery) -> bool:
     return not (ask.users or ask.accounts or ask.states or ask.partitions or ask.node or ask.search)
 
 
-def _fits(job: JobState, ask: QueueAsk) -> bool:
+def _fits(job: JobState, ask: QueueQuery) -> bool:
     for wanted, value in (
         (ask.users, job.user),
         (ask.accounts, job.account),
@@ -206,7 +206,7 @@ def _said(job: JobState, word: str) -> bool:
     return any(word in text.casefold() for text in texts) or any(word == node.casefold() for node in job.nodes)
 
 
-def looks_at(ask: QueueAsk) -> frozenset[str]:
+def filter_fields(ask: QueueQuery) -> frozenset[str]:
     """Fields of a job that say whether it fits, and of which kind it is."""
     asked: tuple[tuple[object, tuple[str, ...]], ...] = (
         (ask.users, ("user",)),
@@ -218,7 +218,7 @@ def looks_at(ask: QueueAsk) -> frozenset[str]:
     return frozenset(("state", *(name for wanted, names in asked if wanted for name in names)))
 
 
-def sorts_by(ask: QueueAsk) -> frozenset[str]:
+def sort_fields(ask: QueueQuery) -> frozenset[str]:
     """Fields of a job that say where its place is."""
     column = BY_KEY.get(ask.sort.removeprefix("-"))
     return frozenset(column.reads if column else ("state", "priority", "submit_time", "start_time", "end_time"))
@@ -244,7 +244,7 @@ def _cursor(sort: str, key: Sequence[Any], moment: int) -> str:
     return base64.urlsafe_b64encode(json.dumps([sort, list(key), moment]).encode()).decode().rstrip("=")
 
 
-def _passed(ask: QueueAsk, now: float) -> tuple[tuple[Any, ...], int]:
+def _passed(ask: QueueQuery, now: float) -> tuple[tuple[Any, ...], int]:
     """(The key of the row that the page before ended with, () at the top; the moment that the order is of.) By what grows
     while a job runs or waits that is the first page's moment: of what ended the places would be others a second later."""
     column = BY_KEY.get(ask.sort.removeprefix("-"))

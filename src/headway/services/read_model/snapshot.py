@@ -20,11 +20,11 @@ from headway.domain.slurm.state import Check, JobState, NodeState, Reservation
 from headway.schemas.clusters import NewsOut
 from headway.schemas.jobs import ProgressOut
 
-MOST_NEWS = 20_000  # an array of ten thousand tasks starts and ends
-STREAMS_AT_ONCE = 2  # are brought up to date by the same reading: who waits for an answer comes in between
-UNASKED_S = 60.0  # then an order of jobs is forgotten, and the reading that it was made of
+MAX_EVENTS = 20_000  # an array of ten thousand tasks starts and ends
+MAX_CONCURRENT_STREAMS = 2  # are brought up to date by the same reading: who waits for an answer comes in between
+UNUSED_ORDER_S = 60.0  # then an order of jobs is forgotten, and the reading that it was made of
 ALL_JOBS = 0  # among the numbers of jobs that something is known of: nobody knows which
-OPERATIONS = "operations"  # topic: some operation has ended
+OPERATIONS_TOPIC = "operations"  # topic: some operation has ended
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class Snapshot:
     as_of: float | None = None  # None: never read
     stale: str = ""
     reservations: tuple[Reservation, ...] = ()
-    rows: dict[int, bytes] = field(default_factory=dict, compare=False)  # job id -> its JSON for lists
+    job_rows: dict[int, bytes] = field(default_factory=dict, compare=False)  # job id -> its JSON for lists
     # Question -> what fits and the reading it was found in, this one or one before.
-    orders: dict[Any, tuple[Any, Snapshot]] = field(default_factory=dict, compare=False)
-    kept: dict[Any, Any] = field(default_factory=dict, init=False, compare=False)  # what was made of it
+    job_orders: dict[Any, tuple[Any, Snapshot]] = field(default_factory=dict, compare=False)
+    derived: dict[Any, Any] = field(default_factory=dict, init=False, compare=False)  # what was made of it
 
     @cached_property
     def counts(self) -> tuple[int, int]:
@@ -66,7 +66,7 @@ class Snapshot:
         return sum(node.gpus_used for node in self.nodes)
 
     @cached_property
-    def ill(self) -> bool:
+    def has_failed_nodes(self) -> bool:
         """Whether a node that should be there is out of service."""
         return any(not (node.usable or node.changes) for node in self.nodes)
 
@@ -74,11 +74,13 @@ class Snapshot:
     def by_id(self) -> dict[int, JobState]:
         return {job.id: job for job in self.jobs}
 
-    def hand_on(self, now: float) -> dict[Any, tuple[Any, Snapshot]]:
+    def take_recent_orders(self, now: float) -> dict[Any, tuple[Any, Snapshot]]:
         """`orders` for the next reading, without those that nobody asks for any more. This one has none from then on, or
         each reading would keep all before it."""
-        young = {question: one for question, one in self.orders.items() if now - (one[1].as_of or 0.0) < UNASKED_S}
-        self.orders.clear()
+        young = {
+            question: one for question, one in self.job_orders.items() if now - (one[1].as_of or 0.0) < UNUSED_ORDER_S
+        }
+        self.job_orders.clear()
         return young
 
     def with_ended(self, history: Iterable[JobState]) -> tuple[JobState, ...]:
@@ -86,7 +88,7 @@ class Snapshot:
         return tuple(({job.id: job for job in history} | self.by_id).values())
 
 
-class Hub:
+class TopicHub:
     """Wakes everybody who waits on a topic. A topic's number grows with every change, so none is missed."""
 
     def __init__(self) -> None:
@@ -100,12 +102,12 @@ class Hub:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def number(self, topic: str) -> int:
+    def version(self, topic: str) -> int:
         return self._numbers.get(topic, 0)
 
-    async def changed(self, topic: str, seen: int, timeout_s: float | None = None) -> int:
+    async def wait_for_change(self, topic: str, seen: int, timeout_s: float | None = None) -> int:
         """Returns the topic's number once it is not `seen`, or after the time."""
-        if self.number(topic) == seen:
+        if self.version(topic) == seen:
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(topic, set()).add(waiter)
             try:
@@ -118,10 +120,10 @@ class Hub:
                 others.discard(waiter)
                 if not others:
                     self._waiting.pop(topic, None)
-        return self.number(topic)
+        return self.version(topic)
 
     @contextlib.contextmanager
-    def watching(self, topic: str) -> Iterator[None]:
+    def count_watcher(self, topic: str) -> Iterator[None]:
         """Counts a viewer: what is watched is read more often."""
         self._watchers[topic] = self._watchers.get(topic, 0) + 1
         self.publish("watchers")
@@ -132,7 +134,7 @@ class Hub:
             if not self._watchers[topic]:
                 del self._watchers[topic]
 
-    def watched(self, topic: str) -> bool:
+    def is_watched(self, topic: str) -> bool:
         return self._watchers.get(topic, 0) > 0
 
     def close(self) -> None:
@@ -142,7 +144,7 @@ class Hub:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class PublishedEvent:
     """A piece of news under its number, as JSON that is made once for all who follow."""
 
     number: int
@@ -151,47 +153,49 @@ class News:
     text: str
 
 
-class Live:
+class LiveState:
     """Snapshots by cluster name. Written by the poller and the operations; read by the API and the page."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self.hub = Hub()
+        self.hub = TopicHub()
         self._now = clock
         self._snapshots: dict[str, Snapshot] = {}
         self._notices: dict[str, deque[Notice]] = {}
         self.stopping = asyncio.Event()
-        self.streams = asyncio.Semaphore(STREAMS_AT_ONCE)
+        self.stream_slots = asyncio.Semaphore(MAX_CONCURRENT_STREAMS)
         self.epoch = random.token_hex(4)  # numbers of news begin anew with the server
-        self.told = 0
-        self.poked: dict[str, set[int]] = {}  # clusters of which something has changed: the jobs, where that is known
-        self._told: deque[News] = deque(maxlen=MOST_NEWS)
+        self.last_event_number = 0
+        self.refresh_requests: dict[
+            str, set[int]
+        ] = {}  # clusters of which something has changed: the jobs, where that is known
+        self._told: deque[PublishedEvent] = deque(maxlen=MAX_EVENTS)
         self._incidents: dict[str, dict[int, str]] = {}
 
-    def tell(self, *news: NewsOut) -> None:
+    def publish_events(self, *news: NewsOut) -> None:
         """To everybody who follows the events."""
         for one in news:
-            self.told += 1
+            self.last_event_number += 1
             text = one.model_dump_json(exclude_defaults=True)
-            self._told.append(News(self.told, one.cluster, one.kind, text))
+            self._told.append(PublishedEvent(self.last_event_number, one.cluster, one.kind, text))
         for place in {one.cluster for one in news}:
-            self.hub.publish(news_topic(place))
+            self.hub.publish(events_topic(place))
         if news:
-            self.hub.publish(news_topic(""))
+            self.hub.publish(events_topic(""))
 
-    def news_after(self, seen: int) -> list[News] | None:
+    def events_after(self, seen: int) -> list[PublishedEvent] | None:
         """Those behind this number; None when some of them are forgotten."""
-        if seen < self.told - len(self._told):
+        if seen < self.last_event_number - len(self._told):
             return None
-        return list(itertools.islice(self._told, len(self._told) - (self.told - seen), None))
+        return list(itertools.islice(self._told, len(self._told) - (self.last_event_number - seen), None))
 
-    def tell_incidents(self, cluster: str, incidents: Iterable[Incident]) -> None:
+    def publish_incident_changes(self, cluster: str, incidents: Iterable[Incident]) -> None:
         """Of those that are in another state than when this was last asked; at first of none."""
         now = {one.number: one for one in incidents}
         known = self._incidents.get(cluster)
         self._incidents[cluster] = {number: one.state.value for number, one in now.items()}
         if known is None:
             return
-        self.tell(
+        self.publish_events(
             *(
                 NewsOut(
                     at=self._now(), cluster=cluster, kind="incident", name=str(number), state=one.state.value,
@@ -202,70 +206,72 @@ class Live:
             )
         )  # fmt: skip
 
-    def unfinished(self, cluster: str) -> frozenset[int]:
+    def open_incidents(self, cluster: str) -> frozenset[int]:
         """Incidents that were open when they were last told of."""
         known = self._incidents.get(cluster, {}).items()
         return frozenset(number for number, state in known if not IncidentState(state).closed)
 
-    def poke(self, cluster: str, jobs: Iterable[int] = ()) -> None:
+    def request_refresh(self, cluster: str, jobs: Iterable[int] = ()) -> None:
         """Something has changed there, these jobs perhaps: it is read now and not at the next look."""
-        self.poked.setdefault(cluster, set()).update(tuple(jobs) or (ALL_JOBS,))
+        self.refresh_requests.setdefault(cluster, set()).update(tuple(jobs) or (ALL_JOBS,))
         self.hub.publish("watchers")
 
-    def watched(self, cluster: str) -> bool:
+    def is_watched(self, cluster: str) -> bool:
         """Whether anybody looks."""
-        return any(self.hub.watched(place) for place in (topic(cluster), news_topic(cluster), news_topic("")))
+        return any(
+            self.hub.is_watched(place) for place in (cluster_topic(cluster), events_topic(cluster), events_topic(""))
+        )
 
     def snapshot(self, cluster: str) -> Snapshot:
         return self._snapshots.get(cluster) or Snapshot(cluster)
 
-    def put(self, snapshot: Snapshot) -> None:
+    def store_snapshot(self, snapshot: Snapshot) -> None:
         before = self.snapshot(snapshot.cluster)
         self._snapshots[snapshot.cluster] = snapshot
         if before.as_of is not None and snapshot.as_of is not None:  # of the first reading of all there is a list
-            moved = _moved(before, snapshot)
-            for notice in _news(before, snapshot, moved, self._now()):
-                self.note(snapshot.cluster, notice.text, level=notice.level, where=notice.where)
-            self.tell(*_changes(before, snapshot, moved, self._now()))
-        self.hub.publish(topic(snapshot.cluster))
+            moved = _changed_jobs(before, snapshot)
+            for notice in _notices_between(before, snapshot, moved, self._now()):
+                self.add_notice(snapshot.cluster, notice.text, level=notice.level, where=notice.where)
+            self.publish_events(*_events_between(before, snapshot, moved, self._now()))
+        self.hub.publish(cluster_topic(snapshot.cluster))
 
-    def fail(self, cluster: str, why: str) -> None:
+    def mark_stale(self, cluster: str, why: str) -> None:
         """Keeps the last figures and says why they are old."""
-        self.put(replace(self.snapshot(cluster), stale=why))
+        self.store_snapshot(replace(self.snapshot(cluster), stale=why))
 
-    def touch(self, cluster: str) -> None:
+    def notify_row_changed(self, cluster: str) -> None:
         """The cluster's row changed."""
-        self.hub.publish(topic(cluster))
+        self.hub.publish(cluster_topic(cluster))
 
-    def forget(self, cluster: str) -> None:
+    def forget_cluster(self, cluster: str) -> None:
         self._snapshots.pop(cluster, None)
         self._notices.pop(cluster, None)
         self._incidents.pop(cluster, None)
-        self.poked.pop(cluster, None)
-        self.hub.publish(topic(cluster))
+        self.refresh_requests.pop(cluster, None)
+        self.hub.publish(cluster_topic(cluster))
 
-    def note(self, cluster: str, text: str, *, level: str = "info", where: str = "") -> None:
+    def add_notice(self, cluster: str, text: str, *, level: str = "info", where: str = "") -> None:
         self._notices.setdefault(cluster, deque(maxlen=50)).appendleft(Notice(self._now(), text, level, where))
 
     def notices(self, cluster: str) -> tuple[Notice, ...]:
         """Newest first."""
         return tuple(self._notices.get(cluster, ()))
 
-    async def subscribe(self, cluster: str) -> AsyncIterator[None]:
+    async def watch_changes(self, cluster: str) -> AsyncIterator[None]:
         """Yields whenever the snapshot or the row changed; ends when the server stops."""
-        name = topic(cluster)
-        with self.hub.watching(name):
-            seen = self.hub.number(name)
+        name = cluster_topic(cluster)
+        with self.hub.count_watcher(name):
+            seen = self.hub.version(name)
             while not self.stopping.is_set():
-                seen = await self.hub.changed(name, seen)
+                seen = await self.hub.wait_for_change(name, seen)
                 yield
 
 
-def topic(cluster: str) -> str:
+def cluster_topic(cluster: str) -> str:
     return f"cluster/{cluster}"
 
 
-def news_topic(cluster: str) -> str:
+def events_topic(cluster: str) -> str:
     """ "" for those of all clusters."""
     return f"news/{cluster}"
 
@@ -274,7 +280,7 @@ def operation_topic(operation: str) -> str:
     return f"operation/{operation}"
 
 
-def _moved(before: Snapshot, after: Snapshot) -> list[tuple[JobState | None, JobState]]:
+def _changed_jobs(before: Snapshot, after: Snapshot) -> list[tuple[JobState | None, JobState]]:
     """(as it was, as it is) of the jobs that are new, in another state or requeued."""
     if before.jobs is after.jobs:
         return []
@@ -287,7 +293,7 @@ def _moved(before: Snapshot, after: Snapshot) -> list[tuple[JobState | None, Job
     ]
 
 
-def _changes(
+def _events_between(
     before: Snapshot, after: Snapshot, moved: Iterable[tuple[JobState | None, JobState]], now: float
 ) -> Iterator[NewsOut]:
     """What is another between two readings."""
@@ -314,7 +320,7 @@ def _changes(
             )  # fmt: skip
 
 
-def _news(
+def _notices_between(
     before: Snapshot, after: Snapshot, moved: Iterable[tuple[JobState | None, JobState]], now: float
 ) -> Iterator[Notice]:
     """What happened between two readings, in words."""

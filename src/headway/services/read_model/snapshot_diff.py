@@ -10,11 +10,11 @@ from operator import attrgetter, is_not, ne
 from headway.domain.slurm.state import JobState
 from headway.services.read_model.snapshot import Snapshot
 
-PIECE = 250  # jobs that are looked at at a time
-MOST_NEWS = 500  # jobs that are taken out and put in one by one
+BATCH = 250  # jobs that are looked at at a time
+MAX_CHANGES = 500  # jobs that are taken out and put in one by one
 
 
-class Turnover:
+class JobsDiff:
     """Between two readings. A job that did not change is the very same object in both.
 
     Each minute all priorities are others, and little else: so it is also known of each field which jobs it is another of.
@@ -22,30 +22,30 @@ class Turnover:
 
     def __init__(self, before: Mapping[int, JobState], after: Mapping[int, JobState]) -> None:
         self.before, self.after = before, after
-        self.gone = [number for number in before if number not in after]
-        self.come = [number for number in after if number not in before]
+        self.removed = [number for number in before if number not in after]
+        self.added = [number for number in after if number not in before]
         self._moved: dict[str, frozenset[int]] = {}
 
-    def few(self, fields: Iterable[str]) -> frozenset[int] | None:
+    def changed_in(self, fields: Iterable[str]) -> frozenset[int] | None:
         """Numbers of the jobs that are in both, and differ in one of these; None where with those that have come or gone
         they are more than MOST_NEWS."""
         found: frozenset[int] = frozenset()
         for name in fields:
             found |= self._in(name)
-            if len(self.gone) + len(self.come) + len(found) > MOST_NEWS:
+            if len(self.removed) + len(self.added) + len(found) > MAX_CHANGES:
                 return None
         return found
 
-    def all(self) -> tuple[list[JobState], list[JobState]] | None:
+    def all_changes(self) -> tuple[list[JobState], list[JobState]] | None:
         """(as they were, as they are) of all jobs with news: one that changed is in both. None where they are more."""
         _, old, new = self._pairs
-        if len(self.gone) + len(self.come) + len(new) > MOST_NEWS:
+        if len(self.removed) + len(self.added) + len(new) > MAX_CHANGES:
             return None
-        return [*(self.before[n] for n in self.gone), *old], [*(self.after[n] for n in self.come), *new]
+        return [*(self.before[n] for n in self.removed), *old], [*(self.after[n] for n in self.added), *new]
 
-    def knows(self, fields: Iterable[str]) -> bool:
+    def is_cheap(self, fields: Iterable[str]) -> bool:
         """Whether `few` of these is answered without comparing thousands of jobs."""
-        return len(self._pairs[0]) <= PIECE or self._moved.keys() >= set(fields)
+        return len(self._pairs[0]) <= BATCH or self._moved.keys() >= set(fields)
 
     @cached_property
     def _pairs(self) -> tuple[list[int], list[JobState], list[JobState]]:
@@ -63,10 +63,10 @@ class Turnover:
         return self._moved[name]
 
 
-def news_since(snapshot: Snapshot, before: Mapping[int, JobState]) -> Turnover:
+def diff_since(snapshot: Snapshot, before: Mapping[int, JobState]) -> JobsDiff:
     """Looked for once a reading: all questions of the one before ask it."""
     key = ("turnover", id(before))  # which it holds, so that no other one has the same
-    known: Turnover | None = snapshot.kept.get(key)
+    known: JobsDiff | None = snapshot.derived.get(key)
     if known is None:
-        known = snapshot.kept[key] = Turnover(before, snapshot.by_id)
+        known = snapshot.derived[key] = JobsDiff(before, snapshot.by_id)
     return known

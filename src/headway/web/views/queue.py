@@ -11,7 +11,7 @@ from headway.domain.slurm.state import JobState
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import Phrase
 from headway.jobs.view.columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, Column, job_label
-from headway.services.read_model.queue_query import KINDS, QueueAsk, QueueList
+from headway.services.read_model.queue_query import KINDS, QueuePage, QueueQuery
 from headway.web.views.wording import job_word, slurm_time
 
 SIZES = (25, 50, 100, 250)
@@ -62,11 +62,11 @@ class Query:
             cursor=one("cursor"),
         )
 
-    def ask(self) -> QueueAsk:
+    def ask(self) -> QueueQuery:
         def those(text: str) -> frozenset[str]:
             return frozenset(part for part in text.split(",") if part)
 
-        return QueueAsk(
+        return QueueQuery(
             kinds=frozenset(KINDS) if self.state else frozenset(self.show),
             states=those(self.state),
             users=those(self.user),
@@ -161,7 +161,7 @@ class Chip:
 
 def rows(
     cluster: str,
-    listed: QueueList,
+    listed: QueuePage,
     query: Query,
     why: Callable[[JobState], PendingReason | None],
     now: float,
@@ -217,7 +217,7 @@ def _text(column: Column, value: str | int) -> str:
     return f"{value:,}" if column.key not in ("jobid", "arrayjobid", "userid", "groupid", "associd") else str(value)
 
 
-def foot(listed: QueueList, query: Query, gap: str = "") -> Foot:
+def foot(listed: QueuePage, query: Query, gap: str = "") -> Foot:
     last = listed.before + len(listed.jobs)
     text = f"{listed.before + 1:,} to {last:,} of {listed.total:,}" if listed.jobs else "none"
     if len(listed.jobs) == listed.total:
@@ -226,7 +226,7 @@ def foot(listed: QueueList, query: Query, gap: str = "") -> Foot:
     return Foot(text, further, query.to() if query.cursor else "", gap)
 
 
-def chips(listed: QueueList, query: Query, user: str) -> tuple[Chip, ...]:
+def chips(listed: QueuePage, query: Query, user: str) -> tuple[Chip, ...]:
     """Kinds of jobs, each on or off, and the person's own, for who has a user on clusters."""
     found = []
     for kind in KINDS:

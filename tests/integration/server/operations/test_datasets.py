@@ -150,7 +150,7 @@ class Shared:
         server.work.clusters["lab"] = {"provider": SSH}
         server.work.answers["shelf"] = lambda _: self.near
         server.state._resolved.clear()
-        server.state.datasets_changed("lab")
+        server.state.forget_datasets("lab")
 
 
 async def test_on_machines_of_ones_own_the_head_keeps_them(

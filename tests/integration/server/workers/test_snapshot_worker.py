@@ -17,7 +17,7 @@ from headway.server.page_data import PageLive
 from headway.server.workers.event_listener import Listener
 from headway.server.workers.snapshot_worker import MANY, Poller
 from headway.services.cluster_backend import Reading
-from headway.services.read_model.snapshot import ALL_JOBS, Hub, Live, Snapshot, topic
+from headway.services.read_model.snapshot import ALL_JOBS, LiveState, Snapshot, TopicHub, cluster_topic
 from tests.support import builders
 from tests.support.server_fakes import Server, reading
 
@@ -37,27 +37,27 @@ class Watcher:
 
 
 async def test_hub_loses_no_change_between_two_waits() -> None:
-    hub = Hub()
-    seen = hub.number("a")
+    hub = TopicHub()
+    seen = hub.version("a")
     hub.publish("a")
-    assert await hub.changed("a", seen, 10) == 1
-    waiting = asyncio.create_task(hub.changed("a", 1))
+    assert await hub.wait_for_change("a", seen, 10) == 1
+    waiting = asyncio.create_task(hub.wait_for_change("a", 1))
     await asyncio.sleep(0)
     hub.publish("b")
     hub.publish("a")
     assert await waiting == 2
-    assert await hub.changed("a", 2, 0.001) == 2
+    assert await hub.wait_for_change("a", 2, 0.001) == 2
 
 
 async def test_nothing_is_kept_of_what_nobody_looks_at_and_of_clusters_that_are_not_there(server: Server) -> None:
-    hub = Hub()
-    with hub.watching("a"), hub.watching("a"):
-        assert await hub.changed("a", 0, 0.001) == 0
-        assert hub.watched("a")
+    hub = TopicHub()
+    with hub.count_watcher("a"), hub.count_watcher("a"):
+        assert await hub.wait_for_change("a", 0, 0.001) == 0
+        assert hub.is_watched("a")
     assert (hub._watchers, hub._waiting) == ({}, {})
     for name in ("x", "y"):
         with pytest.raises(NotFound):
-            await server.state.known(name)
+            await server.state.cached_cluster(name)
     assert len(server.state._reading) == 0
 
 
@@ -113,26 +113,26 @@ async def test_of_a_long_queue_a_job_is_read_alone_while_all_of_it_is_being_read
         return (builders.job(7), builders.job(5000, "PENDING"))
 
     server.work.answers |= {"read": read, "machines": (), "checks": (), "progress": {}, "jobs_now": jobs_now}
-    live, at = server.state.live, topic("lab")
+    live, at = server.state.live, cluster_topic("lab")
 
     async def until(reached: Callable[[], bool]) -> None:
-        number = live.hub.number(at)
+        number = live.hub.version(at)
         while not reached():
-            number = await live.hub.changed(at, number)
+            number = await live.hub.wait_for_change(at, number)
 
     def states() -> tuple[str, bool]:
         by_id = live.snapshot("lab").by_id
         return by_id[7].state, 5000 in by_id
 
-    with live.hub.watching(at):
+    with live.hub.count_watcher(at):
         polling = asyncio.create_task(Poller(server.state, Watcher()).run())
         try:
             async with asyncio.timeout(60):
                 await begun.wait()
-                row = live.snapshot("lab").rows.setdefault(7, b"{}")
-                live.poke("lab", (7, 5000))
+                row = live.snapshot("lab").job_rows.setdefault(7, b"{}")
+                live.request_refresh("lab", (7, 5000))
                 await until(lambda: states() == ("RUNNING", True))
-                assert 7 not in live.snapshot("lab").rows, row
+                assert 7 not in live.snapshot("lab").job_rows, row
                 goes_on.set()
                 first = live.snapshot("lab").as_of
                 await until(lambda: rounds == 2 and live.snapshot("lab").as_of != first)
@@ -156,11 +156,11 @@ async def test_an_array_s_number_is_not_read_alone_and_an_answer_that_came_late_
 
     server.work.answers |= {"read": reading(builders.job(7, "COMPLETED"), *tasks), "machines": (), "jobs_now": jobs_now}
     cluster = (await server.state.cluster("lab"))[1]
-    await server.state.read(cluster, max_age_s=0)
-    glance = asyncio.create_task(server.state.glance(cluster, (7, 100)))
+    await server.state.refresh(cluster, max_age_s=0)
+    glance = asyncio.create_task(server.state.refresh_jobs(cluster, (7, 100)))
     await asyncio.sleep(0)
-    assert server.state.live.poked == {"lab": {ALL_JOBS}}, "all of it is read instead"
-    await server.state.read(cluster, max_age_s=-1)
+    assert server.state.live.refresh_requests == {"lab": {ALL_JOBS}}, "all of it is read instead"
+    await server.state.refresh(cluster, max_age_s=-1)
     late.set()
     await glance
     assert server.state.live.snapshot("lab").by_id[7].state == "COMPLETED"
@@ -172,7 +172,12 @@ async def test_watch_is_not_told_old_figures(server: Server) -> None:
     server.work.answers |= {"read": down, "machines": (), "checks": down}
     watcher = Watcher()
     polling = asyncio.create_task(Poller(server.state, watcher).run())
-    await asyncio.wait_for(server.state.live.hub.changed(topic("lab"), server.state.live.hub.number(topic("lab"))), 60)
+    await asyncio.wait_for(
+        server.state.live.hub.wait_for_change(
+            cluster_topic("lab"), server.state.live.hub.version(cluster_topic("lab"))
+        ),
+        60,
+    )
     polling.cancel()
     await asyncio.gather(polling, return_exceptions=True)
     assert server.state.live.snapshot("lab").stale == "no answer"
@@ -183,13 +188,13 @@ async def test_what_can_t_wait_is_done_while_an_operation_works(server: Server) 
     await server.apply()
     server.work.answers |= {"read": Unreachable("no answer"), "machines": (), "checks": ()}
     await server.store.clusters.save("lab", state="changing")
-    told = server.state.live.hub.number(topic("lab"))
+    told = server.state.live.hub.version(cluster_topic("lab"))
     polling = asyncio.create_task(Poller(server.state, Watcher()).run())
 
     async def until_said() -> None:
         number = told
         while "the provider takes its machine back in 60 s" not in [n.text for n in server.state.live.notices("lab")]:
-            number = await server.state.live.hub.changed(topic("lab"), number)
+            number = await server.state.live.hub.wait_for_change(cluster_topic("lab"), number)
 
     await asyncio.wait_for(until_said(), 60)
     polling.cancel()
@@ -207,14 +212,14 @@ async def test_nothing_is_kept_of_a_page_that_could_not_be_read(server: Server) 
 
 async def test_all_who_look_at_a_page_share_one_reading_until_something_changes(server: Server) -> None:
     await server.apply()
-    server.state.live.put(Snapshot("lab", jobs=(builders.job(7),), as_of=1))
+    server.state.live.store_snapshot(Snapshot("lab", jobs=(builders.job(7),), as_of=1))
     page = PageLive(server.state)
     first, second = await asyncio.gather(page.snapshot("lab"), page.snapshot("lab"))
     assert first is second
-    server.state.live.put(Snapshot("lab", jobs=(builders.job(8),), as_of=2))
+    server.state.live.store_snapshot(Snapshot("lab", jobs=(builders.job(8),), as_of=2))
     later = await page.snapshot("lab")
     assert [job.id for job in later.jobs] == [8]
-    server.state.live.touch("lab")  # the cluster's row: its nodes are as they were
+    server.state.live.notify_row_changed("lab")  # the cluster's row: its nodes are as they were
     third = await page.snapshot("lab")
     assert third is not later
     assert third.status.nodes[1] is later.status.nodes[1]
@@ -231,13 +236,13 @@ async def test_page_stream_ends_with_the_cluster(server: Server) -> None:
 
 
 def test_what_happened_is_told_once() -> None:
-    live = Live(builders.Clock())
+    live = LiveState(builders.Clock())
     idle, down = builders.node("lab-1-1", "IDLE"), builders.node("lab-1-1", "DOWN", reason="killed")
-    live.put(Snapshot("lab", (idle,), (builders.job(7, "RUNNING"),), as_of=1))
+    live.store_snapshot(Snapshot("lab", (idle,), (builders.job(7, "RUNNING"),), as_of=1))
     assert live.notices("lab") == ()
-    live.put(Snapshot("lab", (down,), (builders.job(7, "PENDING", restarts=1),), as_of=2))
-    live.put(Snapshot("lab", (down,), (builders.job(7, "PENDING", restarts=1),), as_of=3))
-    live.put(Snapshot("lab", (idle,), (builders.job(7, "COMPLETED", restarts=1),), as_of=4))
+    live.store_snapshot(Snapshot("lab", (down,), (builders.job(7, "PENDING", restarts=1),), as_of=2))
+    live.store_snapshot(Snapshot("lab", (down,), (builders.job(7, "PENDING", restarts=1),), as_of=3))
+    live.store_snapshot(Snapshot("lab", (idle,), (builders.job(7, "COMPLETED", restarts=1),), as_of=4))
     told = [(notice.where, notice.level) for notice in reversed(live.notices("lab"))]
     assert told == [("lab-1-1", "error"), ("job 7", "warning"), ("lab-1-1", "info"), ("job 7", "info")]
 
@@ -293,7 +298,7 @@ async def test_a_cluster_that_works_is_heard_and_heard_again_when_the_stream_bro
     assert ears.heard[0] == ("lab", False), "an operation is at work"
     notice = server.state.live.notices("lab")[0]
     assert (notice.where, notice.text, notice.level) == ("lab-1-2", "drained: incident 1", "warning")
-    assert server.state.live.poked == {"lab": {7}}, "a job began or ended on a node: the cluster is read now"
+    assert server.state.live.refresh_requests == {"lab": {7}}, "a job began or ended on a node: the cluster is read now"
 
 
 async def test_an_apply_leaves_what_its_nodes_cost(server: Server) -> None:

@@ -60,7 +60,7 @@ async def test_free_gpus_beside_a_job_are_fragmented_and_those_of_a_free_node_ar
 async def test_gpus_that_the_plan_promises_and_the_machine_has_not_are_not_free(server: Server) -> None:
     await machines(server, 2)
     live = server.state.live
-    live.put(replace(live.snapshot("lab"), nodes=(replace(builders.node("lab-1-1", "MIXED"), gpus=6),)))
+    live.store_snapshot(replace(live.snapshot("lab"), nodes=(replace(builders.node("lab-1-1", "MIXED"), gpus=6),)))
     at(server, H)
     await put(server, run(1, 0, H, gpus=6), run(2, 0, H, gpus=5, nodes=("lab-1-2",)))
     kind = await hours(server)

@@ -25,7 +25,7 @@ async def test_spares_and_machines_are_metered_as_they_are_seen(server: Server) 
     async def look(moment: int, *names: str) -> None:
         at(server, moment)
         nodes = [replace(builders.node(name), reservation=SPARES if name == "lab-1-2" else "") for name in names]
-        state.live.put(replace(state.live.snapshot("lab"), nodes=tuple(nodes)))
+        state.live.store_snapshot(replace(state.live.snapshot("lab"), nodes=tuple(nodes)))
         await meter.record_machines(state, cluster, [builders.machine(name) for name in (*names, "lab-head")])
 
     await look(0, "lab-1-1", "lab-1-2")

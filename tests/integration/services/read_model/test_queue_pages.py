@@ -14,11 +14,11 @@ import pytest
 from headway.domain.slurm.state import JobState
 from headway.schemas.jobs import JobsPage
 from headway.services.cluster_backend import Reading
-from headway.services.context import GLANCE_S
+from headway.services.context import SNAPSHOT_WAIT_S
 from headway.services.read_model import queue_pages
-from headway.services.read_model.queue_query import KINDS, QueueAsk
-from headway.services.read_model.queue_query import page as queue_page
-from headway.services.read_model.snapshot import UNASKED_S, Live, Snapshot
+from headway.services.read_model.queue_query import KINDS, QueueQuery
+from headway.services.read_model.queue_query import query_page as queue_page
+from headway.services.read_model.snapshot import UNUSED_ORDER_S, LiveState, Snapshot
 from tests.support import builders
 from tests.support.server_fakes import Server, reading
 
@@ -142,7 +142,7 @@ async def test_the_first_look_at_a_quiet_cluster_waits_for_what_came_since(serve
     assert (await page(client)).total == 0
 
     async def slow(*_: object) -> Reading:
-        await asyncio.sleep(GLANCE_S * 5)
+        await asyncio.sleep(SNAPSHOT_WAIT_S * 5)
         return reading(builders.job(2))
 
     server.work.answers["read"] = slow
@@ -161,36 +161,38 @@ async def test_ten_thousand_tasks_are_listed_a_page_at_a_time(server: Server) ->
 
 async def test_nobody_gets_the_page_of_a_reading_that_is_long_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """While a long queue is put in order anew who asks gets the reading before; where that is old, they wait."""
-    monkeypatch.setattr(queue_pages, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(queue_pages, "ORDER_WAIT_S", 0.0)
     clock = builders.Clock()
-    live = Live(clock)
+    live = LiveState(clock)
 
     def read(state: str, at: float) -> Snapshot:
         before = live.snapshot("lab")
-        jobs = tuple(builders.job(number, state) for number in range(1, 2 * queue_pages.PIECE))
-        live.put(Snapshot("lab", jobs=jobs, as_of=at, orders=before.hand_on(at)))
+        jobs = tuple(builders.job(number, state) for number in range(1, 2 * queue_pages.BATCH))
+        live.store_snapshot(Snapshot("lab", jobs=jobs, as_of=at, job_orders=before.take_recent_orders(at)))
         return live.snapshot("lab")
 
     async def shown(snapshot: Snapshot, now: float) -> tuple[str, float | None]:
-        page = await queue_pages.listed(snapshot, QueueAsk(limit=1), None, now, patience_s=queue_pages.PATIENCE_S)
-        return page.found.jobs[0].state, page.of.as_of
+        page = await queue_pages.find_page(
+            snapshot, QueueQuery(limit=1), None, now, patience_s=queue_pages.ORDER_WAIT_S
+        )
+        return page.page.jobs[0].state, page.snapshot.as_of
 
-    monkeypatch.setattr("headway.services.read_model.snapshot_diff.MOST_NEWS", 10)
+    monkeypatch.setattr("headway.services.read_model.snapshot_diff.MAX_CHANGES", 10)
     assert await shown(read("PENDING", 1000.0), 1000.0) == ("PENDING", 1000.0)
     assert await shown(read("RUNNING", 1002.0), 1002.0) == ("PENDING", 1000.0), "a moment ago"
-    while live.snapshot("lab").orders[QueueAsk(limit=0)][1].as_of != 1002.0:
+    while live.snapshot("lab").job_orders[QueueQuery(limit=0)][1].as_of != 1002.0:
         await asyncio.sleep(0)
     assert await shown(live.snapshot("lab"), 1002.0) == ("RUNNING", 1002.0)
     assert await shown(read("COMPLETING", 1030.0), 1030.0) == ("COMPLETING", 1030.0), "not that of half a minute ago"
-    assert live.snapshot("lab").hand_on(1030.0 + UNASKED_S) == {}
+    assert live.snapshot("lab").take_recent_orders(1030.0 + UNUSED_ORDER_S) == {}
 
 
 async def test_when_all_priorities_change_every_list_is_as_if_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.services.read_model.snapshot_diff.MOST_NEWS", 20)
-    rng, live = random.Random(5), Live(builders.Clock())
+    monkeypatch.setattr("headway.services.read_model.snapshot_diff.MAX_CHANGES", 20)
+    rng, live = random.Random(5), LiveState(builders.Clock())
     asks = [
-        QueueAsk(limit=7), QueueAsk(users=frozenset({"u1"})), QueueAsk(sort="-priority"), QueueAsk(sort="name", limit=9),
-        QueueAsk(sort="jobid", kinds=frozenset(KINDS)), QueueAsk(search="r1", sort="reason"), QueueAsk(sort="-timeused"),
+        QueueQuery(limit=7), QueueQuery(users=frozenset({"u1"})), QueueQuery(sort="-priority"), QueueQuery(sort="name", limit=9),
+        QueueQuery(sort="jobid", kinds=frozenset(KINDS)), QueueQuery(search="r1", sort="reason"), QueueQuery(sort="-timeused"),
     ]  # fmt: skip
     jobs = {
         number: builders.job(
@@ -200,18 +202,23 @@ async def test_when_all_priorities_change_every_list_is_as_if_made_anew(monkeypa
             name=f"n{number % 5}",
             start_time=number,
         )
-        for number in range(1, 3 * queue_pages.PIECE)
+        for number in range(1, 3 * queue_pages.BATCH)
     }
     for turn in range(1, 5):
-        live.put(
-            Snapshot("lab", jobs=tuple(jobs.values()), as_of=float(turn), orders=live.snapshot("lab").hand_on(turn))
+        live.store_snapshot(
+            Snapshot(
+                "lab",
+                jobs=tuple(jobs.values()),
+                as_of=float(turn),
+                job_orders=live.snapshot("lab").take_recent_orders(turn),
+            )
         )
         got = await asyncio.gather(
-            *(queue_pages.listed(live.snapshot("lab"), ask, None, 1000.0 + turn) for ask in asks)
+            *(queue_pages.find_page(live.snapshot("lab"), ask, None, 1000.0 + turn) for ask in asks)
         )
         for ask, one in zip(asks, got, strict=True):
-            assert one.of is live.snapshot("lab")
-            assert one.found == queue_page(jobs.values(), ask, 1000.0 + turn), ask
+            assert one.snapshot is live.snapshot("lab")
+            assert one.page == queue_page(jobs.values(), ask, 1000.0 + turn), ask
         jobs = {number: replace(job, priority=rng.randrange(99), reason=f"r{turn % 3}") for number, job in jobs.items()}
         del jobs[40 + turn]
         jobs[50] = replace(jobs[50], state="RUNNING", start_time=7)

@@ -12,8 +12,16 @@ import pytest
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused
 from headway.jobs.view.columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, Column, job_label, sort_key
-from headway.services.read_model.queue_query import QueueAsk, carry_members, carry_on, find, in_order, key_of, page
-from headway.services.read_model.snapshot_diff import MOST_NEWS, Turnover
+from headway.services.read_model.queue_query import (
+    QueueQuery,
+    find_jobs,
+    query_page,
+    sort_key_of,
+    sort_result,
+    update_members,
+    update_result,
+)
+from headway.services.read_model.snapshot_diff import MAX_CHANGES, JobsDiff
 from tests.support import builders
 
 
@@ -31,44 +39,44 @@ QUEUE = (
 
 
 def test_running_first_then_by_priority_and_every_kind_is_counted() -> None:
-    got = page(QUEUE, QueueAsk(), 1000)
+    got = query_page(QUEUE, QueueQuery(), 1000)
     assert numbers(got.jobs) == [5, 1, 3, 2]
     assert (got.total, got.next, dict(got.counts)) == (4, "", {"running": 2, "waiting": 2, "ended": 1})
-    ended = page(QUEUE, QueueAsk(kinds=frozenset({"ended"})), 1000)
+    ended = query_page(QUEUE, QueueQuery(kinds=frozenset({"ended"})), 1000)
     assert numbers(ended.jobs) == [4]
 
 
 @pytest.mark.parametrize(
     ("ask", "expected"),
     [
-        (QueueAsk(users=frozenset({"bob"})), [2]),
-        (QueueAsk(accounts=frozenset({"speech", "vision"})), [2]),
-        (QueueAsk(partitions=frozenset({"debug"})), [3]),
-        (QueueAsk(states=frozenset({"RUNNING"})), [5, 1]),
-        (QueueAsk(node="lab-1-2"), [5]),
-        (QueueAsk(search="asr"), [2]),
-        (QueueAsk(search="LAB-1-1"), [1]),
-        (QueueAsk(search="priority"), [3]),
-        (QueueAsk(search="<b>"), [5]),
-        (QueueAsk(search="nothing of that"), []),
-        (QueueAsk(sort="jobid"), [1, 2, 3, 5]),
-        (QueueAsk(sort="-priority"), [3, 2, 5, 1]),
-        (QueueAsk(sort="timeused"), [2, 3, 1, 5]),
+        (QueueQuery(users=frozenset({"bob"})), [2]),
+        (QueueQuery(accounts=frozenset({"speech", "vision"})), [2]),
+        (QueueQuery(partitions=frozenset({"debug"})), [3]),
+        (QueueQuery(states=frozenset({"RUNNING"})), [5, 1]),
+        (QueueQuery(node="lab-1-2"), [5]),
+        (QueueQuery(search="asr"), [2]),
+        (QueueQuery(search="LAB-1-1"), [1]),
+        (QueueQuery(search="priority"), [3]),
+        (QueueQuery(search="<b>"), [5]),
+        (QueueQuery(search="nothing of that"), []),
+        (QueueQuery(sort="jobid"), [1, 2, 3, 5]),
+        (QueueQuery(sort="-priority"), [3, 2, 5, 1]),
+        (QueueQuery(sort="timeused"), [2, 3, 1, 5]),
     ],
 )
-def test_filters_search_and_order(ask: QueueAsk, expected: list[int]) -> None:
-    assert numbers(page(QUEUE, ask, 1000).jobs) == expected
+def test_filters_search_and_order(ask: QueueQuery, expected: list[int]) -> None:
+    assert numbers(query_page(QUEUE, ask, 1000).jobs) == expected
 
 
 @pytest.mark.parametrize("sort", ["", "jobid", "-priority", "name", "-username"])
 def test_pages_follow_each_other_though_jobs_come_and_go(sort: str) -> None:
     queue = [builders.job(i, "PENDING", priority=i % 3, user=f"u{i % 4}") for i in range(1, 31)]
-    whole = numbers(page(queue, QueueAsk(sort=sort), 0).jobs)
-    first = page(queue, QueueAsk(sort=sort, limit=10), 0)
+    whole = numbers(query_page(queue, QueueQuery(sort=sort), 0).jobs)
+    first = query_page(queue, QueueQuery(sort=sort, limit=10), 0)
     gone = first.jobs[-1].id  # the very row the cursor stands on
     left = [job for job in queue if job.id != gone]
-    second = page(left, QueueAsk(sort=sort, limit=10, cursor=first.next), 0)
-    third = page(left, QueueAsk(sort=sort, limit=10, cursor=second.next), 0)
+    second = query_page(left, QueueQuery(sort=sort, limit=10, cursor=first.next), 0)
+    third = query_page(left, QueueQuery(sort=sort, limit=10, cursor=second.next), 0)
     assert numbers(first.jobs) + numbers(second.jobs) + numbers(third.jobs) == whole
     assert (second.before, third.next, third.total) == (9, "", 29)
 
@@ -83,20 +91,20 @@ def test_pages_in_an_order_that_the_clock_changes_lose_and_repeat_nothing(sort: 
     ]
     found, cursor, now = [], "", 1000
     while True:
-        shown = page(queue, QueueAsk(sort=sort, limit=4, cursor=cursor), now)
+        shown = query_page(queue, QueueQuery(sort=sort, limit=4, cursor=cursor), now)
         found += numbers(shown.jobs)
         cursor, now = shown.next, now + 30
         if not cursor:
             break
-    assert found == numbers(page(queue, QueueAsk(sort=sort), 1000).jobs)
+    assert found == numbers(query_page(queue, QueueQuery(sort=sort), 1000).jobs)
 
 
 @pytest.mark.parametrize(
-    "ask", [QueueAsk(sort="nonsense"), QueueAsk(cursor="x"), QueueAsk(cursor="W10"), QueueAsk(cursor="é")]
+    "ask", [QueueQuery(sort="nonsense"), QueueQuery(cursor="x"), QueueQuery(cursor="W10"), QueueQuery(cursor="é")]
 )
-def test_what_there_is_not_is_refused(ask: QueueAsk) -> None:
+def test_what_there_is_not_is_refused(ask: QueueQuery) -> None:
     with pytest.raises(Refused):
-        page(QUEUE, ask, 0)
+        query_page(QUEUE, ask, 0)
 
 
 def some(rng: random.Random, number: int) -> JobState:
@@ -107,71 +115,71 @@ def some(rng: random.Random, number: int) -> JobState:
 
 
 ASKS = (
-    QueueAsk(),
-    QueueAsk(kinds=frozenset({"ended"})),
-    QueueAsk(users=frozenset({"bob"}), sort="-priority"),
-    QueueAsk(search="ann", sort="username"),
-    QueueAsk(states=frozenset({"PENDING"}), sort="jobid"),
-    QueueAsk(sort="-name"),
+    QueueQuery(),
+    QueueQuery(kinds=frozenset({"ended"})),
+    QueueQuery(users=frozenset({"bob"}), sort="-priority"),
+    QueueQuery(search="ann", sort="username"),
+    QueueQuery(states=frozenset({"PENDING"}), sort="jobid"),
+    QueueQuery(sort="-name"),
 )
 
 
 @pytest.mark.parametrize("ask", ASKS)
-def test_what_was_found_once_is_carried_on_from_reading_to_reading(ask: QueueAsk) -> None:
+def test_what_was_found_once_is_carried_on_from_reading_to_reading(ask: QueueQuery) -> None:
     """As if each reading were looked through anew."""
     rng = random.Random(7)
     jobs = {number: some(rng, number) for number in range(60)}
-    found = find(jobs.values(), ask, 100)
+    found = find_jobs(jobs.values(), ask, 100)
     for reading in range(40):
         after = {number: job for number, job in jobs.items() if rng.random() > 0.1}
         for number in rng.sample(sorted(after), 5):
             after[number] = some(rng, number)
         for number in range(100 * (reading + 1), 100 * (reading + 1) + rng.randrange(8)):
             after[number] = some(rng, number)
-        news, whole = Turnover(found.of, after), find(after.values(), ask, 101 + reading)
-        members = carry_members(found, news, ask, 101 + reading)
+        news, whole = JobsDiff(found.of, after), find_jobs(after.values(), ask, 101 + reading)
+        members = update_members(found, news, ask, 101 + reading)
         assert members is not None
-        keys = {job.id: key_of(ask, 0)(job) for job in after.values()}
-        assert in_order(members, keys, ask) == whole
-        carried = carry_on(found, news, ask, 101 + reading)
+        keys = {job.id: sort_key_of(ask, 0)(job) for job in after.values()}
+        assert sort_result(members, keys, ask) == whole
+        carried = update_result(found, news, ask, 101 + reading)
         assert carried is not None
         assert carried == whole
         found = carried
 
 
-MANY = {number: builders.job(number, "PENDING", priority=number) for number in range(3 * MOST_NEWS)}
+MANY = {number: builders.job(number, "PENDING", priority=number) for number in range(3 * MAX_CHANGES)}
 
 
 @pytest.mark.parametrize(
     ("ask", "kept", "members"),
     [
-        (QueueAsk(), False, True),
-        (QueueAsk(users=frozenset({"alice"})), False, True),
-        (QueueAsk(sort="-priority"), False, True),
-        (QueueAsk(sort="jobid"), True, True),
-        (QueueAsk(sort="name", users=frozenset({"alice"})), True, True),
-        (QueueAsk(sort="reason", search="alice"), False, False),
+        (QueueQuery(), False, True),
+        (QueueQuery(users=frozenset({"alice"})), False, True),
+        (QueueQuery(sort="-priority"), False, True),
+        (QueueQuery(sort="jobid"), True, True),
+        (QueueQuery(sort="name", users=frozenset({"alice"})), True, True),
+        (QueueQuery(sort="reason", search="alice"), False, False),
     ],
 )
-def test_what_changes_counts_for_who_asks_about_it(ask: QueueAsk, kept: bool, members: bool) -> None:
+def test_what_changes_counts_for_who_asks_about_it(ask: QueueQuery, kept: bool, members: bool) -> None:
     """All priorities and reasons are others: those who ask for other things have their order still."""
     after = {number: replace(job, priority=number % 7, reason=f"R{number}") for number, job in MANY.items()}
-    news, found = Turnover(MANY, after), find(MANY.values(), ask, 0)
-    carried = carry_on(found, news, ask, 0)
-    assert (carried is not None, carry_members(found, news, ask, 0) is not None) == (kept, members)
+    news, found = JobsDiff(MANY, after), find_jobs(MANY.values(), ask, 0)
+    carried = update_result(found, news, ask, 0)
+    assert (carried is not None, update_members(found, news, ask, 0) is not None) == (kept, members)
     if carried is not None:
-        assert carried == find(after.values(), ask, 0)
-        assert page(after.values(), replace(ask, limit=1), 0).jobs[0] is after[carried.order[0]]
+        assert carried == find_jobs(after.values(), ask, 0)
+        assert query_page(after.values(), replace(ask, limit=1), 0).jobs[0] is after[carried.order[0]]
 
 
 def test_many_who_come_or_go_and_what_runs_on_are_not_carried_on() -> None:
     half = {number: job for number, job in MANY.items() if number % 2}
     for before, after in ((half, MANY), (MANY, half)):
-        ask, news = QueueAsk(sort="jobid"), Turnover(before, after)
-        assert carry_on(find(before.values(), ask, 0), news, ask, 0) is None
-        assert carry_members(find(before.values(), ask, 0), news, ask, 0) is None
-    ask, news = QueueAsk(sort="-timeused"), Turnover(MANY, MANY)
-    assert carry_on(find(MANY.values(), ask, 0), news, ask, 0) is None
+        ask, news = QueueQuery(sort="jobid"), JobsDiff(before, after)
+        assert update_result(find_jobs(before.values(), ask, 0), news, ask, 0) is None
+        assert update_members(find_jobs(before.values(), ask, 0), news, ask, 0) is None
+    ask, news = QueueQuery(sort="-timeused"), JobsDiff(MANY, MANY)
+    assert update_result(find_jobs(MANY.values(), ask, 0), news, ask, 0) is None
 
 
 def another(value: object) -> object:
@@ -199,7 +207,7 @@ def test_a_column_says_what_it_looks_at(state: str, column: Column) -> None:
 def test_ten_thousand_jobs_take_no_time() -> None:
     queue = [builders.job(i, "PENDING", priority=i % 97) for i in range(10_000)]
     began = time.process_time()
-    got = page(queue, QueueAsk(sort="-submittime", search="train"), 0)
+    got = query_page(queue, QueueQuery(sort="-submittime", search="train"), 0)
     assert (len(got.jobs), got.total) == (100, 10_000)
     assert time.process_time() - began < 5.0
 

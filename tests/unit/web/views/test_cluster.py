@@ -11,8 +11,8 @@ from headway.jobs.explain.slurm_messages import REASON_SENTENCES
 from headway.schemas.clusters import CheckOut, GpuOut, NodeOut, StatusOut
 from headway.schemas.incidents import IncidentOut, MovedJobOut, TimesOut
 from headway.schemas.jobs import ProgressOut
-from headway.services.read_model.queue_query import QueueAsk
-from headway.services.read_model.queue_query import page as find
+from headway.services.read_model.queue_query import QueueQuery
+from headway.services.read_model.queue_query import query_page as find
 from headway.web.live_data import Snapshot
 from headway.web.view_models import Chart, FabricView, FaultsView, Notice, QueueView, SummaryView, TrainingView
 from headway.web.views.cluster import ROWS, JobKeys, page, price
@@ -257,7 +257,7 @@ def test_faults_that_are_not_over_come_first_each_with_its_course() -> None:
 
 
 def test_only_who_has_a_user_has_jobs_of_their_own() -> None:
-    listed = find((job(7),), QueueAsk(), 1000)
+    listed = find((job(7),), QueueQuery(), 1000)
     on = {chip.title: chip.on for chip in chips(listed, Query(), "alice")}
     assert on == {"Running": True, "Waiting": True, "Ended": False, "Mine": False}
     assert {chip.title: chip.on for chip in chips(listed, Query(user="alice"), "alice")}["Mine"]

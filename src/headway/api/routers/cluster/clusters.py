@@ -145,7 +145,7 @@ async def events(
 async def _follow(state: AppState, operation_id: str, seen: int) -> AsyncIterator[ServerSentEvent]:
     topic = operation_topic(operation_id)
     while not state.live.stopping.is_set():
-        number = state.live.hub.number(topic)
+        number = state.live.hub.version(topic)
         operation = await state.store.operations.get(operation_id)  # before the events: none is written after the end
         found = await state.store.operations.events_after(operation_id, seen, limit=EVENTS_BATCH)
         for event in found:
@@ -156,5 +156,5 @@ async def _follow(state: AppState, operation_id: str, seen: int) -> AsyncIterato
         if operation.finished:
             yield ServerSentEvent(operation_out(operation).model_dump_json(), event="end")
             return
-        await state.live.hub.changed(topic, number, RECHECK_S)
+        await state.live.hub.wait_for_change(topic, number, RECHECK_S)
     yield ServerSentEvent("", event="stopping")

@@ -12,7 +12,7 @@ from headway.api.http.revalidated_stream import stream_while_allowed
 from headway.schemas.clusters import NewsOut
 from headway.services.context import AppState
 from headway.services.identity import Principal, Right
-from headway.services.read_model.snapshot import Live, news_topic
+from headway.services.read_model.snapshot import LiveState, events_topic
 
 router = APIRouter(tags=["events"])
 PING_S = 10
@@ -33,7 +33,7 @@ async def of_cluster(
     name: str, request: Request, state: State, who: Anyone, last_event_id: str = Header("")
 ) -> EventSourceResponse:
     """The same of one cluster."""
-    await state.known(name)
+    await state.cached_cluster(name)
     return _answer(request, state, who, name, last_event_id)
 
 
@@ -44,34 +44,34 @@ def _answer(request: Request, state: AppState, who: Principal, cluster: str, las
 
 
 async def _follow(state: AppState, who: Principal, cluster: str, last: str) -> AsyncIterator[ServerSentEvent]:
-    live, topic = state.live, news_topic(cluster)
+    live, topic = state.live, events_topic(cluster)
     seen = _place(live, last)
     if seen is None:
-        seen = live.told
+        seen = live.last_event_number
         yield ServerSentEvent("{}", event="reset", id=f"{live.epoch}-{seen}")
     elif not last:
         yield ServerSentEvent("{}", event="ready", id=f"{live.epoch}-{seen}")  # a place to resume from
-    with live.hub.watching(topic):
+    with live.hub.count_watcher(topic):
         while not live.stopping.is_set():
-            number = live.hub.number(topic)
-            news = live.news_after(seen)
+            number = live.hub.version(topic)
+            news = live.events_after(seen)
             if news is None:
-                seen = live.told
+                seen = live.last_event_number
                 yield ServerSentEvent("{}", event="reset", id=f"{live.epoch}-{seen}")
                 continue
             for one in news:
                 seen = one.number
                 if cluster in ("", one.cluster) and who.may_see_cluster(one.cluster):
                     yield ServerSentEvent(one.text, event=one.kind, id=f"{live.epoch}-{seen}")
-            await live.hub.changed(topic, number)
+            await live.hub.wait_for_change(topic, number)
     yield ServerSentEvent("{}", event="stopping")
 
 
-def _place(live: Live, last: str) -> int | None:
+def _place(live: LiveState, last: str) -> int | None:
     """The number behind which to go on; None for one of another life of the server, or nonsense."""
     if not last:
-        return live.told
+        return live.last_event_number
     epoch, _, number = last.partition("-")
     if epoch != live.epoch or not (number.isascii() and number.isdigit() and len(number) < 16):
         return None
-    return int(number) if int(number) <= live.told else None
+    return int(number) if int(number) <= live.last_event_number else None

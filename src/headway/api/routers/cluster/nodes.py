@@ -30,10 +30,10 @@ async def nodes(
     q: Text = "",
 ) -> list[NodeOut]:
     """The head and every node of the cluster's file, as last seen."""
-    cluster = await state.known(name)
+    cluster = await state.cached_cluster(name)
     found = [
         one
-        for one in node_outs(cluster, await state.seen(cluster))
+        for one in node_outs(cluster, await state.cached_snapshot(cluster))
         if fits(one.role, role)
         and fits(one.leaf, leaf)
         and (not status or not {word.upper() for word in status}.isdisjoint(one.states))

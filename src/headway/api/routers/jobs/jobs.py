@@ -15,7 +15,7 @@ from headway.schemas.submissions import LineageOut
 from headway.services.jobs import details
 from headway.services.jobs.actions import act_on_job
 from headway.services.jobs.lineage import get_lineage
-from headway.services.read_model.queue_pages import jobs_body
+from headway.services.read_model.queue_pages import jobs_page_json
 
 router = APIRouter(prefix="/clusters/{name}/jobs", tags=["jobs"])
 
@@ -30,7 +30,7 @@ async def jobs(
 ) -> Response:
     """Queued and running jobs, a page at a time; with `all` those that ended lately too."""
     packed = accepts_gzip(accept_encoding)
-    body = await jobs_body(state, name, who, ask, packed=packed)
+    body = await jobs_page_json(state, name, who, ask, compressed=packed)
     headers = {"content-encoding": "gzip", "vary": "accept-encoding"} if packed else {"vary": "accept-encoding"}
     return Response(body, media_type="application/json", headers=headers)
 

@@ -56,7 +56,7 @@ class _Looked:
     async def progress(self, state: AppState) -> Progress:
         """The very same value until something is another. Raises NotFound."""
         async with self._lock:
-            number, at = state.live.hub.number(operation_topic(self.operation_id)), time.monotonic()
+            number, at = state.live.hub.version(operation_topic(self.operation_id)), time.monotonic()
             age = at - self._at
             if self._progress is None or (age >= self.pause_s and (number != self.number or age >= LOOK_S)):
                 found = await self._read(state)
@@ -117,7 +117,7 @@ async def events(state: AppState, operation_id: str) -> AsyncIterator[ServerSent
 
     while not state.live.stopping.is_set():
         try:
-            for event in await run_in_turn(state.live.streams, news):
+            for event in await run_in_turn(state.live.stream_slots, news):
                 yield event
         except NotFound:
             return
@@ -126,4 +126,4 @@ async def events(state: AppState, operation_id: str) -> AsyncIterator[ServerSent
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(looked.pause_s):
                 await state.live.stopping.wait()
-        await state.live.hub.changed(operation_topic(operation_id), seen, LOOK_S)
+        await state.live.hub.wait_for_change(operation_topic(operation_id), seen, LOOK_S)

@@ -26,7 +26,7 @@ from headway.services.jobs import details
 from headway.services.jobs.actions import Action, act_on_job
 from headway.services.jobs.clone import can_clone
 from headway.services.jobs.lineage import get_lineage
-from headway.services.read_model.pending_reasons import why_of
+from headway.services.read_model.pending_reasons import pending_reason
 from headway.web.event_stream import Parts, render_pulse, stream_parts
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
@@ -108,7 +108,7 @@ async def _parts(
 ) -> Parts:
     progress = await state.progress(cluster, job)
     parts: dict[str, object] = {
-        "head": view.head(cluster.name, job, why_of(state, cluster, job), mine=mine, clone=clone),
+        "head": view.head(cluster.name, job, pending_reason(state, cluster, job), mine=mine, clone=clone),
         "facts": view.facts(job, progress, runs, simulated=cluster.simulated_gpus),
         "timeline": view.timeline(cluster.name, job, runs),
         "chart": view.chart(job.id, progress),

@@ -11,9 +11,9 @@ from headway.errors import HeadwayError, Refused
 from headway.services.context import AppState
 from headway.services.error_report import error_out
 from headway.services.identity import Principal
-from headway.services.read_model.pending_reasons import why_of
-from headway.services.read_model.queue_pages import listed
-from headway.services.read_model.queue_query import QueueList
+from headway.services.read_model.pending_reasons import pending_reason
+from headway.services.read_model.queue_pages import find_page
+from headway.services.read_model.queue_query import QueuePage
 from headway.web.event_stream import Parts, render_pulse, stream_parts
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
@@ -54,7 +54,7 @@ async def live(name: str, request: Request, state: State, who: Anyone) -> Respon
     query = Query.of(request.query_params.getlist)
 
     async def make(viewer: Principal) -> Parts:
-        return await _parts(state, await state.known(name), query, viewer)
+        return await _parts(state, await state.cached_cluster(name), query, viewer)
 
     return stream_parts(request, state, name, make, prefix="queue_")
 
@@ -63,7 +63,7 @@ async def _parts(state: AppState, cluster: Cluster, query: Query, who: Principal
     """Made once a reading for all who look at the same."""
     now, ask, snapshot = state.clock(), query.ask(), state.live.snapshot(cluster.name)
     key = ("queue page", query)
-    kept: tuple[QueueList, Rows, Foot] | None = snapshot.kept.get(key)
+    kept: tuple[QueuePage, Rows, Foot] | None = snapshot.derived.get(key)
     if kept is None:
         jobs, gap = None, ""
         if "ended" in ask.kinds:
@@ -71,10 +71,15 @@ async def _parts(state: AppState, cluster: Cluster, query: Query, who: Principal
                 jobs = snapshot.with_ended(await state.history(cluster))
             except (HeadwayError, TimeoutError, OSError) as error:
                 gap = error_out(error).message
-        found = (await listed(snapshot, ask, jobs, now)).found
+        found = (await find_page(snapshot, ask, jobs, now)).page
         rows = view.rows(
-            cluster.name, found, query, lambda job: why_of(state, cluster, job), now, read=snapshot.as_of is not None
+            cluster.name,
+            found,
+            query,
+            lambda job: pending_reason(state, cluster, job),
+            now,
+            read=snapshot.as_of is not None,
         )
-        kept = snapshot.kept[key] = (found, rows, view.foot(found, query, gap))
+        kept = snapshot.derived[key] = (found, rows, view.foot(found, query, gap))
     found, rows, foot = kept
     return {"chips": view.chips(found, query, who.user), "rows": rows, "foot": foot}

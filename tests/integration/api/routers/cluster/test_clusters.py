@@ -470,9 +470,9 @@ async def test_who_is_woken_together_reads_a_clusters_row_once(server: Server, m
         return await read(name)
 
     monkeypatch.setattr(state.store.clusters, "get", cluster)
-    before = await asyncio.gather(*(state.row_shown("lab") for _ in range(50)))
+    before = await asyncio.gather(*(state.shared_row("lab") for _ in range(50)))
     assert ({row.state for row in before}, asked) == ({"ready"}, ["lab"])
     await state.store.clusters.delete("lab")
-    state.live.touch("lab")
-    after = await asyncio.gather(*(state.row_shown("lab") for _ in range(50)), return_exceptions=True)
+    state.live.notify_row_changed("lab")
+    after = await asyncio.gather(*(state.shared_row("lab") for _ in range(50)), return_exceptions=True)
     assert ({type(one) for one in after}, asked) == ({NotFound}, ["lab", "lab"])

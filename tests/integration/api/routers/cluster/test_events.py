@@ -11,7 +11,7 @@ import pytest
 
 from headway.api.http import revalidated_stream
 from headway.schemas.clusters import NewsOut
-from headway.services.read_model.snapshot import MOST_NEWS, Live, Snapshot
+from headway.services.read_model.snapshot import MAX_EVENTS, LiveState, Snapshot
 from tests.support import builders
 from tests.support.server_fakes import Server
 
@@ -19,7 +19,7 @@ STREAM = "/api/v1/clusters/lab/events"
 
 
 def put(server: Server, *jobs: Any, nodes: Any = (), cluster: str = "lab") -> None:
-    server.state.live.put(Snapshot(cluster, tuple(nodes), tuple(jobs), as_of=server.state.clock()))
+    server.state.live.store_snapshot(Snapshot(cluster, tuple(nodes), tuple(jobs), as_of=server.state.clock()))
 
 
 async def heard(
@@ -75,7 +75,7 @@ async def test_incidents_and_operations_are_told_of_all_clusters(server: Server)
     client = await server.client()
     ((_, first, _), *_) = await heard(server, client, "/api/v1/events")
     await server.apply()
-    await server.state.tell_incidents("lab")
+    await server.state.publish_incident_changes("lab")
     told = await heard(server, client, "/api/v1/events", first)
     assert [(kind, data.get("state")) for kind, _, data in told[:-1]] == [
         ("operation", "queued"),
@@ -85,13 +85,13 @@ async def test_incidents_and_operations_are_told_of_all_clusters(server: Server)
 
 
 def test_what_is_forgotten_is_known_to_be() -> None:
-    live = Live()
+    live = LiveState()
     row = NewsOut(at=1, cluster="lab", kind="job", name="1", state="RUNNING")
-    for _ in range(MOST_NEWS + 5):
-        live.tell(row)
-    assert live.news_after(4) is None
-    assert len(live.news_after(5) or ()) == MOST_NEWS
-    assert live.news_after(live.told) == []
+    for _ in range(MAX_EVENTS + 5):
+        live.publish_events(row)
+    assert live.events_after(4) is None
+    assert len(live.events_after(5) or ()) == MAX_EVENTS
+    assert live.events_after(live.last_event_number) == []
 
 
 async def test_whoever_loses_their_token_loses_the_stream(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

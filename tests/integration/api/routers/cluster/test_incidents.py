@@ -56,15 +56,15 @@ async def test_an_open_incident_is_shown_however_many_came_and_went_since(server
 async def test_an_incident_of_long_ago_is_told_when_it_is_over(server: Server) -> None:
     await server.apply()
     old = await server.store.incidents.open("lab", "lab-1-1", "XID 79", XidClass.RMA, 5.0, {})
-    await server.state.tell_incidents("lab")
+    await server.state.publish_incident_changes("lab")
     for code in range(100):
         await server.store.incidents.open("lab", "lab-1-2", f"XID {code}", XidClass.RMA, 6.0 + code, {})
-    await server.state.tell_incidents("lab")
-    seen = server.state.live.told
+    await server.state.publish_incident_changes("lab")
+    seen = server.state.live.last_event_number
     await server.store.incidents.add_step(old, IncidentState.RETURNED, "works")
-    await server.state.tell_incidents("lab")
-    await server.state.tell_incidents("lab")
-    told = [NewsOut.model_validate_json(one.text) for one in server.state.live.news_after(seen) or ()]
+    await server.state.publish_incident_changes("lab")
+    await server.state.publish_incident_changes("lab")
+    told = [NewsOut.model_validate_json(one.text) for one in server.state.live.events_after(seen) or ()]
     assert [(one.name, one.before, one.state) for one in told] == [(str(old.number), "seen", "returned")]
 
 

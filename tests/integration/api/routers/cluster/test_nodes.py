@@ -74,7 +74,7 @@ async def test_a_reboot_goes_on_after_its_answer_and_only_once(server: Server) -
     assert (await olga.post(f"{NODE}/reboot", json={})).status_code == 409
     assert (await olga.post(f"{NODE}/test", json={})).status_code == 409
     gate.set_result("it has not registered with Slurm")
-    await asyncio.gather(*server.state.beside)
+    await asyncio.gather(*server.state.background_tasks)
     deed = (await olga.get(NODE)).json()["deed"]
     assert (deed["fault"], deed["ended_at"]) == ("it has not registered with Slurm", 1000.0)
 
@@ -89,7 +89,7 @@ async def test_a_reboot_that_a_server_was_ended_under_goes_on_once(server: Serve
 
     snapshot = server.state.live.snapshot("lab")
     node = replace(builders.node(name), states=("DOWN", "DRAIN"), reason=f"olga: {REBOOTS}")
-    server.state.live.put(replace(snapshot, nodes=(node, builders.node("lab-1-2"))))
+    server.state.live.store_snapshot(replace(snapshot, nodes=(node, builders.node("lab-1-2"))))
     server.work.answers["reboot_again"] = None
     await resume_reboots(server.state, cluster)
     assert server.state.node_actions == {}, "another server is at it"
@@ -100,7 +100,7 @@ async def test_a_reboot_that_a_server_was_ended_under_goes_on_once(server: Serve
     deed = (await olga.get(NODE)).json()["deed"]
     assert (deed["kind"], deed["person"], deed["ended_at"]) == ("reboot", "olga", None)
     end.set()
-    await asyncio.gather(*server.state.beside)
+    await asyncio.gather(*server.state.background_tasks)
 
 
 async def test_a_node_that_headway_repairs_is_not_rebooted_under_its_hands(server: Server) -> None:
@@ -115,12 +115,12 @@ async def test_tests_are_told_one_by_one(server: Server) -> None:
     olga = await ready(server)
     server.work.answers["test_node"] = (("gpus", True, ""), ("mounts", False, "/scratch is gone"))
     assert (await olga.post(f"{NODE}/test", json={})).status_code == 202
-    await asyncio.gather(*server.state.beside)
+    await asyncio.gather(*server.state.background_tasks)
     deed = (await olga.get(NODE)).json()["deed"]
     assert (deed["fault"], [one["ok"] for one in deed["tests"]]) == ("/scratch is gone", [True, False])
     server.work.answers["test_node"] = Unreachable("lab-1-1 does not run")
     await olga.post(f"{NODE}/test", json={})
-    await asyncio.gather(*server.state.beside)
+    await asyncio.gather(*server.state.background_tasks)
     assert (await olga.get(NODE)).json()["deed"]["fault"] == "lab-1-1 does not run"
     busy = "/api/v1/clusters/lab/nodes/lab-1-2/test"
     assert (await olga.post(busy, json={"hard": True})).status_code == 409, "a job runs there"

@@ -70,7 +70,7 @@ async def test_a_head_that_does_not_answer_is_named_and_the_rest_is_said(server:
 
 async def test_a_head_that_is_known_to_be_away_is_not_asked_by_each_who_looks(server: Server) -> None:
     await look(server, builders.node("lab-1-1", "IDLE"))
-    server.state.live.put(replace(server.state.live.snapshot("lab"), stale="lab-head is away"))
+    server.state.live.store_snapshot(replace(server.state.live.snapshot("lab"), stale="lab-head is away"))
     before = [name for name, *_ in server.work.calls].count("rooms")
     found = (await (await server.client("eve", "viewer")).get(PATH)).json()
     assert (found["stale"], [name for name, *_ in server.work.calls].count("rooms")) == ("lab-head is away", before)

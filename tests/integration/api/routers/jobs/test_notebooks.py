@@ -84,7 +84,7 @@ async def test_a_notebook_waits_starts_runs_and_ends(server: Server) -> None:
 
     async def now(**job: Any) -> tuple[str, str]:
         server.work.answers["read"] = reading(builders.job(7, user="ann", **job))
-        server.state.live.forget("lab")
+        server.state.live.forget_cluster("lab")
         found = (await ann.get(PATH)).json()[0]
         return found["state"], found["why"]
 
@@ -107,7 +107,7 @@ async def test_a_notebook_waits_starts_runs_and_ends(server: Server) -> None:
     assert (await ann.post(f"{PATH}/{made['id']}/link")).status_code == 409
     server.state.clock.now += 400  # type: ignore[attr-defined]
     server.work.answers["read"] = reading()
-    server.state.live.forget("lab")
+    server.state.live.forget_cluster("lab")
     assert (await ann.get(PATH)).json() == []
 
 
@@ -165,7 +165,7 @@ async def test_a_job_of_somebody_else_is_no_notebook_s_whatever_number_sbatch_sa
     mallory, root = await server.client("mallory", "member"), await server.client("rex", "admin")
     made = (await mallory.post(PATH, json={"gpus": 1})).json()
     server.work.answers |= {"read": reading(builders.job(7, user="ann", nodes=("lab-1-1",))), "cancel": None}
-    server.state.live.forget("lab")
+    server.state.live.forget_cluster("lab")
     assert (await mallory.post(f"{PATH}/{made['id']}/link")).status_code == 409
     assert (await root.delete(f"{PATH}/{made['id']}")).status_code == 204
     await mallory.post(PATH, json={"gpus": 1})
@@ -181,7 +181,7 @@ async def test_only_its_own_person_opens_it_and_an_admin_may_stop_it(server: Ser
         "cancel": None,
         "tunnel": Listening(),
     }
-    server.state.live.forget("lab")
+    server.state.live.forget_cluster("lab")
     assert (await bob.get(PATH)).json() == []
     assert (await bob.post(f"{PATH}/{made['id']}/link")).status_code == 404
     assert (await bob.delete(f"{PATH}/{made['id']}")).status_code == 404

@@ -128,7 +128,7 @@ async def test_a_retry_that_was_cut_off_goes_on_too(server: Server, monkeypatch:
     await eve.post(PIPELINES, json={"document": CHAIN})
     server.state.clock.now += 100  # type: ignore[attr-defined]
     server.work.answers["read"] = reading(builders.job(41, "FAILED"), builders.job(42, "FAILED"))
-    server.state.live.forget("lab")
+    server.state.live.forget_cluster("lab")
     retry, keep, times = f"{PIPELINES}/chain/retry", server.store.jobs.record, iter(range(1))
 
     async def killed(*args: Any, **words: Any) -> None:

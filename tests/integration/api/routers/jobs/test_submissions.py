@@ -123,7 +123,7 @@ async def test_a_node_may_have_more_than_its_plan_says(server: Server) -> None:
     ask = {"argv": ["true"], "gpus": 10, "dry_run": True}
     assert (await eve.post("/api/v1/clusters/lab/run", json=ask)).status_code == 400
     nodes = tuple(replace(builders.node(name), gpus=10) for name in builders.cluster().slot_names)
-    server.state.live.put(replace(server.state.live.snapshot("lab"), nodes=nodes))
+    server.state.live.store_snapshot(replace(server.state.live.snapshot("lab"), nodes=nodes))
     assert (await eve.post("/api/v1/clusters/lab/run", json=ask)).status_code == 201
     checked = (
         await eve.post(f"{JOBS}/check", json={"submit": {"args": ["-N1", "-G11"], "script": "#!/bin/sh\n"}})
@@ -321,7 +321,7 @@ async def test_a_pipeline_goes_on_from_the_failed_step(server: Server) -> None:
     await eve.post(PIPELINES, json={"document": CHAIN})
     jobs = (builders.job(41, "COMPLETED"), builders.job(42, "FAILED"), builders.job(43, "PENDING"))
     server.work.answers |= {"read": reading(*jobs), "cancel": None}
-    server.state.live.forget("lab")
+    server.state.live.forget_cluster("lab")
     assert (await bob.post(f"{PIPELINES}/chain/retry", json={})).status_code == 403
     assert (await eve.post(f"{PIPELINES}/chain/retry", json={"steps": ["nope"]})).status_code == 404
     server.work.answers["job"] = builders.job(44, "PENDING")
@@ -340,7 +340,7 @@ async def test_steps_are_cancelled_as_the_pipeline_s_own_user_whoever_repeats_it
     await eve.post(PIPELINES, json={"document": CHAIN})
     server.work.answers |= {"read": reading(*(builders.job(n, "PENDING", user="bob") for n in (41, 42, 43)))}
     server.work.answers["cancel"] = NotAllowed("not theirs")
-    server.state.live.forget("lab")
+    server.state.live.forget_cluster("lab")
     await admin.post(f"{PIPELINES}/chain/retry", json={"steps": ["a"]})
     assert [call[1:] for call in server.work.named("cancel")] == [(n, "eve", False) for n in ("41", "42", "43")]
 

@@ -20,7 +20,7 @@ from tests.support.server_fakes import Server
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     made = await server_fakes.start(tmp_path, builders.Clock())
     await made.apply()
-    made.state.live.put(Snapshot("lab", (builders.node("lab-1-1", "MIXED"),), as_of=1000.0))
+    made.state.live.store_snapshot(Snapshot("lab", (builders.node("lab-1-1", "MIXED"),), as_of=1000.0))
     yield made
     await made.close()
 

@@ -11,7 +11,7 @@ from headway.domain.slurm.state import JobState
 from headway.errors import Unreachable
 from headway.schemas.jobs import JobRunOut, JobRunsOut, ProgressOut
 from headway.schemas.submissions import ExecOut
-from headway.services.context import HISTORY_S, SAID_S
+from headway.services.context import PROGRESS_AGE_S, SHARED_AGE_S
 from headway.services.read_model.snapshot import Snapshot
 from headway.web.views.job import Gpus, gpus, timeline
 from tests.support import builders
@@ -68,23 +68,23 @@ def _tasks(*states: str) -> tuple[JobState, ...]:
 
 
 async def test_an_array_is_asked_for_once_for_all_who_look_and_again_when_a_task_did_something(server: Server) -> None:
-    state, cluster = server.state, await server.state.known("lab")
+    state, cluster = server.state, await server.state.cached_cluster("lab")
     server.work.answers["array"] = {"0": "RUNNING", "1": "PENDING"}
-    state.live.put(Snapshot("lab", jobs=_tasks("RUNNING", "PENDING"), as_of=1000.0))
+    state.live.store_snapshot(Snapshot("lab", jobs=_tasks("RUNNING", "PENDING"), as_of=1000.0))
     answers = await asyncio.gather(*(state.array(cluster, 40) for _ in range(3)))
     assert answers == [{"0": "RUNNING", "1": "PENDING"}] * 3
     assert len(server.work.named("array")) == 1
-    state.clock.now += 10 * HISTORY_S  # type: ignore[attr-defined]
+    state.clock.now += 10 * SHARED_AGE_S  # type: ignore[attr-defined]
     await state.array(cluster, 40)
     assert len(server.work.named("array")) == 1, "no task did anything"
     server.work.answers["array"] = {"0": "COMPLETED", "1": "RUNNING"}
-    state.live.put(Snapshot("lab", jobs=_tasks("COMPLETED", "RUNNING"), as_of=1000.0))
+    state.live.store_snapshot(Snapshot("lab", jobs=_tasks("COMPLETED", "RUNNING"), as_of=1000.0))
     assert await state.array(cluster, 40) == {"0": "COMPLETED", "1": "RUNNING"}
-    state.live.put(Snapshot("lab", jobs=_tasks("COMPLETED", "FAILED"), as_of=1000.0))
+    state.live.store_snapshot(Snapshot("lab", jobs=_tasks("COMPLETED", "FAILED"), as_of=1000.0))
     assert await state.array(cluster, 40) == {"0": "COMPLETED", "1": "RUNNING"}, "not at every step of a busy array"
     assert len(server.work.named("array")) == 2
     server.work.answers["array"] = {"0": "COMPLETED", "1": "FAILED"}
-    state.clock.now += HISTORY_S  # type: ignore[attr-defined]
+    state.clock.now += SHARED_AGE_S  # type: ignore[attr-defined]
     assert await state.array(cluster, 40) == {"0": "COMPLETED", "1": "FAILED"}
 
 
@@ -94,7 +94,7 @@ async def test_a_run_that_was_requeued_stands_in_the_course_with_its_start_and_i
     first = builders.job(7, "REQUEUED", gpus=8, nodes=(node,), submit_time=900, start_time=910, end_time=950)
     again = builders.job(7, "PENDING", gpus=8, nodes=(), submit_time=960, start_time=0, end_time=0)
     waits = replace(again, start_time=5000)  # when Slurm expects it to
-    server.state.live.put(Snapshot("lab", jobs=(waits,), as_of=1000.0))
+    server.state.live.store_snapshot(Snapshot("lab", jobs=(waits,), as_of=1000.0))
     server.work.answers["runs"] = (first, again)
     server.work.answers["history"] = ()
     got = await (await server.client()).get("/api/v1/clusters/lab/jobs/7/runs")
@@ -109,7 +109,7 @@ async def test_the_loss_of_a_job_that_ended_long_ago_is_read_from_its_files_once
     server: Server,
 ) -> None:
     job = builders.job(7, "COMPLETED", nodes=("lab-1-1",), start_time=910, end_time=950)
-    server.state.live.put(Snapshot("lab", as_of=1000.0))
+    server.state.live.store_snapshot(Snapshot("lab", as_of=1000.0))
     server.work.answers |= {"job": job, "runs": (), "history": (), "run_command": ExecOut(code=1)}
     server.work.answers["said"] = ProgressOut(step=120, loss=1.5, series=[(60, 2.0), (120, 1.5)])
     client = await server.client()
@@ -118,6 +118,6 @@ async def test_the_loss_of_a_job_that_ended_long_ago_is_read_from_its_files_once
     told = (await client.get("/api/v1/clusters/lab/jobs/7")).json()
     assert (told["progress"]["step"], len(server.work.named("said"))) == (120, 1)
     server.work.answers["said"] = Unreachable("lab-head does not answer")
-    server.state.clock.now += 10 * SAID_S  # type: ignore[attr-defined]
-    server.state.live.put(Snapshot("lab", as_of=server.state.clock()))
+    server.state.clock.now += 10 * PROGRESS_AGE_S  # type: ignore[attr-defined]
+    server.state.live.store_snapshot(Snapshot("lab", as_of=server.state.clock()))
     assert (await client.get("/clusters/lab/jobs/7")).status_code == 200

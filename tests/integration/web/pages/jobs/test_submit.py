@@ -68,11 +68,11 @@ async def test_a_job_that_waits_for_nodes_out_of_service_may_be_sent(server: Ser
     eve = await server.client("eve", "member")
     form = {"how": "script", "script": "#!/bin/sh\n#SBATCH -N 5 -t 60\nhostname\n"}
     nodes = [builders.node(name) for name in builders.cluster().slot_names]
-    server.state.live.put(replace(server.state.live.snapshot("lab"), nodes=tuple(nodes)))
+    server.state.live.store_snapshot(replace(server.state.live.snapshot("lab"), nodes=tuple(nodes)))
     told = (await eve.post(f"{PAGE}/check", data=form)).text
     assert "1 thing to put right" in told  # all nodes are in service: it can never run
     nodes[1] = replace(nodes[1], states=("IDLE", "DRAIN"))
-    server.state.live.put(replace(server.state.live.snapshot("lab"), nodes=tuple(nodes)))
+    server.state.live.store_snapshot(replace(server.state.live.snapshot("lab"), nodes=tuple(nodes)))
     told = (await eve.post(f"{PAGE}/check", data=form)).text
     assert "It fits.</span> It would wait until more nodes are in service: 4 of 5 are now." in told
     assert "USD</strong>" in told
