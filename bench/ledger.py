@@ -26,8 +26,8 @@ from typing import Any
 from headway.billing.goodput import lost_s
 from headway.billing.periods import month, zone
 from headway.catalog.plans import load_catalogue
-from headway.clusterfile.load import resolve
-from headway.domain.billing import DAY_S, Held, NodeSpan, Run, Saves, SpanKind
+from headway.clusterfile.load import resolve_cluster_file
+from headway.domain.billing import DAY_S, CheckpointStats, GroupAllocation, JobRun, NodeSpan, SpanKind
 from headway.domain.cluster import Cluster
 from headway.domain.incident import XidClass
 from headway.services.billing.capacity import load_capacity
@@ -50,7 +50,7 @@ def cluster() -> Cluster:
     people = {team: {"users": [f"{team}{i}" for i in range(20)]} for team in TEAMS}
     hosts = [f"10.0.{number // 256}.{number % 256}" for number in range(NODES + 1)]
     spec = {"name": "lab", "provider": "ssh", "plan": "h100-8", "nodes": NODES, "hosts": hosts, "teams": people}
-    return resolve({**spec, "fabric": {"leaf_size": 16}}, load_catalogue({}), owner="ann")
+    return resolve_cluster_file({**spec, "fabric": {"leaf_size": 16}}, load_catalogue({}), owner="ann")
 
 
 def made(count: int, names: tuple[str, ...]) -> Any:
@@ -63,20 +63,20 @@ def made(count: int, names: tuple[str, ...]) -> Any:
         nodes = tuple(names[(number + i) % NODES] for i in range(-(-gpus // 8)))
         team = dice.choice(TEAMS)
         state = dice.choices(("COMPLETED", "PREEMPTED", "REQUEUED", "NODE_FAIL"), (90, 5, 4, 1))[0]
-        run = Run(
+        run = JobRun(
             number + 1, start, start + seconds, start - 60, start - int(dice.expovariate(1 / 600)), team,
             f"{team}{dice.randrange(20)}", dice.choice(("train", "debug")), team, state, nodes, gpus, gpus * 8, 1000,
             86_400, seconds, 500, 0, "h100",
         )  # fmt: skip
         lost = lost_s(state, run.start, run.end, float(run.end - min(seconds, dice.randrange(1, 3600))))
-        yield run, [Held("main", nodes, "h100", gpus, gpus * 8, gpus, 8)], lost
+        yield run, [GroupAllocation("main", nodes, "h100", gpus, gpus * 8, gpus, 8)], lost
 
 
 async def fill(folder: Path, count: int) -> float:
     began = time.monotonic()
     store = await open_store(folder, clock=lambda: float(MONTH.end))
     names = tuple(cluster().group_of)
-    part: list[tuple[Run, list[Held], int]] = []
+    part: list[tuple[JobRun, list[GroupAllocation], int]] = []
     for one in made(count, names):
         part.append(one)
         if len(part) == CHUNK:
@@ -121,7 +121,7 @@ async def others(store: Store, count: int, names: tuple[str, ...]) -> None:
         opened = await store.incidents.open("lab", names[i % NODES], f"XID {i % 9}", XidClass.RESET, half + i, {})
         await store.incidents.record_requeued_jobs(opened.number, [count // 2 + i], half + i)
     await store.checkpoints.record(
-        "lab", {job: Saves(20, 200.0 + job % 9, 4000.0) for job in range(1, count, 100)}, MONTH.end
+        "lab", {job: CheckpointStats(20, 200.0 + job % 9, 4000.0) for job in range(1, count, 100)}, MONTH.end
     )
 
 

@@ -13,10 +13,10 @@ from headway.catalog.plans import load_catalogue
 from headway.changes.cluster_changes import DesiredState, changeset
 from headway.changes.machine_changes import DesiredMachine
 from headway.cluster.desired_state import build_desired_state
-from headway.clusterfile.load import resolve
+from headway.clusterfile.load import resolve_cluster_file
 from headway.domain.cluster import Cluster, Site
 from headway.domain.machine import Machine, MachineState
-from headway.domain.observed import Observed, SeenFile, SeenMachine, SeenUnit
+from headway.domain.observed import Observed, ObservedFile, ObservedMachine, ObservedUnit
 
 SECRETS = {"munge_key": "eA==", "jwt_key": "eA=="}
 CHANGED = "/etc/hosts"
@@ -29,7 +29,7 @@ def address(number: int) -> str:
 def cluster_of(nodes: int) -> Cluster:
     hosts = [address(number) for number in range(1, nodes + 2)]
     spec = {"name": "big", "provider": "ssh", "plan": "h100-8", "nodes": nodes, "hosts": hosts}
-    return resolve({**spec, "fabric": {"leaf_size": 32}}, load_catalogue({}), owner="ann")
+    return resolve_cluster_file({**spec, "fabric": {"leaf_size": 32}}, load_catalogue({}), owner="ann")
 
 
 def site_of(cluster: Cluster) -> Site:
@@ -38,15 +38,15 @@ def site_of(cluster: Cluster) -> Site:
     return Site("10.0.0.0/8", "10.255.0.254", addresses[cluster.head], addresses, uids)
 
 
-def as_wanted(wanted: DesiredMachine, *, but: str = "") -> SeenMachine:
+def as_wanted(wanted: DesiredMachine, *, but: str = "") -> ObservedMachine:
     """A machine on which everything is as it should be, except the content of one file."""
     files = {
-        path: SeenFile("old" if path == but else wanted.digests[path], file.mode, file.owner, file.group, 0.0)
+        path: ObservedFile("old" if path == but else wanted.digests[path], file.mode, file.owner, file.group, 0.0)
         for path, file in wanted.files.items()
     }
-    units = {unit.name: SeenUnit(True, True, 1.0, 1, wanted.loaded[unit.name]) for unit in wanted.units}
+    units = {unit.name: ObservedUnit(True, True, 1.0, 1, wanted.loaded[unit.name]) for unit in wanted.units}
     dirs = frozenset(path for path, *_ in (*wanted.dirs, *wanted.homes))
-    return SeenMachine(files, units, tuple(wanted.files), dirs)
+    return ObservedMachine(files, units, tuple(wanted.files), dirs)
 
 
 def observed(goal: DesiredState, site: Site) -> Observed:

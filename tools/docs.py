@@ -114,9 +114,9 @@ def escape(text: str) -> str:
 
 
 def cluster_file_page() -> str:
-    from headway.clusterfile.json_schema import schema
+    from headway.clusterfile.json_schema import cluster_file_schema
 
-    document = schema()
+    document = cluster_file_schema()
     parts: dict[str, Any] = document["$defs"]
 
     def body() -> Iterator[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from headway.images.apt_mirror import host_mirror
 from headway.images.podman import Podman
 from headway.providers.local import network
-from headway.providers.local.provider import boots_systemd
+from headway.providers.local.provider import systemd_argv
 
 SUITES = {"debian13": "trixie", "debian12": "bookworm"}
 PLAIN = "systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,ca-certificates"
@@ -79,7 +79,7 @@ class Bare:
         for part in ("home", "scratch"):
             (self.folder / part).mkdir(exist_ok=True)
         (self.folder / "scratch").chmod(0o1777)
-        subnet = network.choose_subnet(self.name, network.routed())
+        subnet = network.choose_subnet(self.name, network.routed_networks())
         self.subnet = str(subnet)
         labels = ("--label", "headway=1", "--label", f"headway.owner={self.name}")
         run("podman", "network", "create", "--disable-dns", "--subnet", str(subnet), *labels, self.name)
@@ -98,7 +98,7 @@ class Bare:
         for number in numbers:
             binds = [f"{self.folder / part}:/{part}" for part in ("home", "scratch")] if self.shared else []
             argv = [
-                *("run", "--detach", "--privileged", *boots_systemd(), "--name", self.container(number)),
+                *("run", "--detach", "--privileged", *systemd_argv(), "--name", self.container(number)),
                 *("--network", self.name, "--ip", self.address(number), "--hostname", f"rack{number}", "--no-hosts"),
                 *(
                     "--dns",
@@ -162,7 +162,7 @@ systemctl restart ssh.service
         self._plug(number, up=True)
 
     def _plug(self, number: int, *, up: bool) -> None:
-        network.plug(int(run("podman", "inspect", "--format", "{{.State.Pid}}", self.container(number))), up=up)
+        network.set_link(int(run("podman", "inspect", "--format", "{{.State.Pid}}", self.container(number))), up=up)
 
     def power_on(self, number: int) -> None:
         """podman gives it the name and resolver of its first boot again, which no machine would do."""

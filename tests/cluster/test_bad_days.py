@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.cluster.lab import Lab
 
-from headway.providers.local.mounts import mounted
+from headway.providers.local.mounts import read_mounts
 from headway.sdk.local_server import running_server
 
 ROOT = Path(__file__).parents[2]
@@ -131,7 +131,7 @@ def test_a_second_cluster_of_the_same_name_has_a_dark_head_then_a_full_disk_and_
             _side_by_side(lab, other)
             _full_disk(other, disk)
         assert _left(other) == []
-        assert [point for point in mounted() if point.startswith(f"{disk}/")] == []
+        assert [point for point in read_mounts() if point.startswith(f"{disk}/")] == []
     finally:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
     lab.wait(lambda: all_usable(lab), "all nodes to be in service, as they were")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from tests.cluster.lab import Lab
 
-from headway.domain.cluster import STATE
+from headway.domain.cluster import SLURM_STATE_FOLDER
 from headway.render.slurm.slurm_conf import TAKEOVER_S
 
 SPEC = """\
@@ -35,7 +35,7 @@ def on(lab: Lab, machine: str, *argv: str) -> str:
 
 def beat(lab: Lab) -> tuple[int, int]:
     """(unix seconds, number of the controller that wrote them); while it is written there is none for a moment."""
-    show = f"od -A n -t u8 --endian=big {STATE}/heartbeat"
+    show = f"od -A n -t u8 --endian=big {SLURM_STATE_FOLDER}/heartbeat"
     words = lab.wait(lambda: on(lab, "pair-head2", "sh", "-c", f"{show} 2>/dev/null || true").split(), "a heartbeat")
     return int(words[0]), int(words[1])
 
@@ -65,7 +65,7 @@ def test_the_second_head_takes_over_and_the_first_one_comes_back(lab: Lab) -> No
     lab.wait_job(running, "RUNNING")
     head = lab.container("pair-head")
     # What is accepted right after the controller has saved is not in its state yet: it saves every five seconds at most.
-    saves = f"until grep -aqs just-saved {STATE}/job_state; do sleep 0.05; done"
+    saves = f"until grep -aqs just-saved {SLURM_STATE_FOLDER}/job_state; do sleep 0.05; done"
     change = f"scontrol update JobId={running} Comment=just-saved"
     on(lab, "pair-head", "timeout", "120", "bash", "-c", f"{change}; {saves}")
     forgotten = lab.sbatch("ada", "-o", "/dev/null", wrap=f"{WAITS}; echo $SLURM_JOB_ID >>/scratch/forgotten")

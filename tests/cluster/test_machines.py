@@ -375,7 +375,7 @@ async def test_a_link_put_in_the_place_of_a_dataset_leads_nowhere(local: Ground,
     await local.out(machine, "sh", "-c", swap)
     with pytest.raises(Refused, match=r"shared/datasets is no folder"):
         await local.provider.attach(NAME, [Dataset("tiny", str(source), "/datasets/tiny")])
-    assert [point for point in mounts.mounted() if point.startswith(str(victim))] == []
+    assert [point for point in mounts.read_mounts() if point.startswith(str(victim))] == []
 
 
 async def test_clusters_and_state_folders_side_by_side_never_meet(local: Ground, tmp_path: Path) -> None:
@@ -415,7 +415,7 @@ def leftovers(of: Ground, tmp_path: Path) -> list[str]:
     assert isinstance(of.provider, LocalProvider)
     label = f"label=headway.instance={of.provider.instance}"
     found = podman("ps", "-aq", "--filter", label).split() + podman("network", "ls", "-q", "--filter", label).split()
-    return found + [point for point in mounts.mounted() if point.startswith(str(tmp_path))]
+    return found + [point for point in mounts.read_mounts() if point.startswith(str(tmp_path))]
 
 
 async def test_devices_that_a_job_may_not_open_are_not_shown(local: Ground) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from headway.billing.allocation import allocations_by_group
-from headway.domain.billing import DAY_S, MOST_TOLD, Run, Saves
+from headway.domain.billing import DAY_S, MAX_STORED_INTEGER, CheckpointStats, JobRun
 from headway.domain.incident import XidClass
 from headway.errors import Unanswered
 from headway.services.billing import daily_rollups
@@ -267,8 +267,8 @@ async def test_a_question_that_waits_for_a_lock_without_end_is_given_up_and_a_mi
 async def test_the_ledger_s_sums_are_the_same_there(url: str) -> None:
     lab, t0 = builders.cluster(4), 1_790_000_000
 
-    def run(job: int, start: int, end: int, state: str = "COMPLETED") -> Run:
-        return Run(
+    def run(job: int, start: int, end: int, state: str = "COMPLETED") -> JobRun:
+        return JobRun(
             job, t0 + start, end and t0 + end, t0 + start, t0 + start - 20, "vision", "alice", "train", "vision", state,
             ("lab-1-1",), 4, 32, 1000, 3600, 5, 10,
         )  # fmt: skip
@@ -311,7 +311,7 @@ async def test_a_large_run_of_weeks_is_cut_to_the_joule_there(url: str) -> None:
     t0, life_s, nodes = 1_790_000_000, 2_600_001, tuple(f"lab-1-{i + 1}" for i in range(4))
     cpus, joules, cpu_s = 2_560_000, 7_400_000_000_001, 2_560_000 * 2_600_000
     lab = builders.cluster(4)
-    one = Run(
+    one = JobRun(
         job=1, start=t0, end=t0 + life_s, submit=t0, eligible=t0, team="vision", user="alice", partition="train",
         qos="vision", state="COMPLETED", nodes=nodes, gpus=32, cpus=cpus, memory_mib=1, time_limit_s=None,
         used_cpu_s=0, used_memory_mib=0,
@@ -333,7 +333,9 @@ async def test_a_run_of_two_groups_whose_start_is_moved_is_one_run_there(url: st
     [main] = builders.cluster(4).groups
     halves = [replace(main, name=name, slots=main.slots[i : i + 2]) for i, name in ((0, "a"), (2, "b"))]
     group_of = {name: group for group in halves for name in group.slots}
-    one = Run(1, t0, 0, t0 - 20, t0 - 20, "vision", "alice", "train", "vision", "RUNNING", nodes, 16, 32, 1, None, 0, 0)
+    one = JobRun(
+        1, t0, 0, t0 - 20, t0 - 20, "vision", "alice", "train", "vision", "RUNNING", nodes, 16, 32, 1, None, 0, 0
+    )
     store = await open_store(Path(), url)
     try:
         await store.runs.save("moved", [(one, allocations_by_group(one, group_of), 0)])
@@ -360,7 +362,7 @@ async def test_many_runs_are_measured_and_end_at_once_there(url: str) -> None:
     t0, jobs = 1_790_000_000, range(1, 1101)
     lab = builders.cluster(4)
     runs = [
-        Run(
+        JobRun(
             job,
             t0,
             0,
@@ -398,8 +400,10 @@ async def test_many_runs_are_measured_and_end_at_once_there(url: str) -> None:
         on = await store.capacity.held_on("many", [("lab-1-3", t0, t0 + 500)], t0 + 500)
         assert [one.end - t0 for one in on] == [130] * len(jobs)
         assert (await store.ledger_progress.get("many")).longest_s == 130
-        await store.checkpoints.record("many", {1: Saves(MOST_TOLD, float(MOST_TOLD), 1.0)}, t0)
-        assert (await store.checkpoints.of_jobs("many", [1]))[1].count == MOST_TOLD
+        await store.checkpoints.record(
+            "many", {1: CheckpointStats(MAX_STORED_INTEGER, float(MAX_STORED_INTEGER), 1.0)}, t0
+        )
+        assert (await store.checkpoints.of_jobs("many", [1]))[1].count == MAX_STORED_INTEGER
     finally:
         await store.close()
 
@@ -418,7 +422,7 @@ async def _losses_and_capacity(store: Store, span: Span, marks: range) -> None:
     await store.incidents.record_requeued_jobs(opened.number, [1], t0 + 110.0)
     [blamed] = await store.losses.lost_to_incidents("ledger", span, Only(), 120.0)
     assert (blamed.job, blamed.how, blamed.what, blamed.node) == (1, how, "XID 79", "lab-1-1")
-    await store.checkpoints.record("ledger", {1: Saves(3, 30.0, 300.0)}, t0 + 300)
+    await store.checkpoints.record("ledger", {1: CheckpointStats(3, 30.0, 300.0)}, t0 + 300)
     assert [(one.job, one.start - t0, one.saves) async for one in store.losses.with_checkpoints("ledger", span, Only(), 2)] == [
         (1, -50, 3), (1, 200, 3),
     ]  # fmt: skip

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from headway.billing import periods
-from headway.domain.billing import NodeSpan, Run
+from headway.domain.billing import JobRun, NodeSpan
 from headway.domain.cluster import Cluster, Team, User
 from headway.errors import Unreachable
 from tests.support import builders, server_fakes
@@ -29,7 +29,7 @@ CHEAP = replace(builders.H100, price_usd_per_node_hour=Decimal(8))
 USERS = tuple(User(name, (), (team.name,)) for team in TEAMS for name in team.users)
 
 
-def run(job: int, start: int, end: int, **others: Any) -> Run:
+def run(job: int, start: int, end: int, **others: Any) -> JobRun:
     """Times in seconds of October."""
     at = OCTOBER.start
     fields: dict[str, Any] = {
@@ -37,19 +37,19 @@ def run(job: int, start: int, end: int, **others: Any) -> Run:
         "qos": "vision", "state": "COMPLETED" if end else "RUNNING", "nodes": ("lab-1-1",), "gpus": 8, "cpus": 64,
         "memory_mib": 1000, "time_limit_s": 3600, "used_cpu_s": 5, "used_memory_mib": 10,
     }  # fmt: skip
-    return Run(job=job, start=at + start, end=end and at + end, **{**fields, **others})
+    return JobRun(job=job, start=at + start, end=end and at + end, **{**fields, **others})
 
 
 class Accounting:
     """What Slurm would say; sacct's rule of what a stretch holds."""
 
     def __init__(self) -> None:
-        self.runs: list[Run] = []
+        self.runs: list[JobRun] = []
         self.events: list[NodeSpan] = []
         self.away = False
         self.asked: list[tuple[int, int]] = []
 
-    def __call__(self, _: Cluster, since: int, until: int) -> tuple[Run, ...]:
+    def __call__(self, _: Cluster, since: int, until: int) -> tuple[JobRun, ...]:
         if self.away:
             raise Unreachable("slurmdbd does not answer")
         self.asked.append((since, until))

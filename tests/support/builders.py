@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.catalog.providers import LOCAL
-from headway.domain.cluster import MAIN, Cluster, Group, Partition, Plan, Site, Slot, Storage, Switch, Team, User
+from headway.domain.cluster import MAIN_GROUP, Cluster, Group, Partition, Plan, Site, Slot, Storage, Switch, Team, User
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slurm.state import JobState, NodeState
 from headway.schemas.clusters import ClusterOut
@@ -75,7 +75,7 @@ def cluster(nodes: int = 4, spares: int = 1, leaf_size: int = 4, **others: Any) 
         switches = (*switches, Switch("spine", children=tuple(leaves)))
     plan = others.pop("plan", H100)
     names = tuple(slot.name for slot in slots)
-    group = Group(MAIN, plan, nodes, nodes, spares, names, price_usd_per_node_hour=plan.price_usd_per_node_hour)
+    group = Group(MAIN_GROUP, plan, nodes, nodes, spares, names, price_usd_per_node_hour=plan.price_usd_per_node_hour)
     fields: dict[str, Any] = {
         "provider": LOCAL,
         "image": "debian13",

@@ -18,10 +18,10 @@ from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Unreachable
 from headway.health.incidents.engine import IncidentEngine
 from headway.health.incidents.repair import JOBS_START_S
-from headway.providers.base import Notice
+from headway.providers.base import ReclaimNotice
 from headway.render.slurm.prolog_epilog import HOLD
 from headway.render.system.agent_config import UNFIT
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 from tests.support.builders import Clock, cluster, machine
 
@@ -86,8 +86,8 @@ class World:
         ]
         return (machine("lab-head"), *others, *([self.machine] if self.machine else []))
 
-    async def notices(self, _: str) -> tuple[Notice, ...]:
-        return tuple(Notice(name, at) for name, at in self.due.items())
+    async def notices(self, _: str) -> tuple[ReclaimNotice, ...]:
+        return tuple(ReclaimNotice(name, at) for name, at in self.due.items())
 
     async def fence(self, _: Machine) -> None:
         await self._turn("fence", MachineState.STOPPED)
@@ -116,11 +116,11 @@ class World:
 
     # --- what is said to machines
 
-    async def remote(self, at: Machine, argv: Sequence[str], *, check: bool = True, **_: Any) -> Ran:
+    async def remote(self, at: Machine, argv: Sequence[str], *, check: bool = True, **_: Any) -> CommandResult:
         code, out = self._answer(at.name, list(argv))
         if check and code:
             raise CommandFailed(argv, code, out or "refused", where=at.name)
-        return Ran(tuple(argv), code, out, "", 0.0)
+        return CommandResult(tuple(argv), code, out, "", 0.0)
 
     def _answer(self, at: str, words: Sequence[str]) -> tuple[int, str]:
         line = " ".join(words)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headway.transport.process import Ran
-from headway.transport.remote_program import program
+from headway.transport.process import CommandResult
+from headway.transport.remote_program import program_source
 from tests.support.builders import machine, open_to_all
 
 HEAD = machine("lab-head")
@@ -47,7 +47,7 @@ class Machine:
         entry = (PERSON, "x", nobody.pw_uid, nobody.pw_gid, "", str(self.folder), "/bin/bash")
         code = f"""
 import pwd
-exec({program("user_helper")!r}, {{"__name__": "p"}})
+exec({program_source("user_helper")!r}, {{"__name__": "p"}})
 from user_helper import __main__, identity, login_environment as login
 people = {{{PERSON!r}: pwd.struct_passwd({entry!r})}}
 def person(name):
@@ -68,12 +68,12 @@ __main__.main()
         self.held.append(process)
         return Process(process)
 
-    async def remote(self, machine: Any, argv: Sequence[str], **options: Any) -> Ran:
+    async def remote(self, machine: Any, argv: Sequence[str], **options: Any) -> CommandResult:
         pipe = asyncio.subprocess.PIPE
         self.fresh += 1
         process = await asyncio.create_subprocess_exec(*self.argv(argv), stdin=pipe, stdout=pipe, stderr=pipe)
         out, err = await process.communicate(options.get("input"))
-        return Ran(tuple(argv), process.returncode or 0, out.decode(), err.decode(), 0.0, out)
+        return CommandResult(tuple(argv), process.returncode or 0, out.decode(), err.decode(), 0.0, out)
 
     def stream(self, *_: Any, **__: Any) -> Any:
         raise AssertionError("nothing is streamed")

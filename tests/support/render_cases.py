@@ -8,12 +8,12 @@ from typing import Any
 
 from headway.catalog.providers import LOCAL, SSH
 from headway.domain.cluster import (
-    MAIN,
+    MAIN_GROUP,
     Cluster,
     Dataset,
     Firewall,
     Group,
-    OwnSite,
+    OwnedSite,
     Partition,
     Plan,
     Site,
@@ -23,7 +23,7 @@ from headway.domain.cluster import (
     Team,
     User,
 )
-from headway.domain.survey import Found, FoundGpu
+from headway.domain.survey import DetectedGpu, DetectedHardware
 
 H100 = Plan("h100-8", "h100", 8, 81559, 128, 2_000_000, Decimal("24"), "NVIDIA H100 80GB HBM3")
 CPU = Plan("cpu-64", "", 0, 0, 64, 256_000, Decimal("3"))
@@ -48,7 +48,7 @@ def tree(places: tuple[Slot, ...]) -> tuple[Switch, ...]:
     return (*switches, Switch("spine", (), tuple(leaves)))
 
 
-def group(plan: Plan, names: tuple[str, ...], spares: int = 0, name: str = MAIN, **more: Any) -> Group:
+def group(plan: Plan, names: tuple[str, ...], spares: int = 0, name: str = MAIN_GROUP, **more: Any) -> Group:
     """All its slots have machines unless `nodes` is among `more`."""
     most = len(names) - spares
     fields = {"nodes": most, "price_usd_per_node_hour": plan.price_usd_per_node_hour, **more}
@@ -95,7 +95,7 @@ def site_of(cluster: Cluster, **changes: object) -> Site:
         uids={user.name: 20000 + n for n, user in enumerate(cluster.users)} | {"bob": 20099},
         departed=("bob",),
         simulated_gpus=cluster.simulated_gpus,
-        gpu_devices=cluster.largest.gpus if cluster.simulated_gpus else 0,
+        gpu_devices=cluster.largest_plan.gpus if cluster.simulated_gpus else 0,
         real_cpus=4,
         real_memory_mib=16000,
         host_keys={name: f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{name}" for name in addresses},
@@ -125,8 +125,8 @@ def cpu_cluster() -> Cluster:
 
 def own_site(cluster: Cluster, **changes: object) -> Site:
     """Machines that mount nothing in common: the head exports it. One has less memory than the other."""
-    found = Found(64, 2, 32, 1, 257_000, 900_000)
-    own = OwnSite(
+    found = DetectedHardware(64, 2, 32, 1, 257_000, 900_000)
+    own = OwnedSite(
         {"ops": ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIops",), "root": ("",)},
         (22,),
         {},
@@ -160,13 +160,13 @@ def own_gpu_site() -> Site:
     """The plan says 8 H100; one machine has them, half beside each socket, the other has 2 A100."""
     cluster = own_gpu_cluster()
     sides = (tuple(range(32)), tuple(range(32, 64)))
-    h100 = tuple(FoundGpu("NVIDIA H100 80GB HBM3", 81559, f"0000:{n}b:00.0", sides[n // 4], n) for n in range(8))
-    a100 = tuple(FoundGpu("NVIDIA A100-SXM4-40GB", 40960, f"0000:0{n}:00.0", (), n) for n in range(2))
+    h100 = tuple(DetectedGpu("NVIDIA H100 80GB HBM3", 81559, f"0000:{n}b:00.0", sides[n // 4], n) for n in range(8))
+    a100 = tuple(DetectedGpu("NVIDIA A100-SXM4-40GB", 40960, f"0000:0{n}:00.0", (), n) for n in range(2))
     found = {
-        cluster.slot_names[0]: Found(128, 2, 32, 2, 2_063_000, 3_000_000, h100),
-        cluster.slot_names[1]: Found(64, 1, 64, 1, 515_000, 0, a100),
+        cluster.slot_names[0]: DetectedHardware(128, 2, 32, 2, 2_063_000, 3_000_000, h100),
+        cluster.slot_names[1]: DetectedHardware(64, 1, 64, 1, 515_000, 0, a100),
     }
-    own = OwnSite({"root": ("",)}, (22, 2222), {cluster.head: "head.example.org"}, ("10.87.3.1",))
+    own = OwnedSite({"root": ("",)}, (22, 2222), {cluster.head: "head.example.org"}, ("10.87.3.1",))
     return own_site(cluster, found=found, own=own)
 
 
@@ -205,7 +205,7 @@ def two_heads_cluster() -> Cluster:
 
 def own_two_heads_cluster() -> Cluster:
     made = replace(own_gpu_cluster(), controllers=2)
-    words = Dataset("words", f"{made.library}/versions/words", "/datasets/words", versioned=True)
+    words = Dataset("words", f"{made.dataset_library}/versions/words", "/datasets/words", versioned=True)
     return replace(made, storage=Storage(datasets=(words,), state="/shared/headway"))
 
 

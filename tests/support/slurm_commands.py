@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headway.errors import CommandFailed
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support.builders import machine
 
 HEAD = machine("lab-head")
@@ -20,9 +20,9 @@ class Scontrol:
         self.answers = answers
         self.said: list[tuple[str, ...]] = []
 
-    async def remote(self, machine: Any, argv: Sequence[str], *, check: bool = True, **_: Any) -> Ran:
+    async def remote(self, machine: Any, argv: Sequence[str], *, check: bool = True, **_: Any) -> CommandResult:
         code, out, err = self.answers[tuple(argv)]
         self.said.append(tuple(argv))
         if check and code:
             raise CommandFailed(argv, code, err, where=machine.name)
-        return Ran(tuple(argv), code, out, err, 0.0)
+        return CommandResult(tuple(argv), code, out, err, 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.domain.billing import Held, NodeSpan, Run, SpanKind
+from headway.domain.billing import GroupAllocation, JobRun, NodeSpan, SpanKind
 from headway.services.context import AppState
 from headway.store import PriceRow, Store
 
@@ -28,20 +28,20 @@ async def put(state: AppState, store: Store) -> None:
     ):
         start, end = now - start_h * HOUR, now - end_h * HOUR
         node = "demo-1-1" if team == "vision" else "demo-1-2"
-        run = Run(
+        run = JobRun(
             job, start, end, start - 700, start - 600, team, user, "train", team, state_word, (node,), 8, 64, 1000, None,
             end - start, 900,
         )  # fmt: skip
-        made.append((run, [Held("main", (node,), "h100", 8, 64, 8, 8)], lost_h * HOUR))
+        made.append((run, [GroupAllocation("main", (node,), "h100", 8, 64, 8, 8)], lost_h * HOUR))
     for day in range(2, 14):
         for number, (from_h, hours, team, user) in enumerate(
             ((4, 11, "vision", "alice"), (7, 5 + day % 4, "speech", "carol"), (9, 3, "vision", "bob"))
         ):
             start = now - day * 24 * HOUR + from_h * HOUR
-            run = Run(
+            run = JobRun(
                 10 * day + number, start, start + hours * HOUR, start - 90, start - day * 40, team, user, "train", team,
                 "COMPLETED", (f"demo-1-{number + 1}",), 8, 64, 1000, None, hours * HOUR, 90,
             )  # fmt: skip
-            made.append((run, [Held("main", run.nodes, "h100", 8, 64, 8, 8)], 0))
+            made.append((run, [GroupAllocation("main", run.nodes, "h100", 8, 64, 8, 8)], 0))
     await store.runs.save("demo", made, collected_to=now)
     await store.runs.add_measurements("demo", [(105, now - 3 * HOUR, 6 * HOUR, 2 * HOUR, 90_000_000)], now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from headway.domain.cluster import Cluster, Storage, Volume
-from headway.domain.dataset import Version
+from headway.domain.dataset import DatasetVersion
 from headway.domain.slurm.state import Room
 from headway.errors import Unreachable
 from headway.store import SpeedRow, Store
@@ -62,5 +62,5 @@ async def put(store: Store) -> None:
         source = "s3://corpora/fineweb" if name == "fineweb" else "/srv/data/imagenet"
         at = now - days * 86400.0
         seen = None if checked is None else now - checked * 86400.0
-        one = Version("demo", name, version, f"{number}" * 64, files, size, source, "ann", at, seen, damage)
+        one = DatasetVersion("demo", name, version, f"{number}" * 64, files, size, source, "ann", at, seen, damage)
         await store.datasets.add(one)

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from conftest import Site
-from headway.domain.billing import Held, Run
+from headway.domain.billing import GroupAllocation, JobRun
 from headway.domain.cluster import Budget
 
 pytestmark = pytest.mark.browser
@@ -40,10 +40,12 @@ def test_a_budget_that_is_spent_is_said_above_the_queue(demo: Site, page: Page) 
     budget = Budget("gpu_hours", Decimal("0.000001"), "year")
     demo.work.clusters["demo"] = {**made, "teams": tuple(replace(one, budget=budget) for one in made["teams"])}
     begun = now - 7200
-    run = Run(
+    run = JobRun(
         900, begun, 0, begun, begun, "vision", "alice", "train", "vision", "RUNNING", ("demo-1-1",), 8, 64, 1, None, 0, 0,
     )  # fmt: skip
-    demo.run(demo.state.store.runs.save("demo", [(run, [Held("main", ("demo-1-1",), "h100", 8, 64, 8, 8)], 0)]))
+    demo.run(
+        demo.state.store.runs.save("demo", [(run, [GroupAllocation("main", ("demo-1-1",), "h100", 8, 64, 8, 8)], 0)])
+    )
     demo.goto(page, "/clusters/demo/queue", role="viewer")
     expect(page.get_by_role("heading", name="Queue")).to_be_visible()
     expect(page.get_by_text("The budget of vision")).to_have_count(0)  # of a team that is not theirs

@@ -140,7 +140,7 @@ class Autoscaler:
         self, head: Machine, states: Mapping[str, planner.StateAndReason]
     ) -> Mapping[str, tuple[int, ...]]:
         """Node -> jobs that have it; asked only where what is woken may cost too much."""
-        limited = any(file and file.most_usd_per_hour is not None for file in (self.cluster, self.next_file))
+        limited = any(file and file.max_usd_per_hour is not None for file in (self.cluster, self.next_file))
         if not limited or not any(word.endswith("#") for word, _ in states.values()):
             return {}
         return await node_jobs.jobs_by_node(self.env.connections, head)

@@ -11,9 +11,11 @@ from decimal import Decimal
 
 from headway.domain.cluster import Cluster, Group
 from headway.domain.machine import Machine
-from headway.domain.slots import NO_MACHINE, OWN
+from headway.domain.slots import HEADWAY_REASON, NO_MACHINE_REASON
 
-CLOSED = f"{OWN}closed until"  # Slurm's reason for slots that it is not to ask for: "... until UNIX-SECONDS: why"
+CLOSED = (
+    f"{HEADWAY_REASON}closed until"  # Slurm's reason for slots that it is not to ask for: "... until UNIX-SECONDS: why"
+)
 FIRST_WAIT_S = 60.0
 LONGEST_WAIT_S = 1800.0
 REGISTER_S = 300.0  # a machine at which nobody is at work any more, and of which Slurm has not heard
@@ -137,7 +139,7 @@ def _unregistered(
     """Slots with a machine for so long that Slurm should know of it, and has them as having none."""
     for name in group.slots:
         machine = machines.get(name)
-        if machine is None or name in busy or states.get(name, ("", ""))[1] != NO_MACHINE:
+        if machine is None or name in busy or states.get(name, ("", ""))[1] != NO_MACHINE_REASON:
             continue
         if 0 < machine.started_at < now - REGISTER_S:
             yield name
@@ -145,8 +147,8 @@ def _unregistered(
 
 def _fill_targets(cluster: Cluster, after: Cluster | None) -> dict[str, int]:
     """Group -> machines that it is to be filled up to."""
-    later = {group.name: group.wanted for group in (after or cluster).groups}
-    return {group.name: min(group.wanted, later.get(group.name, 0)) for group in cluster.groups}
+    later = {group.name: group.min_machines for group in (after or cluster).groups}
+    return {group.name: min(group.min_machines, later.get(group.name, 0)) for group in cluster.groups}
 
 
 def _missing_slots(
@@ -169,7 +171,7 @@ def _missing_slots(
 
 def _slot_is_free(state: StateAndReason) -> bool:
     word, reason = state
-    return reason == NO_MACHINE or (word.endswith("~") and not reason.startswith(OWN))
+    return reason == NO_MACHINE_REASON or (word.endswith("~") and not reason.startswith(HEADWAY_REASON))
 
 
 def _node_action(name: str, state: StateAndReason, machine: Machine | None, now: float) -> ScalingAction | None:
@@ -223,7 +225,7 @@ class _Budget:
         """For these too, which count from then on."""
         wanted = [(file, there | set(names)) for file, there in self.files]
         for file, there in wanted:
-            limit = file.most_usd_per_hour
+            limit = file.max_usd_per_hour
             if limit is not None and _usd_per_hour(file, there) > limit:
                 self.limit = limit
                 return False
@@ -239,5 +241,5 @@ def _machine_count(group: Group, there: Collection[str]) -> int:
     """Machines of the group: where it scales by itself its first slots always have one."""
     found = {name for name in group.slots if name in there}
     if group.idle_s is not None:
-        return len(found | set(group.slots[: group.wanted]))
-    return max(group.wanted, len(found))
+        return len(found | set(group.slots[: group.min_machines]))
+    return max(group.min_machines, len(found))

@@ -24,7 +24,7 @@ from headway.domain.machine import Machine, MachineState
 from headway.domain.operation import SECRET_PREFIXES
 from headway.errors import CommandFailed, Conflict
 from headway.store.core.cluster_records import BRINGING
-from headway.transport.remote_program import program
+from headway.transport.remote_program import program_source
 
 DATABASE = "slurm_acct_db"
 _OF_A_MOMENT = SECRET_PREFIXES  # secrets that are none of the cluster's
@@ -51,7 +51,7 @@ def file_of(folder: Path, header: Header) -> Path:
 
 
 def program_argv(*words: str) -> list[str]:
-    return ["python3", "-I", "-S", "-c", program("slurm_state"), *words]
+    return ["python3", "-I", "-S", "-c", program_source("slurm_state"), *words]
 
 
 async def back_up(
@@ -76,7 +76,7 @@ async def back_up(
         await _part(
             writer,
             "state",
-            _run(env, head, program_argv("state", cluster.state, since), ["copy", cluster.state]),
+            _run(env, head, program_argv("state", cluster.state_folder, since), ["copy", cluster.state_folder]),
             say,
         )
         await _part(writer, "database", _run(env, head, ["bash", "-c", _DUMP], ["mariadb-dump", DATABASE]), say)

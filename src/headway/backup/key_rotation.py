@@ -21,7 +21,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.domain.operation import OperationKind, own_secret
 from headway.errors import Refused
-from headway.providers.base import Rekeys
+from headway.providers.base import KeyRotatingProvider
 
 READY_S = 30
 
@@ -70,7 +70,7 @@ async def _sign_in_key(
 ) -> None:
     """The provider lets keys in on machines that are off as well: they come back later."""
     provider = env.provider
-    if not isinstance(provider, Rekeys):
+    if not isinstance(provider, KeyRotatingProvider):
         raise Refused(f"{cluster.name} is signed in to with keys of your own", hint="change them on the machines")
     await begins()
     old = (await env.store.secrets.of_cluster(cluster.name))["bootstrap_key"]
@@ -89,7 +89,7 @@ async def _sign_in_key(
     await say("key", "the old key is let in nowhere any more", done=True)
 
 
-async def _admit(provider: Rekeys, machines: Iterable[Machine], *keys: str) -> None:
+async def _admit(provider: KeyRotatingProvider, machines: Iterable[Machine], *keys: str) -> None:
     for machine in machines:
         await provider.admit(machine, "\n".join(secrets.public_key(key) for key in keys))
 

@@ -19,7 +19,7 @@ from headway.backup.backup import VerifiedBackup, program_argv, prove, rows
 from headway.cluster.apply import apply_cluster
 from headway.cluster.context import ClusterContext, ReportProgress
 from headway.cluster.observe import list_machines, replaced_machines
-from headway.domain.cluster import ACCOUNTING, Cluster, heads_of
+from headway.domain.cluster import ACCOUNTING_FOLDER, Cluster, head_names
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Conflict, HeadwayError, Refused
 from headway.slurm.account_commands import close_runaway_jobs_argv
@@ -115,7 +115,7 @@ async def restore(cluster: Cluster, env: ClusterContext, say: ReportProgress, pa
         await say("head", "Slurm's daemons rest")
         await _rest(env, head)
         await say("head", "Slurm's daemons rest", done=True)
-    parts = (cluster.state, ACCOUNTING)
+    parts = (cluster.state_folder, ACCOUNTING_FOLDER)
 
     async def put_back(machine: Machine) -> None:
         nonlocal done
@@ -152,7 +152,7 @@ async def _stand_aside(cluster: Cluster, env: ClusterContext, say: ReportProgres
     first. One of which the backup's file knows nothing starts no more. A machine one owns that another is about to take the
     place of need not answer: it was installed anew, or is gone."""
     machines, anew = await list_machines(env, cluster.name), await replaced_machines(env, cluster.name)
-    for name in heads_of(cluster.name, _MOST_HEADS)[1:]:
+    for name in head_names(cluster.name, _MOST_HEADS)[1:]:
         machine = machines.get(name)
         if machine is None or await _ended(env, machine, for_good=name not in cluster.heads) or name in anew:
             continue
@@ -200,7 +200,7 @@ async def _stamp(env: ClusterContext, head: Machine) -> str:
 async def _take(
     cluster: Cluster, env: ClusterContext, head: Machine, say: ReportProgress, path: Path, key: bytes
 ) -> None:
-    takers = {"state": ("take", cluster.state), "database": ("database", ACCOUNTING)}
+    takers = {"state": ("take", cluster.state_folder), "database": ("database", ACCOUNTING_FOLDER)}
     with await asyncio.to_thread(Reader, path, key) as reader:
         parts = reader.parts()
         while (part := await asyncio.to_thread(next, parts, None)) is not None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headway.domain.billing import Held, Run
+from headway.domain.billing import GroupAllocation, JobRun
 from headway.domain.cluster import Group
 
 
-def allocations_by_group(run: Run, group_of: Mapping[str, Group]) -> list[Held]:
+def allocations_by_group(run: JobRun, group_of: Mapping[str, Group]) -> list[GroupAllocation]:
     """One entry a group, in the order of its nodes. Accounting says what the job held in all: nodes hold the same of it, and
     what is left over is the first ones'. On nodes with GPUs the GPUs are what is paid for: who holds none of them pays for
     none. Nodes that the file names no more are of group "", which costs nothing."""
@@ -26,5 +26,5 @@ def allocations_by_group(run: Run, group_of: Mapping[str, Group]) -> list[Held]:
         per_node = plan.gpus or plan.cpus if plan else 1
         units = here if plan and plan.gpus else min(cores, per_node * len(nodes)) if plan else 0
         kind = run.gpu_type or (plan.gpu_type if plan else "")
-        found.append(Held(name, tuple(nodes), kind if here else "", here, cores, units, max(1, per_node)))
+        found.append(GroupAllocation(name, tuple(nodes), kind if here else "", here, cores, units, max(1, per_node)))
     return found

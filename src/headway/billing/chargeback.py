@@ -13,7 +13,7 @@ from typing import Any
 from headway.billing import intervals
 from headway.billing.invoice import Invoice, Nodes, Segment
 from headway.billing.money import apportion
-from headway.domain.billing import Use
+from headway.domain.billing import GroupUsage
 
 HELD = ("productive", "lost", "held_idle")
 CAPACITY = ("idle", "spare", "broken")
@@ -65,7 +65,12 @@ class Costs:
     capacity: dict[str, Fraction] = field(default_factory=lambda: dict.fromkeys(CAPACITY, Fraction(0)))
 
     def add(
-        self, segment: Segment, uses: Iterable[Use], nodes: Iterable[Nodes], held_broken: Fraction, unused_s: int = 0
+        self,
+        segment: Segment,
+        uses: Iterable[GroupUsage],
+        nodes: Iterable[Nodes],
+        held_broken: Fraction,
+        unused_s: int = 0,
     ) -> None:
         """One segment. `held_broken`: node-seconds that jobs held on nodes while they were broken: a drained node's jobs
         may end there, and that is theirs. `unused_s`: of reserved machines that were not there, which is capacity that

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from headway.domain.billing import Hold
+from headway.domain.billing import CpuAllocation
 
 KWH_J = 3_600_000
 
@@ -57,11 +57,11 @@ Part = tuple[int, int, str]  # job, start, group: of a run
 
 
 def shared(
-    drawn: Iterable[tuple[str, int, float]], step_s: int, holds: Iterable[Hold], cpus: Mapping[str, int]
+    drawn: Iterable[tuple[str, int, float]], step_s: int, holds: Iterable[CpuAllocation], cpus: Mapping[str, int]
 ) -> dict[Part, tuple[int, int]]:
     """What nodes drew is shared out among the runs that held their CPUs: (joules, CPU-seconds) of each. `drawn`: (node, at,
     watts) in the `step_s` seconds before each moment; `cpus`: of each node. What nobody held is nobody's."""
-    on: dict[str, list[tuple[Hold, Fraction]]] = {}
+    on: dict[str, list[tuple[CpuAllocation, Fraction]]] = {}
     for hold in holds:
         for node in hold.nodes:
             on.setdefault(node, []).append((hold, Fraction(hold.cpus, len(hold.nodes))))
@@ -78,6 +78,6 @@ def shared(
     return {key: (round(joules), round(cpu_s)) for key, (joules, cpu_s) in found.items()}
 
 
-def _together(hold: Hold, low: int, high: int) -> int:
+def _together(hold: CpuAllocation, low: int, high: int) -> int:
     """Seconds of a stretch that it lasted in."""
     return max(0, min(hold.end or high, high) - max(hold.start, low))

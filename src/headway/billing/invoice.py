@@ -15,7 +15,7 @@ from headway.billing import intervals
 from headway.billing.intervals import Span
 from headway.billing.money import cents
 from headway.billing.periods import Period
-from headway.domain.billing import Life, NodeSpan, Price, SpanKind
+from headway.domain.billing import MachineLifetime, NodePrice, NodeSpan, SpanKind
 
 HOUR_S = 3600
 
@@ -80,16 +80,16 @@ class Nodes:
     broken: tuple[Span, ...]  # and no spare
 
 
-def segments(prices: Iterable[Price], groups: Iterable[str], period: Period) -> list[Segment]:
+def segments(prices: Iterable[NodePrice], groups: Iterable[str], period: Period) -> list[Segment]:
     """Of each group over the whole period; what was before a group's first price costs that one (nobody
     reserved anything then). A group without a price
     costs nothing, and is there all the same."""
-    by_group: dict[str, list[Price]] = {group: [] for group in sorted(groups)}
+    by_group: dict[str, list[NodePrice]] = {group: [] for group in sorted(groups)}
     for price in sorted(prices, key=lambda one: one.since):
         by_group.setdefault(price.group, []).append(price)
     found = []
     for group, known in sorted(by_group.items()):
-        known = known or [Price(group, 0, Decimal(0))]
+        known = known or [NodePrice(group, 0, Decimal(0))]
         if known[0].reserved:
             known = [replace(known[0], since=0, reserved=0), *known]
         starts = [period.start, *(price.since for price in known[1:])]
@@ -101,7 +101,9 @@ def segments(prices: Iterable[Price], groups: Iterable[str], period: Period) -> 
     return found
 
 
-def metered(lives: Iterable[Life], states: Iterable[NodeSpan], cut: Sequence[Segment], now: int) -> list[Nodes]:
+def metered(
+    lives: Iterable[MachineLifetime], states: Iterable[NodeSpan], cut: Sequence[Segment], now: int
+) -> list[Nodes]:
     """What each machine was in each segment; nothing after `now`."""
     there: dict[tuple[str, str], list[Span]] = {}
     for life in lives:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from headway.domain.billing import Life, NodeSpan, SpanKind
+from headway.domain.billing import MachineLifetime, NodeSpan, SpanKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Turns:
     """What is to be written."""
 
     began: tuple[tuple[str, str], ...] = ()  # (machine, group)
-    ended: tuple[Life, ...] = ()  # with their end
+    ended: tuple[MachineLifetime, ...] = ()  # with their end
     there: tuple[str, ...] = ()  # machines whose lives go on
 
 
@@ -29,7 +29,7 @@ class States:
     ended: tuple[NodeSpan, ...] = ()
 
 
-def look(open_lives: Iterable[Life], groups: Mapping[str, str], now: int) -> Turns:
+def look(open_lives: Iterable[MachineLifetime], groups: Mapping[str, str], now: int) -> Turns:
     """`groups`: machine -> its group, of those that are there now."""
     known = {life.machine: life for life in open_lives}
     if any(life.seen > now for life in known.values()):
@@ -37,7 +37,9 @@ def look(open_lives: Iterable[Life], groups: Mapping[str, str], now: int) -> Tur
     moved = [name for name, life in known.items() if name in groups and groups[name] != life.group]
     ended = [name for name in known if name not in groups]
     lives = [
-        Life(name, known[name].group, known[name].began, max(known[name].began, known[name].seen), known[name].seen)
+        MachineLifetime(
+            name, known[name].group, known[name].began, max(known[name].began, known[name].seen), known[name].seen
+        )
         for name in sorted((*ended, *moved))
     ]
     began = tuple((name, group) for name, group in sorted(groups.items()) if name not in known or name in moved)

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from headway.billing import intervals as spans
 from headway.billing.intervals import Span
-from headway.domain.billing import Life, NodeSpan, SpanKind
+from headway.domain.billing import MachineLifetime, NodeSpan, SpanKind
 from headway.domain.slurm.hostlist import natural_key
 
 
@@ -33,11 +33,13 @@ class NodeInterval:
     reason: str = ""
 
 
-def intervals(lives: Iterable[Life], states: Iterable[NodeSpan], start: int, end: int, now: int) -> list[NodeInterval]:
+def intervals(
+    lives: Iterable[MachineLifetime], states: Iterable[NodeSpan], start: int, end: int, now: int
+) -> list[NodeInterval]:
     """Of every node that had a machine from `start` until `end`: in order of nodes and time. A slot is off from the end of
     its first machine on."""
     until = min(end, now)
-    by_node: dict[str, list[Life]] = {}
+    by_node: dict[str, list[MachineLifetime]] = {}
     for life in lives:
         by_node.setdefault(life.machine, []).append(life)
     said: dict[str, list[NodeSpan]] = {}
@@ -59,7 +61,7 @@ def intervals(lives: Iterable[Life], states: Iterable[NodeSpan], start: int, end
 
 
 def _of_life(
-    life: Life, said: Sequence[NodeSpan], start: int, until: int, now: int
+    life: MachineLifetime, said: Sequence[NodeSpan], start: int, until: int, now: int
 ) -> Iterable[tuple[NodeCondition, Span, str]]:
     left = spans.common([(life.began, life.ended or now)], [(start, until)]) if start < until else []
     for kind, state in (

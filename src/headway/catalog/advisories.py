@@ -22,7 +22,7 @@ class Advisory:
 
 
 @cache
-def table() -> tuple[Advisory, ...]:
+def advisory_table() -> tuple[Advisory, ...]:
     import yaml
 
     rows = yaml.safe_load((files("headway.catalog") / "advisories.yaml").read_text())
@@ -39,13 +39,13 @@ def table() -> tuple[Advisory, ...]:
     )
 
 
-def open_in(program: str, version: str, amended: Collection[str] = ()) -> tuple[Advisory, ...]:
+def unfixed_advisories(program: str, version: str, amended: Collection[str] = ()) -> tuple[Advisory, ...]:
     """The advisories that a version is open to. `version` may be a package's: 1:24.11.5-4+deb13u1. `amended`: CVE ids that the
     package's own changelog names."""
     number = _numbers(version.partition(":")[2] or version)
     return tuple(
         row
-        for row in table()
+        for row in advisory_table()
         if row.program == program and number and not _mended(number, row.fixed) and not set(row.cve) <= set(amended)
     )
 

@@ -12,7 +12,7 @@ from pydantic import Field, RootModel, ValidationError
 
 from headway.domain.cluster import Plan
 from headway.errors import Fault, InvalidSpec
-from headway.validation.error_paths import path_text, pydantic_faults, text_faults, tidy
+from headway.validation.error_paths import path_text, pydantic_faults, sort_faults, text_faults
 from headway.validation.field_types import Name, Part
 from headway.validation.yaml_parser import parse_yaml
 
@@ -80,7 +80,7 @@ def _plans(mapping: dict[str, Any]) -> dict[str, Plan]:
             place = (name, "gpu_type")
             found.append((place, Fault(path_text(place), "is missing", "say which GPU it is")))
     if found:
-        faults = [Fault(f"catalogue.{item.path}", item.message, item.hint) for item in tidy(found)]
+        faults = [Fault(f"catalogue.{item.path}", item.message, item.hint) for item in sort_faults(found)]
         raise InvalidSpec(faults, "the catalogue of your own")
     return {name: _plan(name, entry) for name, entry in entries.items()}
 

@@ -31,7 +31,7 @@ _CARRIED = (
 
 
 @cache
-def table() -> Mapping[int, Xid]:
+def xid_table() -> Mapping[int, Xid]:
     import yaml
 
     loaded = yaml.safe_load((files("headway.catalog") / "xid.yaml").read_text())
@@ -39,20 +39,26 @@ def table() -> Mapping[int, Xid]:
     return MappingProxyType(rows)
 
 
-def meaning(code: int) -> str:
-    return table()[code].meaning if code in table() else _UNKNOWN
+def xid_meaning(code: int) -> str:
+    return xid_table()[code].meaning if code in xid_table() else _UNKNOWN
 
 
-def draining(overrides: Mapping[int, str]) -> frozenset[int]:
+def draining_codes(overrides: Mapping[int, str]) -> frozenset[int]:
     """Codes that take a node out of service whatever the message says."""
-    codes = {*table(), *overrides}
-    return frozenset(code for code in codes if class_of(code, "", overrides) in DRAINS)
+    codes = {*xid_table(), *overrides}
+    return frozenset(code for code in codes if xid_class(code, "", overrides) in DRAINS)
 
 
-def class_of(code: int, text: str, overrides: Mapping[int, str]) -> XidClass:
+def xid_class(code: int, text: str, overrides: Mapping[int, str]) -> XidClass:
     """What to do about a code: the cluster's own word, else the table's; `verdict` is read from the message. A code
     nobody knows, and a verdict nobody can read, is watched."""
-    kind = XidClass(overrides[code]) if code in overrides else table()[code].kind if code in table() else XidClass.WATCH
+    kind = (
+        XidClass(overrides[code])
+        if code in overrides
+        else xid_table()[code].kind
+        if code in xid_table()
+        else XidClass.WATCH
+    )
     if kind is not XidClass.VERDICT:
         return kind
     carried = re.split(r"\bto\b", text, flags=re.IGNORECASE)[-1]

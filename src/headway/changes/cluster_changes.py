@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.changes.slurm_accounts import account_changes
 from headway.domain.changeset import REBUILD, Change, ChangeSet, Disturbs
-from headway.domain.cluster import MAIN, Cluster
+from headway.domain.cluster import MAIN_GROUP, Cluster
 from headway.domain.machine import MachineState
 from headway.domain.observed import Observed
 from headway.domain.slurm.accounts import Accounts
 from headway.domain.slurm.hostlist import compress
-from headway.render.slurm.change_impact import Aborts, aborts, impact_of_change, unreadable
+from headway.render.slurm.change_impact import AbortingChanges, aborting_changes, impact_of_change, unreadable
 
 SLURM_CONF = "/etc/slurm/slurm.conf"
 
@@ -74,7 +74,7 @@ def with_effects(goal: DesiredState, observed: Observed) -> DesiredState:
         effect, ends, unread = Disturbs.CONTROLLER_RESTART, "", {SLURM_CONF: why}
     else:
         effect, unread = impact_of_change(old, new, goal.cluster.slurm_version), {}
-        ends = _ended_jobs_text(goal.cluster, observed, aborts(old, new))
+        ends = _ended_jobs_text(goal.cluster, observed, aborting_changes(old, new))
     roles = dict(goal.roles)
     leads = goal.cluster.head if goal.cluster.head in observed.seen else goal.cluster.heads[-1]
     for role in {"head", goal.cluster.role_of(leads)} & roles.keys():
@@ -94,7 +94,7 @@ def _second_leads(goal: DesiredState) -> DesiredState:
     return replace(goal, roles={**goal.roles, role: replace(wanted, units=tuple(units))})
 
 
-def _ended_jobs_text(cluster: Cluster, observed: Observed, ending: Aborts) -> str:
+def _ended_jobs_text(cluster: Cluster, observed: Observed, ending: AbortingChanges) -> str:
     """What Slurm ends by itself when it reads the new file, in words; "" where nobody runs or waits there."""
     if ending and observed.unasked:
         told = [f"the partition {name} goes" for name in sorted(ending.partitions)]
@@ -173,7 +173,7 @@ def _removal(name: str, cluster: Cluster, jobs: tuple[int, ...]) -> Change:
     group = cluster.group_of.get(name)
     why = "is no longer part of the cluster file"
     if group is not None:
-        whose = "" if group.name == MAIN else f" of {group.name}"
+        whose = "" if group.name == MAIN_GROUP else f" of {group.name}"
         why = f"{group.nodes} node{'s' * (group.nodes != 1)}{whose} {'is' if group.nodes == 1 else 'are'} wanted"
     if not jobs:
         return Change("machine.delete", name, name, f"{why}; it is drained and given back", Disturbs.NODE_DRAIN)

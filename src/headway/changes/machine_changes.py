@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from headway.domain.changeset import Change, Disturbs
 from headway.domain.managed_file import File
-from headway.domain.observed import NOT_SEEN, SeenMachine
+from headway.domain.observed import NOT_OBSERVED, ObservedMachine
 from headway.domain.systemd_unit import Unit
 
 
@@ -48,7 +48,7 @@ def _loaded_digest(unit: Unit, digests: Mapping[str, str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def machine_changes(name: str, wanted: DesiredMachine, seen: SeenMachine) -> Iterator[Change]:
+def machine_changes(name: str, wanted: DesiredMachine, seen: ObservedMachine) -> Iterator[Change]:
     """Yields the changes in the order of execution: files, folders and homes, removed files, units."""
     yield from _software(name, wanted, seen)
     changed = [path for path, file in wanted.files.items() if _differs(path, file, wanted, seen)]
@@ -85,18 +85,18 @@ def machine_changes(name: str, wanted: DesiredMachine, seen: SeenMachine) -> Ite
             yield change
 
 
-def _software(name: str, wanted: DesiredMachine, seen: SeenMachine) -> Iterator[Change]:
+def _software(name: str, wanted: DesiredMachine, seen: ObservedMachine) -> Iterator[Change]:
     """Of a machine one owns. One that was never looked at may lack everything."""
     if wanted.packages and set(wanted.files) - set(seen.managed):
         yield Change("file.keep", name, "files that are there already", "they come back when the machine is given back")
-    missing = wanted.packages if seen is NOT_SEEN else seen.missing
+    missing = wanted.packages if seen is NOT_OBSERVED else seen.missing
     if missing:
         count = f"{len(missing)} of {len(wanted.packages)}"
         yield Change(
             "package.install",
             name,
             "packages",
-            f"{count} may be missing" if seen is NOT_SEEN else f"{count} are missing",
+            f"{count} may be missing" if seen is NOT_OBSERVED else f"{count} are missing",
         )
     if wanted.parts != seen.parts and wanted.parts:
         yield Change("parts.make", name, "plugins", "are not there" if not seen.parts else "are of another Headway")
@@ -107,7 +107,7 @@ def _software(name: str, wanted: DesiredMachine, seen: SeenMachine) -> Iterator[
         )
 
 
-def _differs(path: str, file: File, wanted: DesiredMachine, seen: SeenMachine) -> bool:
+def _differs(path: str, file: File, wanted: DesiredMachine, seen: ObservedMachine) -> bool:
     found = seen.files.get(path)
     return (
         found is None
@@ -118,7 +118,7 @@ def _differs(path: str, file: File, wanted: DesiredMachine, seen: SeenMachine) -
     )
 
 
-def _why_file(path: str, wanted: DesiredMachine, seen: SeenMachine) -> str:
+def _why_file(path: str, wanted: DesiredMachine, seen: ObservedMachine) -> str:
     found = seen.files.get(path)
     if found is None:
         return "is missing"
@@ -131,7 +131,9 @@ def _why_file(path: str, wanted: DesiredMachine, seen: SeenMachine) -> str:
     )
 
 
-def _unit_change(name: str, unit: Unit, wanted: DesiredMachine, seen: SeenMachine, changed: set[str]) -> Change | None:
+def _unit_change(
+    name: str, unit: Unit, wanted: DesiredMachine, seen: ObservedMachine, changed: set[str]
+) -> Change | None:
     found = seen.units.get(unit.name)
     data = {"unit": unit.name, "loaded": wanted.loaded[unit.name], "stage": unit.stage}
     ends = "; ".join(wanted.ends[path] for path in (*unit.restart_on, *unit.reload_on) if wanted.ends.get(path))
@@ -165,5 +167,5 @@ def _unit_change(name: str, unit: Unit, wanted: DesiredMachine, seen: SeenMachin
     return None
 
 
-def _stale(paths: tuple[str, ...], seen: SeenMachine, started: float, changed: set[str]) -> bool:
+def _stale(paths: tuple[str, ...], seen: ObservedMachine, started: float, changed: set[str]) -> bool:
     return any(path in changed or (path in seen.files and seen.files[path].ctime > started) for path in paths)

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from headway.catalog.advisories import open_in
+from headway.catalog.advisories import unfixed_advisories
 from headway.catalog.releases import IMAGES
 from headway.changes.shared_state_folder import state_gaps
 from headway.changes.uid_conflicts import uid_gaps
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Gap
 from headway.domain.slurm.hostlist import compress
-from headway.domain.survey import Difference, Found, FoundMount, Survey
+from headway.domain.survey import DetectedHardware, DetectedMount, Difference, Survey
 from headway.render.slurm.node_hardware import gpu_type
 from headway.render.system.firewall import PORTS
 
@@ -31,7 +31,7 @@ _PACKAGES = {"slurm": ("slurmd", "slurmctld", "slurm-wlm-basic-plugins"), "munge
 class SurveyResult:
     gaps: tuple[Gap, ...]  # fatal ones stop an apply before it has changed anything
     differences: tuple[Difference, ...]
-    found: Mapping[str, Found]  # what to go by, machine by machine
+    found: Mapping[str, DetectedHardware]  # what to go by, machine by machine
     nfs: tuple[str, ...]  # of home and scratch, what the head must export
 
 
@@ -41,7 +41,7 @@ class EarlierFindings:
 
     server: str
     uids: Mapping[str, int]
-    found: Mapping[str, Found]  # of machines that are this cluster's already
+    found: Mapping[str, DetectedHardware]  # of machines that are this cluster's already
     nfs: tuple[str, ...]
     assigned_uids: frozenset[str] = (
         frozenset()
@@ -52,7 +52,7 @@ def evaluate_surveys(cluster: Cluster, surveys: Mapping[str, Survey], known: Ear
     """`surveys`: of the machines that answered, by their names in the cluster."""
     gaps: list[Gap] = []
     differences: list[Difference] = []
-    found: dict[str, Found] = dict(known.found)
+    found: dict[str, DetectedHardware] = dict(known.found)
     for name, survey in surveys.items():
         gaps += _machine(cluster, survey, known)
         kept = known.found.get(name)
@@ -215,9 +215,9 @@ def _devices(cluster: Cluster, survey: Survey) -> Iterator[Gap]:
         )
 
 
-def _differences(cluster: Cluster, found: Found, name: str) -> Iterator[Difference]:
+def _differences(cluster: Cluster, found: DetectedHardware, name: str) -> Iterator[Difference]:
     group = cluster.group_of.get(name)
-    plan = cluster.largest if group is None else group.plan
+    plan = cluster.largest_plan if group is None else group.plan
     gpus = found.usable_gpus
     there = f"{len(gpus)} x {gpu_type(plan, gpus[0].product)}" if gpus else "none"
     wanted = f"{plan.gpus} x {plan.gpu_type}" if plan.gpus else "none"
@@ -233,7 +233,7 @@ def _gib(mib: int) -> str:
     return f"{mib / 1024:,.0f} GiB" if mib >= 10 * 1024 else f"{mib / 1024:,.1f} GiB"
 
 
-def _less(kept: Found, now: Found) -> str:
+def _less(kept: DetectedHardware, now: DetectedHardware) -> str:
     if len(now.usable_gpus) < len(kept.usable_gpus):
         return f"{len(kept.usable_gpus) - len(now.usable_gpus)} GPUs less"
     if now.cpus < kept.cpus:
@@ -241,7 +241,7 @@ def _less(kept: Found, now: Found) -> str:
     return f"{kept.memory_mib - now.memory_mib} MiB of memory less" if now.memory_mib < kept.memory_mib * 0.98 else ""
 
 
-def _more(kept: Found, now: Found) -> bool:
+def _more(kept: DetectedHardware, now: DetectedHardware) -> bool:
     """A few MiB more or less come with every kernel."""
     return (
         now.memory_mib > kept.memory_mib * 1.02
@@ -253,7 +253,7 @@ def _more(kept: Found, now: Found) -> bool:
     )
 
 
-def _ports(found: Found) -> set[str]:
+def _ports(found: DetectedHardware) -> set[str]:
     """Devices of the fabric that work."""
     return {nic.name for nic in found.nics if nic.up} - {nic.name for nic in found.nics if not nic.up}
 
@@ -279,14 +279,14 @@ def _storage(
     return tuple(nfs), gaps
 
 
-def _one_folder(here: Mapping[str, FoundMount | None]) -> bool:
+def _one_folder(here: Mapping[str, DetectedMount | None]) -> bool:
     """Whether all machines see the same folder: mounted, but on at most one of them, which may be the file server itself."""
     marks = {mount.mark if mount else "" for mount in here.values()}
     local = sum(not mount.kind for mount in here.values() if mount)
     return len(marks) == 1 and "" not in marks and local <= (1 if len(here) > 1 else 0)
 
 
-def _strangers(where: str, here: Mapping[str, FoundMount | None], surveys: Mapping[str, Survey]) -> Iterator[Gap]:
+def _strangers(where: str, here: Mapping[str, DetectedMount | None], surveys: Mapping[str, Survey]) -> Iterator[Gap]:
     marks: dict[str, list[str]] = {}
     for name, mount in here.items():
         marks.setdefault(mount.mark if mount else "", []).append(name)
@@ -333,7 +333,7 @@ def _versions(surveys: Mapping[str, Survey]) -> Iterator[Gap]:
             if version:
                 seen.setdefault((program, version, survey.amended), []).append(name)
     for (program, version, amended), names in seen.items():
-        for row in open_in(program, version, amended):
+        for row in unfixed_advisories(program, version, amended):
             ids = row.cve[0] + (f" and {len(row.cve) - 1} more" if len(row.cve) > 1 else "")
             yield Gap(
                 f"{program} {version} on {compress(names)} is open to {ids}: it lets {row.lets}",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from headway.domain.cluster import Cluster, Volume
 from headway.domain.machine import Gap
-from headway.domain.survey import FoundMount, Survey
+from headway.domain.survey import DetectedMount, Survey
 
 # File systems that are never another machine's.
 _OWN = frozenset(("tmpfs", "ramfs", "devtmpfs", "proc", "sysfs", "overlay", "squashfs", "rootfs"))
@@ -63,7 +63,7 @@ def _of_a_head(survey: Survey, state: str, names: Mapping[str, str], servers: se
 
 
 def _one_place(state: str, heads: list[Survey]) -> Iterator[Gap]:
-    found: list[FoundMount] = [one.state for one in heads if one.state]
+    found: list[DetectedMount] = [one.state for one in heads if one.state]
     if len({one.kind for one in found}) > 1:  # what one of them mounts is the other's own disk
         kinds = ", ".join(f"{one.state.kind} on {one.machine}" for one in heads if one.state)
         yield Gap(f"{state} is not the same kind of file system on both heads: {kinds}", _FIX)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 
 from headway.domain.changeset import Change
-from headway.domain.cluster import MAIN, BackupRule, Budget, Cluster, Host, KeySource, StallRule
+from headway.domain.cluster import MAIN_GROUP, BackupRule, Budget, Cluster, Host, KeySource, StallRule
 
 NONE = "none"
 FILE = "file"  # of a difference that no other line tells
@@ -49,9 +49,9 @@ def _settings(cluster: Cluster) -> Iterator[tuple[str, object]]:
         yield f"teams.{team.name}.limits.gpu_hours.per", team.gpu_hours.per if team.gpu_hours else None
     for field in fields(cluster.costs):
         yield f"cost.{field.name}", getattr(cluster.costs, field.name)
-    yield "cost.usd_per_hour", cluster.most_usd_per_hour
+    yield "cost.usd_per_hour", cluster.max_usd_per_hour
     for group in cluster.groups:
-        place = "" if group.name == MAIN else f"groups.{group.name}."
+        place = "" if group.name == MAIN_GROUP else f"groups.{group.name}."
         yield f"{place}price", group.price_usd_per_node_hour
         yield f"{place}reserved", group.reserved
         yield f"{place}spot", group.spot
@@ -70,7 +70,7 @@ def _word(value: object) -> str:
         unit, cap = value.unit.replace("_", "-"), "" if value.cap else ", without a cap"
         return f"{value.limit:,} {unit} a {value.per}, warned of at {value.warn:.0%}{cap}"
     if isinstance(value, KeySource):
-        return value.words
+        return value.description
     if isinstance(value, Host):
         return _way(value)
     if isinstance(value, Mapping):

@@ -60,7 +60,7 @@ async def second_head_leads(cluster: Cluster, env: ClusterContext, machines: Map
 
 def leader_file(cluster: Cluster) -> str:
     """Returns the file in which a controller writes its name when it starts to lead (render.ha.failback)."""
-    return f"{cluster.state}/leads"
+    return f"{cluster.state_folder}/leads"
 
 
 async def second_head_took_over(cluster: Cluster, env: ClusterContext, second: Machine) -> bool:

@@ -19,7 +19,7 @@ from headway.cluster.scaling.slot_selection import leaving_with_jobs, select_slo
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.observed import Observed
-from headway.domain.slots import Deadline, choose
+from headway.domain.slots import Deadline, choose_slots
 from headway.errors import Refused
 
 
@@ -48,7 +48,7 @@ async def _chosen(cluster: Cluster, env: ClusterContext, *, asks: bool) -> tuple
 
 def _unbuilt(cluster: Cluster) -> DesiredState:
     """The goal for a cluster with no machine: only which machines there will be matters."""
-    return DesiredState(cluster, {}, desired_accounts(cluster), choose(cluster, ()))
+    return DesiredState(cluster, {}, desired_accounts(cluster), choose_slots(cluster, ()))
 
 
 async def apply_cluster(

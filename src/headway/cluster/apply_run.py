@@ -31,14 +31,14 @@ from headway.cluster.parallel_machines import failed_machines_error, run_all
 from headway.cluster.readiness import finish_bring_up, return_new_node, wait_for_nodes, wait_for_slurmrestd
 from headway.cluster.scaling.scale_in import ScaleIn, SteppedAside, WaitingWork
 from headway.domain.changeset import REBUILD, Change, ChangeSet
-from headway.domain.cluster import ACCOUNTING, RESTORING, Cluster, Site
+from headway.domain.cluster import ACCOUNTING_FOLDER, RESTORING_SUFFIX, Cluster, Site
 from headway.domain.machine import Machine, MachineRequest
-from headway.domain.observed import NOT_SEEN, Observed, SeenMachine
+from headway.domain.observed import NOT_OBSERVED, Observed, ObservedMachine
 from headway.domain.slots import Deadline
 from headway.domain.slurm.accounts import Accounts
 from headway.domain.slurm.hostlist import compress
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
-from headway.providers.base import Owned, Place
+from headway.providers.base import OwnedMachinesProvider, Placement
 from headway.render.ha import state_folder
 from headway.render.system.unit_list import MUNGE_KEY
 from headway.slurm import node_commands, sacctmgr
@@ -64,7 +64,7 @@ class ApplyRun:
     goal: DesiredState
     env: ClusterContext
     say: ReportProgress
-    place: Place
+    place: Placement
     secrets: dict[str, str]
     observed: Observed
     changes: ChangeSet
@@ -125,7 +125,7 @@ class ApplyRun:
         answering = {name: seen.machines[name] for name in seen.surveys}
         if new:
             await machine_claims.check_shared_folders(self.env, cluster, seen.judgement.nfs, answering)
-        if new or any((c.kind, c.what) == ("dir.make", cluster.state) for c in self.changes.changes):
+        if new or any((c.kind, c.what) == ("dir.make", cluster.state_folder) for c in self.changes.changes):
             await machine_claims.check_shared_state_folder(self.env, cluster, answering)
         await machine_claims.store_findings(cluster, seen, seen.surveys)
         return await read_site(cluster, self.env, seen.place(self.place), self.goal.members)
@@ -220,7 +220,7 @@ class ApplyRun:
     async def _leaving(self, machines: Mapping[str, Machine], *, stays: bool = False) -> ScaleIn:
         head = None if self.rests else await active_or_stopped_head(self.goal.cluster, self.env, self.observed.machines)
         leaving = ScaleIn(self.goal.cluster, self.env, self.say, head, machines, self.deadline, keeps_slot=stays)
-        leaving.before_release = self._leave_own if isinstance(self.env.provider, Owned) else None
+        leaving.before_release = self._leave_own if isinstance(self.env.provider, OwnedMachinesProvider) else None
         return leaving
 
     async def _leave_own(self, machine: Machine) -> None:
@@ -232,7 +232,7 @@ class ApplyRun:
         seen, fresh = self.observed.seen.get(name), False
         if kinds.intersection(BRINGS_UP):
             fresh = await self._make(name, kinds)
-            seen = NOT_SEEN if fresh else await self._look(name)
+            seen = NOT_OBSERVED if fresh else await self._look(name)
         if seen is None:
             raise Refused(f"{name}: {self.observed.unreachable.get(name, 'is not there')}", hint="run apply again")
         await self._set_up(name, seen, fresh=fresh)
@@ -261,7 +261,7 @@ class ApplyRun:
                 await self.say(name, f"{error.message}; it is made anew", level="warning")
                 fresh = True
         if fresh:
-            owned = isinstance(self.env.provider, Owned)
+            owned = isinstance(self.env.provider, OwnedMachinesProvider)
             await self.say(name, "machine is being signed in to" if owned else "machine is being made")
             async with self.making:
                 machine = self.machines[name] = await self.env.provider.create(await self._request(name))
@@ -304,12 +304,12 @@ class ApplyRun:
             image_tag=tag,
         )
 
-    async def _look(self, name: str) -> SeenMachine:
+    async def _look(self, name: str) -> ObservedMachine:
         role = self.goal.cluster.role_of(name)
         seen, _ = await observe_machine(self.env, self.machines[name], self.goal.roles[role])
         return seen
 
-    async def _set_up(self, name: str, seen: SeenMachine, *, fresh: bool) -> None:
+    async def _set_up(self, name: str, seen: ObservedMachine, *, fresh: bool) -> None:
         began = time.monotonic()
         cluster = self.goal.cluster
         wanted = self.goal.roles[cluster.role_of(name)]
@@ -348,7 +348,7 @@ class ApplyRun:
 
     async def _not_half(self, head: Machine) -> None:
         """slurmdbd would not start, and nobody would know why. Raises Refused."""
-        argv = ["test", "-e", f"{ACCOUNTING}{RESTORING}"]
+        argv = ["test", "-e", f"{ACCOUNTING_FOLDER}{RESTORING_SUFFIX}"]
         if (await self.env.connections.remote(head, argv, timeout_s=20, check=False)).code == 0:
             raise Refused(
                 f"{head.name}: a restore was begun and has not ended, so neither slurmdbd nor slurmctld starts",

@@ -15,9 +15,9 @@ from headway.cluster import secrets as cluster_secrets
 from headway.cluster.agent_bundle import bundled_files
 from headway.cluster.context import ClusterContext
 from headway.cluster.observe import replaced_machines
-from headway.domain.cluster import SHARED_FOLDER, Cluster, OwnSite, Site
+from headway.domain.cluster import SHARED_FOLDER, Cluster, OwnedSite, Site
 from headway.images import recipe
-from headway.providers.base import Place
+from headway.providers.base import Placement
 from headway.render.files import render_files
 from headway.render.monitoring import prometheus
 from headway.render.slurm.auxiliary_conf import SHARED_IMAGES
@@ -27,7 +27,7 @@ from headway.render.system.unit_list import units_by_role
 async def read_site(
     cluster: Cluster,
     env: ClusterContext,
-    place: Place,
+    place: Placement,
     members: tuple[str, ...] | None = None,
     *,
     give_uids: bool = True,
@@ -57,11 +57,11 @@ async def read_site(
         members=members,
         found=place.found,
         own=await _own_site(cluster, env, place.own),
-        old_cgroups=place.old_cgroups,
+        cgroup_v1=place.cgroup_v1,
     )
 
 
-async def _own_site(cluster: Cluster, env: ClusterContext, own: OwnSite | None) -> OwnSite | None:
+async def _own_site(cluster: Cluster, env: ClusterContext, own: OwnedSite | None) -> OwnedSite | None:
     """With the key that Headway signs in with where the inventory names none, once there is one."""
     private = (await env.store.secrets.of_cluster(cluster.name)).get("bootstrap_key") if own else None
     if own is None or private is None:
@@ -92,7 +92,7 @@ def build_desired_state(cluster: Cluster, site: Site, secrets: Mapping[str, str]
     rendered = {role: {**files, **bundled_files()} for role, files in render_files(cluster, site).items()}
     role_units = units_by_role(cluster, site)
     digests = cluster_secrets.secret_digests(secrets)
-    head_dirs = [(cluster.state, "slurm", 0o700), *prometheus.DIRS]
+    head_dirs = [(cluster.state_folder, "slurm", 0o700), *prometheus.DIRS]
     if cluster.containers == "builtin":  # from the start: scratch is everybody's, and whoever is first has the name
         head_dirs.append((str(PurePosixPath(cluster.storage.scratch, SHARED_IMAGES)), "root", 0o755))
     if not cluster.provider.volumes_on_server:  # for the versions of datasets

@@ -16,7 +16,7 @@ from headway.cluster.observe import machines_with_other_slurm
 from headway.domain.changeset import REBUILD, ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
-from headway.domain.slots import ROLLS
+from headway.domain.slots import ROLLOUT_REASON
 from headway.errors import HeadwayError
 from headway.images import build, local_images
 from headway.slurm import node_commands
@@ -71,7 +71,7 @@ async def _drain_nodes_in_service(
             frozenset(name for name, (word, _) in states.items() if node_commands.is_in_service(word)) & machines.keys()
         )
         if head is not None and served:
-            await node_commands.drain_nodes(env.connections, head, sorted(served), ROLLS)
+            await node_commands.drain_nodes(env.connections, head, sorted(served), ROLLOUT_REASON)
         return served
     return frozenset()
 

@@ -19,11 +19,11 @@ from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Gap, Machine
 from headway.domain.slurm.hostlist import compress
-from headway.domain.survey import Holder, Survey
+from headway.domain.survey import MachineClaim, Survey
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
 from headway.paths import node_dir
-from headway.providers.base import Owned, Place
-from headway.providers.inventory.survey import survey
+from headway.providers.base import OwnedMachinesProvider, Placement
+from headway.providers.inventory.survey import survey_machine
 from headway.render.system import firewall
 from headway.render.system.agent_config import AGENT
 from headway.render.system.systemd_files import escape
@@ -46,7 +46,7 @@ _SIGNS = 'mkdir -p "$1" && : >"$2" && chown 1:1 "$2"'
 class InventorySurvey:
     """What was found on all machines of a cluster."""
 
-    provider: Owned
+    provider: OwnedMachinesProvider
     machines: Mapping[str, Machine]  # those that show a host key
     surveys: Mapping[str, Survey]
     silent: Mapping[str, HeadwayError]  # those that could not be looked at, and why
@@ -64,12 +64,14 @@ class InventorySurvey:
         """Whether the inventory's machine for this place is the one that has it, under another address: it has the same host
         key and our mark for that very place."""
         now, survey = self.machines.get(name), self.surveys.get(name)
-        mark = Holder(before.cluster, self.provider.server_id, name)
+        mark = MachineClaim(before.cluster, self.provider.server_id, name)
         return now is not None and survey is not None and now.host_key == before.host_key and survey.held == mark
 
-    def place(self, place: Place) -> Place:
+    def place(self, place: Placement) -> Placement:
         """As it will be once this look is kept."""
-        own = place.own and replace(place.own, nfs=self.judgement.nfs, ways_in=self._ways_in(place.own.ways_in))
+        own = place.own and replace(
+            place.own, nfs=self.judgement.nfs, server_addresses=self._ways_in(place.own.server_addresses)
+        )
         found = {name: one for name, one in self.judgement.found.items() if name in place.addresses}
         return replace(place, found=found, own=own)
 
@@ -88,7 +90,7 @@ class InventorySurvey:
 async def survey_machines(cluster: Cluster, env: ClusterContext) -> InventorySurvey | None:
     """Surveys every machine; None for a provider that creates its machines itself."""
     provider = env.provider
-    if not isinstance(provider, Owned):
+    if not isinstance(provider, OwnedMachinesProvider):
         return None
     place = await env.provider.place(cluster)
     there = frozenset(machine.name for machine in await env.provider.list(cluster.name))
@@ -105,7 +107,7 @@ async def survey_machines(cluster: Cluster, env: ClusterContext) -> InventorySur
         async with limit:
             try:
                 machines[name] = await provider.candidate(cluster, name)
-                surveys[name] = await survey(
+                surveys[name] = await survey_machine(
                     env.connections,
                     machines[name],
                     paths,
@@ -144,7 +146,9 @@ def check_claimable(found: InventorySurvey) -> None:
 
 def check_state_stays(cluster: Cluster, changes: ChangeSet) -> None:
     """Raises Refused when the volume that Slurm's state lies on would be detached below it."""
-    above = {f"{escape(str(path))}.mount": path for path in PurePosixPath(cluster.state).parents if str(path) != "/"}
+    above = {
+        f"{escape(str(path))}.mount": path for path in PurePosixPath(cluster.state_folder).parents if str(path) != "/"
+    }
     for change in changes.changes:
         unit = change.what.rpartition("/")[2]
         if change.kind == "file.remove" and change.where in cluster.heads and unit in above:

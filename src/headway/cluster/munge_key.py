@@ -17,7 +17,7 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.remote_steps import Step, file_step
 from headway.domain.machine import Machine
 from headway.domain.managed_file import File
-from headway.domain.observed import Observed, SeenMachine
+from headway.domain.observed import Observed, ObservedMachine
 from headway.errors import HeadwayError, Refused
 from headway.render.system.agent_config import AGENT
 from headway.render.system.unit_list import MUNGE_KEY
@@ -32,26 +32,26 @@ _UNKNOWN: Step = {"op": "remove", "path": STAMP}
 _RESTART: Step = {"op": "units", "names": [MUNGED], "action": "restart", "stamps": {}}
 
 
-def machines_to_rekey(goal: DesiredState, seen: Mapping[str, SeenMachine]) -> tuple[str, ...]:
+def machines_to_rekey(goal: DesiredState, seen: Mapping[str, ObservedMachine]) -> tuple[str, ...]:
     """Machines that work, with another key than they should have."""
     return tuple(name for name in goal.machines if name in seen and _works(seen[name]) and not _uses(goal, seen, name))
 
 
-def rekey_begun(goal: DesiredState, seen: Mapping[str, SeenMachine]) -> bool:
+def rekey_begun(goal: DesiredState, seen: Mapping[str, ObservedMachine]) -> bool:
     """Whether some machine has the new key already: then there is no way back."""
     return any(_works(one) and _has(goal, seen, name) for name, one in seen.items() if name in goal.machines)
 
 
-def _works(one: SeenMachine) -> bool:
+def _works(one: ObservedMachine) -> bool:
     return AGENT in one.units and one.units[AGENT].active
 
 
-def _has(goal: DesiredState, seen: Mapping[str, SeenMachine], name: str) -> bool:
+def _has(goal: DesiredState, seen: Mapping[str, ObservedMachine], name: str) -> bool:
     found = seen[name].files.get(MUNGE_KEY)
     return found is not None and found.digest == goal.roles[goal.cluster.role_of(name)].digests[MUNGE_KEY]
 
 
-def _uses(goal: DesiredState, seen: Mapping[str, SeenMachine], name: str) -> bool:
+def _uses(goal: DesiredState, seen: Mapping[str, ObservedMachine], name: str) -> bool:
     """Of a head also that its munged has read the key: nodes follow it. A run may have been killed in between."""
     if not _has(goal, seen, name) or name not in goal.cluster.heads:
         return _has(goal, seen, name)

@@ -13,18 +13,18 @@ from headway.cluster.active_head import active_head
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
-from headway.domain.observed import Observed, SeenMachine
+from headway.domain.observed import Observed, ObservedMachine
 from headway.domain.slurm.accounts import Accounts
 from headway.errors import CommandFailed, HeadwayError
 from headway.images import local_images
-from headway.providers.base import Owned
-from headway.render.slurm.change_impact import Aborts, aborts, unreadable
+from headway.providers.base import OwnedMachinesProvider
+from headway.render.slurm.change_impact import AbortingChanges, aborting_changes, unreadable
 from headway.slurm import node_jobs, sacctmgr
 
 # So many machines are asked at once; each is one SSH channel and one short Python process over there.
 FAN_OUT = 64
 RETRY_S = 2.0  # until a look that failed is made once more
-MachineFacts = tuple[SeenMachine, dict[str, str]]
+MachineFacts = tuple[ObservedMachine, dict[str, str]]
 AbortedJobs = tuple[dict[str, tuple[int, ...]], str]  # (by partition or node: jobs; why that can't be known, or "")
 
 
@@ -40,7 +40,7 @@ async def observe_cluster(goal: DesiredState, env: ClusterContext) -> Observed:
     anew = await replaced_machines(env, cluster.name) & wanted_names
     machines = {name: one for name, one in (await list_machines(env, cluster.name)).items() if name not in anew}
     limit = asyncio.Semaphore(FAN_OUT)
-    seen: dict[str, SeenMachine] = {}
+    seen: dict[str, ObservedMachine] = {}
     unreachable: dict[str, str] = {}
     failed: list[CommandFailed] = []
     texts: dict[str, dict[str, str]] = {}  # by head
@@ -96,7 +96,7 @@ async def observe_cluster(goal: DesiredState, env: ClusterContext) -> Observed:
 
 async def replaced_machines(env: ClusterContext, cluster: str) -> frozenset[str]:
     """Returns names whose own machine is to be replaced by another one in the inventory."""
-    return await env.provider.replaced(cluster) if isinstance(env.provider, Owned) else frozenset()
+    return await env.provider.replaced(cluster) if isinstance(env.provider, OwnedMachinesProvider) else frozenset()
 
 
 async def _jobs_on(env: ClusterContext, head: Machine | None, names: Set[str]) -> dict[str, tuple[int, ...]]:
@@ -116,7 +116,9 @@ async def _aborted(
     """Jobs that Slurm ends when it reads the file that is to be. Of a text that nobody can read there is nothing to compare;
     the plan says so."""
     wanted, old = goal.roles.get("head"), texts.get(SLURM_CONF, "")
-    ending = aborts(old, wanted.files[SLURM_CONF].text) if wanted and not unreadable(old) else Aborts()
+    ending = (
+        aborting_changes(old, wanted.files[SLURM_CONF].text) if wanted and not unreadable(old) else AbortingChanges()
+    )
     if not ending:
         return {}, ""
     if head is None:

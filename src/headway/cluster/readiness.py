@@ -15,9 +15,9 @@ from headway.cluster.observe import list_machines
 from headway.cluster.scaling.scale_in import keep_node
 from headway.cluster.scaling.spares import spares_to_reserve
 from headway.domain.cluster import Cluster
-from headway.domain.incident import INCIDENT_REASON, own
+from headway.domain.incident import INCIDENT_REASON, is_headway_reason
 from headway.domain.machine import Machine, MachineState
-from headway.domain.slots import LEAVES, NO_MACHINE, choose
+from headway.domain.slots import NO_MACHINE_REASON, SCALE_IN_REASON, choose_slots
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.state import Check, NodeState
 from headway.errors import CommandFailed, HeadwayError, Unreachable
@@ -27,7 +27,7 @@ from headway.slurm.reader import SlurmReader
 REGISTER_S = 90
 REST_S = 30
 POLL_S = 0.25
-_TOO_LATE = "ResumeTimeout"  # slurmctld's own, of a node that took long to come up
+_TOO_LATE = "ResumeTimeout"  # slurmctld's is_headway_reason, of a node that took long to come up
 
 
 @asynccontextmanager
@@ -90,13 +90,15 @@ async def mark_empty_slots(
     empty = set(goal.cluster.slot_names) - set(goal.machines)
     states = await node_commands.read_node_reasons(env.connections, head)
     by_itself = {name for name, group in goal.cluster.group_of.items() if group.idle_s is not None}
-    unmarked = [name for name in sorted(empty - by_itself) if states.get(name, ("", NO_MACHINE))[1] != NO_MACHINE]
-    await node_commands.set_removed_nodes_down(env.connections, head, unmarked, NO_MACHINE)
+    unmarked = [
+        name for name in sorted(empty - by_itself) if states.get(name, ("", NO_MACHINE_REASON))[1] != NO_MACHINE_REASON
+    ]
+    await node_commands.set_removed_nodes_down(env.connections, head, unmarked, NO_MACHINE_REASON)
     for name in goal.machines:
         reason = states.get(name, ("", ""))[1]
-        if name not in leaving and reason.startswith(LEAVES):
+        if name not in leaving and reason.startswith(SCALE_IN_REASON):
             await keep_node(env, head, name, reason)
-    return frozenset(name for name in goal.machines if states.get(name, ("", ""))[1] == NO_MACHINE)
+    return frozenset(name for name in goal.machines if states.get(name, ("", ""))[1] == NO_MACHINE_REASON)
 
 
 async def return_new_node(env: ClusterContext, head: Machine, name: str) -> None:
@@ -105,7 +107,7 @@ async def return_new_node(env: ClusterContext, head: Machine, name: str) -> None
     ends = time.monotonic() + REGISTER_S
     while time.monotonic() < ends:
         states, reason = await node_commands.read_node_state(env.connections, head, name)
-        if reason != NO_MACHINE:
+        if reason != NO_MACHINE_REASON:
             return
         if "NOT_RESPONDING" not in states:
             await node_commands.resume_node(env.connections, head, name)
@@ -126,7 +128,7 @@ async def return_nodes(cluster: Cluster, env: ClusterContext, head: Machine, nam
 
 def _may_return(reason: str) -> bool:
     """Whether Slurm's reason is Headway's or slurmctld's, and no incident's."""
-    told = own(reason) or reason.startswith(_TOO_LATE) or not reason
+    told = is_headway_reason(reason) or reason.startswith(_TOO_LATE) or not reason
     return told and not reason.startswith(INCIDENT_REASON)
 
 
@@ -149,7 +151,7 @@ async def hold_spares(cluster: Cluster, env: ClusterContext, head: Machine, say:
 async def readiness_checks(cluster: Cluster, env: ClusterContext) -> tuple[Check, ...]:
     """Returns the readiness checks, one per subject, in the order of their dependencies."""
     machines = await list_machines(env, cluster.name)
-    wanted = (*cluster.heads, *choose(cluster, machines))
+    wanted = (*cluster.heads, *choose_slots(cluster, machines))
     stopped = [n for n in wanted if n not in machines or machines[n].state is not MachineState.RUNNING]
     head = await active_head(cluster, env, machines)
     found = [_machines_check(stopped, len(wanted))]

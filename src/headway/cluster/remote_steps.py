@@ -9,9 +9,9 @@ from typing import Any
 
 from headway.domain.machine import Machine
 from headway.domain.managed_file import File
-from headway.domain.observed import SeenFile, SeenMachine, SeenUnit
+from headway.domain.observed import ObservedFile, ObservedMachine, ObservedUnit
 from headway.errors import HeadwayError, Unreachable
-from headway.transport.remote_program import program
+from headway.transport.remote_program import program_source
 from headway.transport.ssh import Connections
 
 Step = dict[str, Any]
@@ -30,7 +30,7 @@ class StepFailed(HeadwayError):
 
 
 def _stdin(ask: object) -> bytes:
-    text = program("ops").encode()
+    text = program_source("ops").encode()
     return str(len(text)).encode() + b"\n" + text + json.dumps(ask).encode()
 
 
@@ -64,7 +64,7 @@ async def read_facts(
     texts: Iterable[str] = (),
     blocks: Iterable[str] = (),
     packages: Iterable[str] = (),
-) -> tuple[SeenMachine, dict[str, str]]:
+) -> tuple[ObservedMachine, dict[str, str]]:
     """The machine's facts, and the texts of the files asked for. Raises Unreachable."""
     ask = {
         "do": "observe",
@@ -82,12 +82,13 @@ async def read_facts(
         told = json.loads(ran.stdout)
     except ValueError:
         raise Unreachable(f"{machine.name}: answered with something else than facts: {ran.stdout[-200:]!r}") from None
-    seen = SeenMachine(
+    seen = ObservedMachine(
         files={
-            path: SeenFile(f["sha"], f["mode"], f["owner"], f["group"], f["ctime"]) for path, f in told["files"].items()
+            path: ObservedFile(f["sha"], f["mode"], f["owner"], f["group"], f["ctime"])
+            for path, f in told["files"].items()
         },
         units={
-            name: SeenUnit(u["active"], u["enabled"], u["started"], u["pid"], u["loaded"])
+            name: ObservedUnit(u["active"], u["enabled"], u["started"], u["pid"], u["loaded"])
             for name, u in told["units"].items()
         },
         managed=tuple(told["managed"]),

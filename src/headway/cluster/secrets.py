@@ -66,7 +66,7 @@ async def read_given_secrets(cluster: Cluster) -> dict[str, str]:
         data = ran.out.rstrip(b"\n")
     if not MUNGE_BYTES[0] <= len(data) <= MUNGE_BYTES[1]:
         raise Refused(
-            f"secrets.munge: {source.words} gives {len(data)} bytes; MUNGE takes {MUNGE_BYTES[0]} to {MUNGE_BYTES[1]}"
+            f"secrets.munge: {source.description} gives {len(data)} bytes; MUNGE takes {MUNGE_BYTES[0]} to {MUNGE_BYTES[1]}"
         )
     return {"munge_key": base64.b64encode(data).decode()}
 

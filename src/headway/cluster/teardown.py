@@ -14,7 +14,7 @@ from headway.cluster.observe import list_machines
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError
-from headway.providers.base import Owned
+from headway.providers.base import OwnedMachinesProvider
 
 _STOP = [
     "systemctl",
@@ -46,12 +46,12 @@ async def take_down(cluster: Cluster, env: ClusterContext, say: ReportProgress, 
             await say("jobs", f"the head did not close down by itself: {error.message}", level="warning", done=True)
 
     async def delete(name: str) -> None:
-        if isinstance(env.provider, Owned):
+        if isinstance(env.provider, OwnedMachinesProvider):
             await machine_claims.release_machine(
                 env, machines[name], say, _data_folders(cluster, name) if delete_data else ()
             )
         await env.provider.delete(machines[name])
-        if not isinstance(env.provider, Owned):
+        if not isinstance(env.provider, OwnedMachinesProvider):
             await say(name, "deleted", done=True)
 
     for failed in await asyncio.gather(*(delete(name) for name in machines), return_exceptions=True):
@@ -59,9 +59,9 @@ async def take_down(cluster: Cluster, env: ClusterContext, say: ReportProgress, 
             raise failed
     kept = await env.provider.release(cluster.name, delete_data=delete_data)
     if kept and cluster.storage.state:
-        kept = (*kept, str(PurePosixPath(cluster.state).parent))
+        kept = (*kept, str(PurePosixPath(cluster.state_folder).parent))
     if kept and any(one.versioned for one in cluster.storage.datasets) and not cluster.provider.volumes_on_server:
-        kept = (*kept, cluster.library)
+        kept = (*kept, cluster.dataset_library)
     await say("cluster", f"{cluster.name} is down", done=True, seconds=time.monotonic() - began)
     return kept
 
@@ -70,8 +70,8 @@ def _data_folders(cluster: Cluster, name: str) -> tuple[str, ...]:
     """Of a machine one owns. Each head takes Slurm's state away: the last one to stop could have written it again."""
     if name not in cluster.heads:
         return ("/srv/headway-state",)
-    state = (str(PurePosixPath(cluster.state).parent),) if cluster.storage.state else ()
-    return ("/srv/headway-state", str(PurePosixPath(cluster.library).parent), *state)
+    state = (str(PurePosixPath(cluster.state_folder).parent),) if cluster.storage.state else ()
+    return ("/srv/headway-state", str(PurePosixPath(cluster.dataset_library).parent), *state)
 
 
 async def _stop_second_heads(cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]) -> None:

@@ -13,7 +13,7 @@ _LINE = re.compile(r"line (\d+)")
 _LAST = re.compile(r"(\.[^.\[\"]+|\.?\"[^\"]*\"|\[\d+\])$")
 
 
-def lines_of(text: str) -> dict[str, int]:
+def field_lines(text: str) -> dict[str, int]:
     """{"teams.vision.users[1]": 12, ...}, lines counted from 1. Only for a text that `parse_yaml` takes: it has bounded
     how deep it goes."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)

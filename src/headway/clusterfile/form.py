@@ -75,12 +75,12 @@ PLAIN = (
 )  # fmt: skip
 
 
-def start(name: str = "lab") -> Form:
+def new_form(name: str = "lab") -> Form:
     """What a new cluster's form begins with."""
     return Form(name=name, nodes="4", spares="1", leaf_size="4")
 
 
-def read(spec: Mapping[str, Any]) -> Form:
+def form_from_spec(spec: Mapping[str, Any]) -> Form:
     """The form of a file, as far as it goes: what has another shape than the form's is named in `kept`."""
     kept = [key for key in spec if key not in _SHOWN and spec[key] not in (None, {}, [])]
     fabric, storage = _mapping(spec.get("fabric")), _mapping(spec.get("storage"))
@@ -113,11 +113,11 @@ def read(spec: Mapping[str, Any]) -> Form:
     )
 
 
-def write(form: Form, spec: Mapping[str, Any]) -> dict[str, Any]:
+def apply_form(form: Form, spec: Mapping[str, Any]) -> dict[str, Any]:
     """`spec` with the form's fields put in, in a file's usual order. A field that says what the file says already is
     left alone; an empty one is taken out."""
     made = copy.deepcopy(dict(spec))
-    old = read(made)
+    old = form_from_spec(made)
     for item in fields(Form):
         if item.name != "kept" and getattr(form, item.name) != getattr(old, item.name):
             _WRITE[item.name](made, form)
@@ -211,7 +211,7 @@ _WRITE = {
 }
 
 
-def from_fields(sent: Mapping[str, Sequence[str]]) -> Form:
+def form_from_fields(sent: Mapping[str, Sequence[str]]) -> Form:
     """A posted form. Rows are told apart by their number: team-0-name, dataset-2-path."""
 
     def one(name: str) -> str:

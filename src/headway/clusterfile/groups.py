@@ -6,33 +6,33 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from headway.clusterfile.model import ClusterFile, GroupPart
-from headway.domain.cluster import MAIN, Group, Plan
+from headway.domain.cluster import MAIN_GROUP, Group, Plan
 from headway.domain.provider_traits import ProviderTraits
 from headway.validation.field_types import UNLIMITED
 
-Trouble = tuple[str, str, str]  # path, message, hint
+FaultText = tuple[str, str, str]  # path, message, hint
 
 
 def parts_of(file: ClusterFile) -> dict[str, GroupPart]:
     """By name; the short form is one group, MAIN."""
     if file.groups:
         return dict(file.groups)
-    return {MAIN: GroupPart(plan=file.plan or "", nodes=file.nodes or 0, max=file.max, spares=file.spares)}
+    return {MAIN_GROUP: GroupPart(plan=file.plan or "", nodes=file.nodes or 0, max=file.max, spares=file.spares)}
 
 
-def least(part: GroupPart) -> int:
+def min_nodes(part: GroupPart) -> int:
     """Nodes that there are at least."""
     return (part.min or 0) if part.idle is not None else (part.nodes or 0)
 
 
-def most(part: GroupPart) -> int:
+def max_nodes(part: GroupPart) -> int:
     """Slots for nodes."""
-    return max(part.max or 0, least(part))
+    return max(part.max or 0, min_nodes(part))
 
 
-def total(file: ClusterFile) -> int:
+def total_slots(file: ClusterFile) -> int:
     """Slots of the whole cluster, spares included."""
-    return sum(most(part) + part.spares for part in parts_of(file).values())
+    return sum(max_nodes(part) + part.spares for part in parts_of(file).values())
 
 
 def build_group(name: str, part: GroupPart, plan: Plan, slots: tuple[str, ...]) -> Group:
@@ -40,8 +40,8 @@ def build_group(name: str, part: GroupPart, plan: Plan, slots: tuple[str, ...]) 
     return Group(
         name=name,
         plan=plan,
-        nodes=least(part),
-        most=most(part),
+        nodes=min_nodes(part),
+        most=max_nodes(part),
         spares=part.spares,
         slots=slots,
         idle_s=part.idle,
@@ -51,7 +51,7 @@ def build_group(name: str, part: GroupPart, plan: Plan, slots: tuple[str, ...]) 
     )
 
 
-def short_form_troubles(file: ClusterFile) -> Iterator[Trouble]:
+def short_form_faults(file: ClusterFile) -> Iterator[FaultText]:
     """Which of the two forms it is."""
     if file.groups:
         if file.plan is not None:
@@ -69,7 +69,7 @@ def short_form_troubles(file: ClusterFile) -> Iterator[Trouble]:
         yield "nodes", "is missing", ""
 
 
-def idle_troubles(file: ClusterFile) -> Iterator[Trouble]:
+def idle_faults(file: ClusterFile) -> Iterator[FaultText]:
     times = {name: part.idle for name, part in file.groups.items() if part.idle is not None}
     for name, idle in times.items():
         if idle != next(iter(times.values())):
@@ -79,7 +79,7 @@ def idle_troubles(file: ClusterFile) -> Iterator[Trouble]:
             yield f"groups.{name}.spares", "are for groups that people scale", "say min instead"
 
 
-def reserved_troubles(file: ClusterFile) -> Iterator[Trouble]:
+def reserved_faults(file: ClusterFile) -> Iterator[FaultText]:
     for name, part in file.groups.items():
         if part.reserved and part.spot:
             yield f"groups.{name}.spot", "is for machines that nobody reserved", "take one of the two out"
@@ -92,7 +92,7 @@ def reserved_troubles(file: ClusterFile) -> Iterator[Trouble]:
             )
 
 
-def size_troubles(path: str, part: GroupPart, provider: ProviderTraits) -> Iterator[Trouble]:
+def size_faults(path: str, part: GroupPart, provider: ProviderTraits) -> Iterator[FaultText]:
     """`path`: "" for the short form, else "groups.NAME."."""
     if part.idle is not None:
         if part.nodes is not None:
@@ -108,12 +108,12 @@ def size_troubles(path: str, part: GroupPart, provider: ProviderTraits) -> Itera
             yield f"{path}nodes", "is missing", "say nodes; or min, max and idle for a group that scales by itself"
         if part.min is not None:
             yield f"{path}min", "belongs to a group that scales by itself", "say idle, or nodes instead"
-    if part.max is not None and part.max < least(part):
-        yield f"{path}max", f"is {part.max}, and the group has {least(part)} nodes", "make it larger"
-    if most(part) == 0 and part.nodes == 0 and not provider.creates_machines:
+    if part.max is not None and part.max < min_nodes(part):
+        yield f"{path}max", f"is {part.max}, and the group has {min_nodes(part)} nodes", "make it larger"
+    if max_nodes(part) == 0 and part.nodes == 0 and not provider.creates_machines:
         yield f"{path}nodes", "is 0", "say at least 1; headway down gives all machines of your own back"
-    elif most(part) == 0 and part.nodes == 0:
+    elif max_nodes(part) == 0 and part.nodes == 0:
         yield f"{path}nodes", "is 0, and nothing says how many there may be", "add max: the most it can be scaled to"
-    if not provider.creates_machines and (part.idle is not None or most(part) > least(part)):
+    if not provider.creates_machines and (part.idle is not None or max_nodes(part) > min_nodes(part)):
         where = "idle" if part.idle is not None else "max"
         yield f"{path}{where}", "belongs to providers that make machines", "machines of your own are all in hosts"

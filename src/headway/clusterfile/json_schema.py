@@ -8,7 +8,7 @@ from headway.catalog import slurm_keys
 from headway.clusterfile.model import ClusterFile
 
 
-def schema() -> dict[str, Any]:
+def cluster_file_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of cluster.yaml."""
     document = ClusterFile.model_json_schema()
     parts: dict[str, Any] = document["$defs"]

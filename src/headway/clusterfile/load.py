@@ -8,21 +8,23 @@ from typing import Any
 from pydantic import ValidationError
 
 from headway.clusterfile.model import ClusterFile
-from headway.clusterfile.resolve import build
+from headway.clusterfile.resolve import build_cluster
 from headway.clusterfile.rules import Draft, check_all
 from headway.domain.cluster import Cluster, Plan
 from headway.errors import Fault, InvalidSpec
-from headway.validation.error_paths import Loc, drop, path_text, pydantic_faults, text_faults, tidy
+from headway.validation.error_paths import Loc, drop_values, path_text, pydantic_faults, sort_faults, text_faults
 from headway.validation.yaml_parser import parse_yaml
 
-__all__ = ["check", "parse_yaml", "resolve"]
+__all__ = ["check_cluster_file", "parse_yaml", "resolve_cluster_file"]
 
 _FIELDS = {name: number for number, name in enumerate(ClusterFile.model_fields)}
 _STAND_INS: dict[str, Any] = {"name": "x"}  # so that the other fields can still be looked at
 _MOST_ROUNDS = 8
 
 
-def check(spec: Mapping[str, Any], catalogue: Mapping[str, Plan], *, owner: str) -> tuple[Cluster | None, list[Fault]]:
+def check_cluster_file(
+    spec: Mapping[str, Any], catalogue: Mapping[str, Plan], *, owner: str
+) -> tuple[Cluster | None, list[Fault]]:
     """Every fault of a cluster file at once, and the cluster when no fault is an error.
 
     `spec` is the loaded mapping with public keys inlined and paths absolute, `owner` the user name of the person who
@@ -32,22 +34,22 @@ def check(spec: Mapping[str, Any], catalogue: Mapping[str, Plan], *, owner: str)
         return None, [Fault("", "a cluster file is a mapping of fields", "start from a working one: headway init")]
     found, plain = text_faults(spec)
     if not isinstance(plain, dict) or any(fault.path == "" for _, fault in found):
-        return None, tidy(found, _FIELDS)
+        return None, sort_faults(found, _FIELDS)
     file, gone, kept = _sound_part(plain, found)
-    faults = tidy(found, _FIELDS)
+    faults = sort_faults(found, _FIELDS)
     if file is None:
         return None, faults
     draft = Draft(file, spec, owner, catalogue, gone, kept)
     check_all(draft)
-    faults = tidy([*found, *(((), fault) for fault in draft.faults)], _FIELDS)
+    faults = sort_faults([*found, *(((), fault) for fault in draft.faults)], _FIELDS)
     if any(fault.level == "error" for fault in faults):
         return None, faults
-    return build(file, catalogue, owner), faults
+    return build_cluster(file, catalogue, owner), faults
 
 
-def resolve(spec: Mapping[str, Any], catalogue: Mapping[str, Plan], *, owner: str) -> Cluster:
+def resolve_cluster_file(spec: Mapping[str, Any], catalogue: Mapping[str, Plan], *, owner: str) -> Cluster:
     """As `check`, for those who want the cluster or nothing. Raises InvalidSpec with every fault."""
-    cluster, faults = check(spec, catalogue, owner=owner)
+    cluster, faults = check_cluster_file(spec, catalogue, owner=owner)
     if cluster is None:
         raise InvalidSpec([fault for fault in faults if fault.level == "error"])
     return cluster
@@ -71,7 +73,7 @@ def _sound_part(
             bad.extend((loc, Fault("", "")) for loc in text_places)
         places = [_whole(loc, fault) for loc, fault in bad]
         gone.update(path_text(loc) for loc in places)
-        kept.update(drop(plain, places))
+        kept.update(drop_values(plain, places))
         for name, value in _STAND_INS.items():
             if plain.get(name) is None:
                 plain[name] = value

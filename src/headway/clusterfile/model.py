@@ -30,11 +30,11 @@ from headway.validation.field_types import (
     UserName,
     XidClass,
     XidCode,
-    fault,
-    host,
+    checked_by,
+    host_from_text,
     mount_line,
     one_or_two,
-    rule,
+    value_error,
 )
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class BudgetPart(Part):
     @model_validator(mode="after")
     def _one_of_them(self) -> BudgetPart:
         if (self.usd is None) == (self.gpu_hours is None):
-            raise fault("must say either usd or gpu_hours", "for example budget: {usd: 20000, per: month}")
+            raise value_error("must say either usd or gpu_hours", "for example budget: {usd: 20000, per: month}")
         return self
 
 
@@ -200,7 +200,7 @@ class DeparturesPart(Part):
 class MailPart(Part):
     """Where the mail of --mail-type goes."""
 
-    relay: Annotated[str, rule(syntax_rules.relay_fault)] = Field(
+    relay: Annotated[str, checked_by(syntax_rules.relay_fault)] = Field(
         description="host:port of an SMTP server.", examples=["mail.example.org:25"]
     )
 
@@ -208,13 +208,13 @@ class MailPart(Part):
 class AlertsPart(Part):
     """Where alerts about nodes, GPUs and daemons go. None are sent unless said."""
 
-    webhook: Annotated[str, rule(syntax_rules.url_fault)] | None = Field(
+    webhook: Annotated[str, checked_by(syntax_rules.url_fault)] | None = Field(
         None, description="URL that alerts are posted to, as JSON.", examples=["https://example.org/alerts"]
     )
-    chat: Annotated[str, rule(syntax_rules.url_fault)] | None = Field(
+    chat: Annotated[str, checked_by(syntax_rules.url_fault)] | None = Field(
         None, description="Incoming webhook of a chat, in Slack's form (Slack, Mattermost, Rocket.Chat and others)."
     )
-    mail: Annotated[str, rule(syntax_rules.mail_fault)] | None = Field(
+    mail: Annotated[str, checked_by(syntax_rules.mail_fault)] | None = Field(
         None, description="Mail address; it goes through mail.relay.", examples=["oncall@example.org"]
     )
 
@@ -287,13 +287,13 @@ class HealthPart(Part):
 
 
 SignInName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
-ServerPath = Annotated[str, rule(syntax_rules.path_fault, "the client makes paths absolute")]
+ServerPath = Annotated[str, checked_by(syntax_rules.path_fault, "the client makes paths absolute")]
 
 
 class JumpPart(Part):
     """A machine that the way to others leads through, as ssh's ProxyJump."""
 
-    address: Annotated[str, rule(syntax_rules.host_fault)] = Field(description="Address or host name.")
+    address: Annotated[str, checked_by(syntax_rules.host_fault)] = Field(description="Address or host name.")
     user: SignInName = Field("root", description="User to sign in as.")
     port: int = Field(22, ge=1, le=65535, description="SSH port.")
     key: ServerPath | None = Field(
@@ -305,7 +305,7 @@ class JumpPart(Part):
 class HostPart(Part):
     """A machine you own."""
 
-    address: Annotated[str, rule(syntax_rules.host_fault)] = Field(description="Address or host name.")
+    address: Annotated[str, checked_by(syntax_rules.host_fault)] = Field(description="Address or host name.")
     role: Literal["head", "node"] | None = Field(
         None,
         description="head: the controller, the database and logins; node: never one. The first machine is the head unless said.",
@@ -319,7 +319,7 @@ class HostPart(Part):
         None,
         description="File on the server's machine that holds the password sudo asks for; it must ask for none unless said.",
     )
-    jump: Annotated[JumpPart, BeforeValidator(host)] | None = Field(
+    jump: Annotated[JumpPart, BeforeValidator(host_from_text)] | None = Field(
         None, description="Machine that the way there leads through.", examples=["bastion.example.org"]
     )
     host_key: PublicKey | None = Field(
@@ -330,7 +330,7 @@ class HostPart(Part):
 class FirewallPart(Part):
     """Provider ssh: who reaches your machines. Slurm's, the database's and the agent's ports are the cluster's alone."""
 
-    ssh_from: list[Annotated[str, rule(syntax_rules.network_fault)]] = Field(
+    ssh_from: list[Annotated[str, checked_by(syntax_rules.network_fault)]] = Field(
         default_factory=list,
         description="Networks that may use SSH, beside the cluster's machines and the server; every one unless said.",
         examples=[["10.0.0.0/8"]],
@@ -372,7 +372,7 @@ class CostPart(Part):
     usd_per_hour: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = Field(
         None, description="All machines together: no node is made that would cost more."
     )
-    timezone: Annotated[str, rule(syntax_rules.zone_fault)] = Field(
+    timezone: Annotated[str, checked_by(syntax_rules.zone_fault)] = Field(
         "UTC", description="Where invoices' months begin at midnight.", examples=["Europe/Berlin"]
     )
     idle: SharedBy = Field("use", description=f"Who pays for capacity that no job held: {SHARED_BY}")
@@ -469,7 +469,7 @@ class ClusterFile(Part):
     alerts: AlertsPart = Field(default_factory=AlertsPart, description="Where alerts go.")
     containers: ContainersPart = Field(default_factory=ContainersPart, description="Container images in jobs.")
     health: HealthPart = Field(default_factory=HealthPart, description="Faults of GPUs and nodes.")
-    hosts: list[Annotated[HostPart, BeforeValidator(host)]] = Field(
+    hosts: list[Annotated[HostPart, BeforeValidator(host_from_text)]] = Field(
         default_factory=list, description="Provider ssh: your machines, the head first."
     )
     firewall: FirewallPart = Field(default_factory=FirewallPart, description="Provider ssh: who reaches your machines.")

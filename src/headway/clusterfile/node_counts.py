@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.catalog.providers import LOCAL, PROVIDERS
-from headway.domain.cluster import MAIN, Cluster
+from headway.domain.cluster import MAIN_GROUP, Cluster
 from headway.errors import Conflict, HeadwayError, NotFound, Refused
 
 _NODES = re.compile(r"^(nodes:[ \t]*)\d+", re.MULTILINE)
 
 
-def targets_of(cluster: Cluster, asked: Mapping[str, int]) -> dict[str, int]:
+def target_node_counts(cluster: Cluster, asked: Mapping[str, int]) -> dict[str, int]:
     """What is asked for, by the groups' own names; "" is the one group there is. Raises NotFound, Conflict or Refused."""
     names = [group.name for group in cluster.groups]
     found: dict[str, int] = {}
@@ -35,13 +35,13 @@ def targets_of(cluster: Cluster, asked: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def scaled(spec: Mapping[str, Any], targets: Mapping[str, int]) -> dict[str, Any]:
+def with_node_counts(spec: Mapping[str, Any], targets: Mapping[str, int]) -> dict[str, Any]:
     """The file's mapping with so many nodes in these groups. Slots stay: with fewer nodes `max` holds their places. Machines
     one owns have none to hold: `hosts` says which there are."""
     made = copy.deepcopy(dict(spec))
     provider = PROVIDERS[made.get("provider") or LOCAL.name]
     for name, nodes in targets.items():
-        part = made if name == MAIN else made["groups"][name]
+        part = made if name == MAIN_GROUP else made["groups"][name]
         if not provider.creates_machines:
             part["nodes"] = nodes
             part.pop("max", None)
@@ -55,7 +55,7 @@ def scaled(spec: Mapping[str, Any], targets: Mapping[str, int]) -> dict[str, Any
     return made
 
 
-def scaled_text(text: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+def edit_node_counts(text: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """The file as its owner wrote it, with the numbers changed, where that is plainly possible; else as it was."""
     from headway.validation.yaml_parser import parse_yaml
 

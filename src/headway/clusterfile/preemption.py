@@ -21,7 +21,7 @@ LOWEST = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PreemptionRule:
     """What one partition asks for: names that exist, no repeats."""
 
     preempts: frozenset[str]
@@ -29,7 +29,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Clash:
+class TierConflict:
     """Why the wishes can't all be had. `field` is "preempts" or "tier" of `partition`."""
 
     partition: str
@@ -38,7 +38,7 @@ class Clash:
     hint: str = ""
 
 
-def assign(wishes: Mapping[str, Wish]) -> tuple[dict[str, int], list[Clash]]:
+def assign_tiers(wishes: Mapping[str, PreemptionRule]) -> tuple[dict[str, int], list[TierConflict]]:
     """The lowest tiers that grant every wish, or the reasons why there are none."""
     clashes = list(_clashes_of_lists(wishes))
     if clashes:
@@ -52,12 +52,12 @@ def assign(wishes: Mapping[str, Wish]) -> tuple[dict[str, int], list[Clash]]:
     return ({}, clashes) if clashes else (tiers, [])
 
 
-def _victims(wishes: Mapping[str, Wish]) -> list[str]:
+def _victims(wishes: Mapping[str, PreemptionRule]) -> list[str]:
     named = frozenset[str]().union(*(wish.preempts for wish in wishes.values()))
     return [name for name in wishes if name in named]
 
 
-def _raise_once(wishes: Mapping[str, Wish], victims: list[str], tiers: dict[str, int]) -> bool:
+def _raise_once(wishes: Mapping[str, PreemptionRule], victims: list[str], tiers: dict[str, int]) -> bool:
     """Lifts tiers that are free and too low; whether any moved."""
     moved = False
     for name, wish in wishes.items():
@@ -72,18 +72,20 @@ def _raise_once(wishes: Mapping[str, Wish], victims: list[str], tiers: dict[str,
     return moved
 
 
-def _clashes_of_tiers(wishes: Mapping[str, Wish], victims: list[str], tiers: dict[str, int]) -> Iterator[Clash]:
+def _clashes_of_tiers(
+    wishes: Mapping[str, PreemptionRule], victims: list[str], tiers: dict[str, int]
+) -> Iterator[TierConflict]:
     for name, wish in wishes.items():
         for victim in victims:
             if victim in wish.preempts and tiers[name] <= tiers[victim]:
-                yield Clash(
+                yield TierConflict(
                     name,
                     "tier",
                     f"must be above {victim}'s, which is {tiers[victim]}, to preempt it",
                     f"say at least {tiers[victim] + 1}, or leave tier out",
                 )
             elif victim != name and victim not in wish.preempts and tiers[name] > tiers[victim]:
-                yield Clash(
+                yield TierConflict(
                     name,
                     "tier",
                     f"would let it preempt {victim} too, which it does not list: in Slurm a job preempts every"
@@ -92,10 +94,10 @@ def _clashes_of_tiers(wishes: Mapping[str, Wish], victims: list[str], tiers: dic
                 )
 
 
-def _clashes_of_lists(wishes: Mapping[str, Wish]) -> Iterator[Clash]:
+def _clashes_of_lists(wishes: Mapping[str, PreemptionRule]) -> Iterator[TierConflict]:
     circle = _circle(wishes)
     if circle:
-        yield Clash(
+        yield TierConflict(
             circle[0],
             "preempts",
             f"goes round in a circle ({' -> '.join(circle)}): Slurm preempts by tier, and a tier can't be above itself",
@@ -106,7 +108,7 @@ def _clashes_of_lists(wishes: Mapping[str, Wish]) -> Iterator[Clash]:
     for name, wish in wishes.items():
         for lower in sorted(wish.preempts):
             for missing in sorted(wishes[lower].preempts - wish.preempts):
-                yield Clash(
+                yield TierConflict(
                     name,
                     "preempts",
                     f"has {lower}, which preempts {missing}, but not {missing}: in Slurm a job preempts every"
@@ -118,7 +120,7 @@ def _clashes_of_lists(wishes: Mapping[str, Wish]) -> Iterator[Clash]:
             pair = frozenset((name, other))
             if lost and pair not in reported:
                 reported.add(pair)
-                yield Clash(
+                yield TierConflict(
                     name,
                     "preempts",
                     f"has {lost} but not {other}, which Slurm can't express: a job preempts every preemptable partition"
@@ -127,7 +129,7 @@ def _clashes_of_lists(wishes: Mapping[str, Wish]) -> Iterator[Clash]:
                 )
 
 
-def _lost(wishes: Mapping[str, Wish], name: str, other: str) -> str:
+def _lost(wishes: Mapping[str, PreemptionRule], name: str, other: str) -> str:
     """A partition below `name` that `other`, which is not, would have to be above of as well; "" when there is none."""
     if other == name or other in wishes[name].preempts:
         return ""
@@ -137,7 +139,7 @@ def _lost(wishes: Mapping[str, Wish], name: str, other: str) -> str:
     return "" if other in steps or not below else min(below)
 
 
-def _circle(wishes: Mapping[str, Wish]) -> list[str]:
+def _circle(wishes: Mapping[str, PreemptionRule]) -> list[str]:
     """The names of one circle, the first repeated at the end; [] when there is none."""
     try:
         graphlib.TopologicalSorter({name: wish.preempts for name, wish in wishes.items()}).prepare()

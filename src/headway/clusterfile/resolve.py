@@ -20,7 +20,7 @@ from headway.clusterfile.model import (
     PartitionPart,
     TeamPart,
 )
-from headway.clusterfile.rules import mount_of, partitions_of, wishes_of
+from headway.clusterfile.rules import dataset_mount, partitions_of, preemption_rules
 from headway.domain.cluster import (
     Alerts,
     BackupRule,
@@ -42,18 +42,18 @@ from headway.domain.cluster import (
     Team,
     User,
     Volume,
-    heads_of,
+    head_names,
 )
 from headway.validation.field_types import UNLIMITED
 
 DEFAULT_TEAM = "default"
 
 
-def build(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) -> Cluster:
+def build_cluster(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) -> Cluster:
     """The resolved cluster. `owner` always has an account, the file's own keys, and is the admin."""
     parts = groups.parts_of(file)
-    sizes = {name: groups.most(part) + part.spares for name, part in parts.items()}
-    slots, switches = topology.lay_out(file.name, file.fabric, sizes)
+    sizes = {name: groups.max_nodes(part) + part.spares for name, part in parts.items()}
+    slots, switches = topology.lay_out_fabric(file.name, file.fabric, sizes)
     teams = _teams(file, owner)
     return Cluster(
         name=file.name,
@@ -78,7 +78,7 @@ def build(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) -> Clust
         mail_relay=file.mail.relay if file.mail else "",
         alerts=Alerts(file.alerts.webhook or "", file.alerts.chat or "", file.alerts.mail or ""),
         health=_health(file.health),
-        most_usd_per_hour=None if file.cost.usd_per_hour is None else Decimal(str(file.cost.usd_per_hour)),
+        max_usd_per_hour=None if file.cost.usd_per_hour is None else Decimal(str(file.cost.usd_per_hour)),
         containers=file.containers.backend or "builtin",
         firewall=Firewall(tuple(file.firewall.ssh_from)),
         backup=_backup(file.backup),
@@ -126,7 +126,7 @@ def _health(part: HealthPart) -> Health:
 def _storage(file: ClusterFile) -> Storage:
     return Storage(
         datasets=tuple(
-            Dataset(part.name, (part.path or "").rstrip("/"), mount_of(part), part.read_only)
+            Dataset(part.name, (part.path or "").rstrip("/"), dataset_mount(part), part.read_only)
             for part in file.storage.datasets
         ),
         volumes=tuple(_volume(part) for part in file.storage.volumes),
@@ -141,7 +141,7 @@ def _volume(part: MountedVolumePart) -> Volume:
 
 def _partitions(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Partition, ...]:
     parts = partitions_of(file)
-    tier_of = preemption.assign(wishes_of(file))[0]
+    tier_of = preemption.assign_tiers(preemption_rules(file))[0]
     preempted = {name for part in parts.values() for name in part.preempts}
     default = next((name for name, part in parts.items() if part.default), next(iter(parts)))
     return tuple(
@@ -220,7 +220,7 @@ def _user(file: ClusterFile, name: str, accounts: list[str], owner: str) -> User
 
 def _hosts(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Host, ...]:
     """The heads' first, then in order of the slots; more machines than places are a reserve, without a name."""
-    names = (*heads_of(file.name, file.controllers), *(slot.name for slot in slots))
+    names = (*head_names(file.name, file.controllers), *(slot.name for slot in slots))
     heads = sorted(file.hosts, key=lambda part: ("head", None, "node").index(part.role))[: file.controllers]
     parts = [*heads, *(part for part in file.hosts if part not in heads)]
     return tuple(_one_host(name, part) for name, part in zip((*names, *[""] * len(parts)), parts, strict=False))

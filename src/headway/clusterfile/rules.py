@@ -16,7 +16,7 @@ from headway.catalog.providers import PROVIDERS
 from headway.catalog.releases import IMAGES
 from headway.clusterfile import groups, preemption, topology
 from headway.clusterfile.model import ClusterFile, DatasetPart, PartitionPart
-from headway.clusterfile.state_folder import state_troubles
+from headway.clusterfile.state_folder import state_folder_faults
 from headway.domain.cluster import Plan
 from headway.domain.provider_traits import ProviderTraits
 from headway.errors import Fault
@@ -37,12 +37,12 @@ class Draft:
     raw: Mapping[str, Any]
     owner: str
     catalogue: Mapping[str, Plan]
-    gone: frozenset[str] = frozenset()
+    removed: frozenset[str] = frozenset()
     kept: Mapping[str, list[int]] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     compared: int = 0  # names, for hints
 
-    def near(self, word: str, known: Collection[str]) -> str:
+    def suggest(self, word: str, known: Collection[str]) -> str:
         """As words.did_you_mean, which takes its time: of very many faults only the first ones have a hint."""
         self.compared += len(known)
         return syntax_rules.did_you_mean(word, known) if self.compared <= MOST_COMPARED else ""
@@ -53,10 +53,10 @@ class Draft:
     def warn(self, path: str, message: str, hint: str = "") -> None:
         self.faults.append(Fault(path, message, hint, level="warning"))
 
-    def sure(self, *paths: str) -> bool:
+    def is_intact(self, *paths: str) -> bool:
         """Whether nothing was taken out at or under these places."""
         return not any(
-            place == path or place.startswith((f"{path}.", f"{path}[")) for path in paths for place in self.gone
+            place == path or place.startswith((f"{path}.", f"{path}[")) for path in paths for place in self.removed
         )
 
     def item(self, path: str, index: int) -> str:
@@ -76,12 +76,12 @@ class Draft:
     @property
     def total(self) -> int:
         """Slots of the cluster: nodes at most, and spares."""
-        return groups.total(self.file)
+        return groups.total_slots(self.file)
 
     @property
-    def sized(self) -> bool:
+    def has_size(self) -> bool:
         """Whether the number of slots is known."""
-        return self.sure("groups", "plan", "nodes", "max", "spares") and not (
+        return self.is_intact("groups", "plan", "nodes", "max", "spares") and not (
             self.file.nodes is None and not self.file.groups
         )
 
@@ -93,36 +93,36 @@ def check_all(draft: Draft) -> None:
 
 def _groups(draft: Draft) -> None:
     file = draft.file
-    if draft.sure("groups"):
-        for path, message, hint in groups.short_form_troubles(file):
-            if draft.sure(path):
+    if draft.is_intact("groups"):
+        for path, message, hint in groups.short_form_faults(file):
+            if draft.is_intact(path):
                 draft.fault(path, message, hint)
     for name, part in groups.parts_of(file).items():
         path = f"groups.{name}." if file.groups else ""
         if (file.groups or file.plan is not None) and part.plan not in draft.catalogue:
-            near = draft.near(part.plan, draft.catalogue)
+            near = draft.suggest(part.plan, draft.catalogue)
             draft.fault(
                 f"{path}plan",
                 "is not in the catalogue",
-                near or f"there are {syntax_rules.listed(draft.catalogue, 'and')}",
+                near or f"there are {syntax_rules.join_words(draft.catalogue, 'and')}",
             )
-        if draft.sure(path.rstrip(".") or "nodes", "max", "provider") and (file.groups or file.nodes is not None):
-            for where, message, hint in groups.size_troubles(path, part, draft.provider):
+        if draft.is_intact(path.rstrip(".") or "nodes", "max", "provider") and (file.groups or file.nodes is not None):
+            for where, message, hint in groups.size_faults(path, part, draft.provider):
                 draft.fault(where, message, hint)
-    for where, message, hint in (*groups.idle_troubles(file), *groups.reserved_troubles(file)):
+    for where, message, hint in (*groups.idle_faults(file), *groups.reserved_faults(file)):
         draft.fault(where, message, hint)
     _cost(draft)
 
 
 def _cost(draft: Draft) -> None:
     limit, cost = draft.file.cost.usd_per_hour, 0.0
-    if limit is None or not draft.sized:
+    if limit is None or not draft.has_size:
         return
     for part in groups.parts_of(draft.file).values():
         if part.plan not in draft.catalogue:
             return
         plan = float(draft.catalogue[part.plan].price_usd_per_node_hour)
-        cost += (plan if part.price is None else part.price) * (groups.least(part) + part.spares)
+        cost += (plan if part.price is None else part.price) * (groups.min_nodes(part) + part.spares)
     if cost > limit:
         draft.fault(
             "cost.usd_per_hour",
@@ -139,23 +139,27 @@ def _owner(draft: Draft) -> None:
 
 def _provider(draft: Draft) -> None:
     hosts = draft.file.hosts
-    if draft.sure("provider"):
+    if draft.is_intact("provider"):
         if hosts and draft.provider.creates_machines:
             draft.fault("hosts", "belongs to provider ssh", "say provider: ssh, or take hosts out")
-        if draft.sized:
+        if draft.has_size:
             _enough_machines(draft)
         if draft.file.firewall.ssh_from and draft.provider.private_network:
             draft.fault(
                 "firewall", "belongs to provider ssh", "take it out: local machines have a network of their own"
             )
     heads = [index for index, host in enumerate(hosts) if host.role == "head"]
-    most = draft.file.controllers if draft.sure("controllers") else len(heads)
+    most = draft.file.controllers if draft.is_intact("controllers") else len(heads)
     for index in heads[most:]:
         there = "there is a head already" if most == 1 else "there are two heads already"
         hint = "a cluster has one, or two with controllers: 2" if most == 1 else "a cluster has two at most"
         draft.fault(f"{draft.item('hosts', index)}.role", there, hint)
     nodes = [index for index, host in enumerate(hosts) if host.role == "node"]
-    if nodes and draft.sure("hosts", "controllers") and len(hosts) - len(nodes) < draft.file.controllers <= len(hosts):
+    if (
+        nodes
+        and draft.is_intact("hosts", "controllers")
+        and len(hosts) - len(nodes) < draft.file.controllers <= len(hosts)
+    ):
         draft.fault(
             f"{draft.item('hosts', nodes[0])}.role",
             "no machine may be a head" if len(nodes) == len(hosts) else "one machine may be a head, and two must be",
@@ -179,12 +183,12 @@ def _provider(draft: Draft) -> None:
 
 
 def _alerts(draft: Draft) -> None:
-    if draft.sure("mail", "alerts") and draft.file.alerts.mail and draft.file.mail is None:
+    if draft.is_intact("mail", "alerts") and draft.file.alerts.mail and draft.file.mail is None:
         draft.fault("alerts.mail", "needs a server that takes mail", "add mail: {relay: HOST:PORT}")
 
 
 def _containers(draft: Draft) -> None:
-    if not draft.sure("provider", "containers"):
+    if not draft.is_intact("provider", "containers"):
         return
     if draft.file.containers.backend == "enroot" and draft.provider.boots_node_images:
         draft.fault(
@@ -203,7 +207,7 @@ def _enough_machines(draft: Draft) -> None:
             "use provider: ssh",
         )
     need = total + draft.file.controllers
-    if not draft.provider.creates_machines and draft.sure("hosts", "controllers") and have < need:
+    if not draft.provider.creates_machines and draft.is_intact("hosts", "controllers") and have < need:
         heads = "the head" if draft.file.controllers == 1 else "two heads"
         draft.fault(
             "hosts",
@@ -218,10 +222,10 @@ def _fabric(draft: Draft) -> None:
         return
     if part.leaf_size is not None:
         draft.fault("fabric", "has both leaf_size and switches", "keep one of them")
-    if not draft.sure("fabric.switches"):
+    if not draft.is_intact("fabric.switches"):
         return
-    total = draft.total if draft.sized else None
-    for where, message, hint in topology.tree_troubles(part.switches, total):
+    total = draft.total if draft.has_size else None
+    for where, message, hint in topology.switch_tree_faults(part.switches, total):
         draft.fault(f"fabric.switches{where}", message, hint)
 
 
@@ -234,7 +238,7 @@ def _datasets(draft: Draft) -> None:
             draft.fault(f"{where}.name", f"{part.name} is there twice", "give each dataset its own name")
         seen_names.add(part.name)
         _dataset_path(draft, part, where)
-        mount = mount_of(part)
+        mount = dataset_mount(part)
         problem = syntax_rules.mount_fault(mount)
         if problem:
             draft.fault(f"{where}.mount", problem, f"for example /datasets/{part.name}")
@@ -262,12 +266,12 @@ def _datasets(draft: Draft) -> None:
 
 
 def _state(draft: Draft) -> None:
-    if draft.sure("provider", "controllers", "storage"):
-        for where, message, hint in state_troubles(draft.file, draft.provider):
+    if draft.is_intact("provider", "controllers", "storage"):
+        for where, message, hint in state_folder_faults(draft.file, draft.provider):
             draft.fault(where, message, hint)
 
 
-def mount_of(part: DatasetPart) -> str:
+def dataset_mount(part: DatasetPart) -> str:
     """Where a dataset appears on the machines, without a slash at the end."""
     return (part.mount or f"/datasets/{part.name}").rstrip("/") or "/"
 
@@ -279,7 +283,7 @@ def partitions_of(file: ClusterFile) -> Mapping[str, PartitionPart]:
 
 def _dataset_path(draft: Draft, part: DatasetPart, where: str) -> None:
     if part.path is None:
-        if draft.provider.volumes_on_server and draft.sure("provider", f"{where}.path"):
+        if draft.provider.volumes_on_server and draft.is_intact("provider", f"{where}.path"):
             draft.fault(f"{where}.path", "is missing", "say which folder of this machine it is")
         return
     problem = syntax_rules.path_fault(part.path) or ("can't be the root folder" if part.path == "/" else "")
@@ -305,7 +309,7 @@ def _partition_sizes(draft: Draft) -> None:
             draft.fault(f"{path}.nodes", "says nothing of which group's nodes", "use groups: [NAME]")
         elif part.nodes is not None and part.groups:
             draft.fault(f"{path}.nodes", "and groups can't both be said", "keep one")
-        elif draft.sure("nodes", "max") and have and part.nodes is not None and part.nodes > have:
+        elif draft.is_intact("nodes", "max") and have and part.nodes is not None and part.nodes > have:
             draft.fault(f"{path}.nodes", f"is {part.nodes}, and the cluster has {have} nodes", "spares don't count")
         elif part.nodes is not None and part.nodes == draft.file.nodes and draft.total > part.nodes:
             others = "no spare and none that scaling adds: leave it out for all of them"
@@ -322,7 +326,7 @@ def _partition_sizes(draft: Draft) -> None:
 def _unused(draft: Draft) -> None:
     """Machines in no partition are paid for, and no job can use them."""
     file, parts = draft.file, draft.file.partitions.values()
-    if not parts or not draft.sized or not draft.sure("partitions"):
+    if not parts or not draft.has_size or not draft.is_intact("partitions"):
         return
     named = {group for part in parts for group in part.groups}
     if file.groups and named <= file.groups.keys() and all(part.groups for part in parts):
@@ -360,25 +364,29 @@ def _partition_names(draft: Draft) -> None:
                 if other == name and what == "partition":
                     draft.fault(where, f"{name} can't preempt itself", "take it out")
                 elif other not in known:
-                    draft.fault(where, f"there is no {what} {syntax_rules.shown(other)}", draft.near(other, known))
+                    draft.fault(
+                        where, f"there is no {what} {syntax_rules.printable(other)}", draft.suggest(other, known)
+                    )
                 elif other in seen:
                     draft.fault(where, f"{other} is there twice", "keep one")
                 seen.add(other)
 
 
-def wishes_of(file: ClusterFile) -> dict[str, preemption.Wish]:
+def preemption_rules(file: ClusterFile) -> dict[str, preemption.PreemptionRule]:
     """What each partition wants of preemption, by the names that exist."""
     known = file.partitions
     return {
-        name: preemption.Wish(frozenset(item for item in part.preempts if item in known and item != name), part.tier)
+        name: preemption.PreemptionRule(
+            frozenset(item for item in part.preempts if item in known and item != name), part.tier
+        )
         for name, part in known.items()
     }
 
 
 def _preemption(draft: Draft) -> None:
-    if any(re.fullmatch(r"partitions(\.[^.]+(\.(preempts|tier)(\[\d+\])?)?)?", place) for place in draft.gone):
+    if any(re.fullmatch(r"partitions(\.[^.]+(\.(preempts|tier)(\[\d+\])?)?)?", place) for place in draft.removed):
         return
-    for clash in preemption.assign(wishes_of(draft.file))[1]:
+    for clash in preemption.assign_tiers(preemption_rules(draft.file))[1]:
         draft.fault(f"partitions.{clash.partition}.{clash.field}", clash.message, clash.hint)
 
 
@@ -393,26 +401,26 @@ def _people(draft: Draft) -> None:
         members |= users
         for index, user in enumerate(team.leads):
             if user not in users:
-                hint = draft.near(user, team.users) or f"add it to teams.{name}.users"
+                hint = draft.suggest(user, team.users) or f"add it to teams.{name}.users"
                 draft.fault(draft.item(f"teams.{name}.leads", index), f"{user} is not a user of {name}", hint)
     for name in draft.file.teams:
         if name == draft.owner or name in members or name in draft.file.users:
             draft.fault(f"teams.{name}", "is also the name of a user", "each user has a Linux group of that name")
-    if not draft.file.teams or not draft.sure("teams"):
+    if not draft.file.teams or not draft.is_intact("teams"):
         return
     for user in draft.file.users:
         if user not in members and user != draft.owner:
-            near = draft.near(user, members)
+            near = draft.suggest(user, members)
             draft.fault(f"users.{user}", "is in no team", near or "add it to a team's users")
 
 
 def _limits(draft: Draft) -> None:
     plans = [(draft.catalogue.get(part.plan), part) for part in groups.parts_of(draft.file).values()]
-    known = draft.sized and all(plan is not None for plan, _ in plans)
-    have = sum(plan.gpus * groups.most(part) for plan, part in plans if plan is not None)
+    known = draft.has_size and all(plan is not None for plan, _ in plans)
+    have = sum(plan.gpus * groups.max_nodes(part) for plan, part in plans if plan is not None)
     for name, team in draft.file.teams.items():
         limits, path = team.limits, f"teams.{name}.limits"
-        if limits.gpu_hours and draft.sure("partitions", "groups", "plan"):
+        if limits.gpu_hours and draft.is_intact("partitions", "groups", "plan"):
             endless = ", ".join(_endless(draft, name))
             if endless:
                 draft.warn(
@@ -441,7 +449,7 @@ def _endless(draft: Draft, team: str) -> Iterator[str]:
 
 
 def _slurm(draft: Draft) -> None:
-    if not draft.sure("image"):
+    if not draft.is_intact("image"):
         return
     version = IMAGES[draft.file.image].slurm.name
     tables: list[tuple[str, Mapping[str, str], bool]] = [("slurm", draft.file.slurm, False)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from headway.clusterfile.groups import Trouble
+from headway.clusterfile.groups import FaultText
 from headway.clusterfile.model import ClusterFile
 from headway.domain.provider_traits import ProviderTraits
 from headway.validation import syntax_rules
@@ -15,7 +15,7 @@ _EXAMPLE = "for example /shared/headway"
 _PEOPLES = re.compile(r"/(home|scratch)(/[^.].*)?")
 
 
-def state_troubles(file: ClusterFile, provider: ProviderTraits) -> Iterator[Trouble]:
+def state_folder_faults(file: ClusterFile, provider: ProviderTraits) -> Iterator[FaultText]:
     """What the file itself shows; whose disk it is, a look at the machines does (changes.shared_state_folder)."""
     state = file.storage.state
     if state is None:
@@ -38,7 +38,7 @@ def state_troubles(file: ClusterFile, provider: ProviderTraits) -> Iterator[Trou
             yield from _on_volume(file, state)
 
 
-def _on_volume(file: ClusterFile, state: str) -> Iterator[Trouble]:
+def _on_volume(file: ClusterFile, state: str) -> Iterator[FaultText]:
     for volume in file.storage.volumes:
         if not f"{state}/".startswith(f"{volume.path.rstrip('/')}/"):
             continue

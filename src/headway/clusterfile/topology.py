@@ -6,13 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from headway.clusterfile.model import FabricPart, SwitchPart
-from headway.domain.cluster import MAIN, Slot, Switch
+from headway.domain.cluster import MAIN_GROUP, Slot, Switch
 
 SPINE = "spine"
 Trouble = tuple[str, str, str]  # path under fabric, message, hint
 
 
-def lay_out(cluster: str, fabric: FabricPart, sizes: Mapping[str, int]) -> tuple[tuple[Slot, ...], tuple[Switch, ...]]:
+def lay_out_fabric(
+    cluster: str, fabric: FabricPart, sizes: Mapping[str, int]
+) -> tuple[tuple[Slot, ...], tuple[Switch, ...]]:
     """Slots in leaf order and the switches above them; no switches where there is one leaf. `sizes`: group -> slots.
     `fabric` has no trouble. A group of its own name has leaves of its own, so that no node is renamed when another
     group grows."""
@@ -43,15 +45,15 @@ def _places(cluster: str, fabric: FabricPart, sizes: Mapping[str, int]) -> Itera
     for group, size in sizes.items():
         for index in range(size):
             number, place = divmod(index, fabric.leaf_size or size)
-            leaf = f"leaf{number + 1}" if group == MAIN else f"{group}-leaf{number + 1}"
+            leaf = f"leaf{number + 1}" if group == MAIN_GROUP else f"{group}-leaf{number + 1}"
             yield group, leaf, _name(cluster, group, number + 1, place + 1)
 
 
 def _name(cluster: str, group: str, leaf: int, place: int) -> str:
-    return f"{cluster}-{leaf}-{place}" if group == MAIN else f"{cluster}-{group}-{leaf}-{place}"
+    return f"{cluster}-{leaf}-{place}" if group == MAIN_GROUP else f"{cluster}-{group}-{leaf}-{place}"
 
 
-def tree_troubles(switches: Sequence[SwitchPart], total: int | None) -> Iterator[Trouble]:
+def switch_tree_faults(switches: Sequence[SwitchPart], total: int | None) -> Iterator[Trouble]:
     """What is wrong with an explicit tree. `total` is nodes + spares, None when they are not known."""
     troubles = list(_shape_troubles(switches))
     yield from troubles

@@ -90,7 +90,7 @@ class RemoteLibrary:
         """What the program on the head answers; of a manifest its text too. Raises what it raises there."""
         head = await require_active_head(self._cluster, self._env, await list_machines(self._env, self._cluster.name))
         what, name, *more = words
-        argv = _argv(what, self._cluster.library, name, *more)
+        argv = _argv(what, self._cluster.dataset_library, name, *more)
         async with aclosing(self._env.connections.converse(head, argv, _fed(feed))) as said:  # type: ignore[type-var]
             answers = Answers()
             while (part := await _unless_stopped(anext(said, None), progress)) is not None:

@@ -9,11 +9,13 @@ from decimal import Decimal
 from enum import StrEnum
 
 DAY_S = 86_400  # days that are summed are those of UTC
-MOST_TOLD = 2**31 - 1  # checkpoints, and seconds of them, of one training: what a column of whole numbers holds
+MAX_STORED_INTEGER = (
+    2**31 - 1
+)  # checkpoints, and seconds of them, of one training: what a column of whole numbers holds
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class JobRun:
     """One run of a job, as accounting has it: a requeued job has several, each with its own start."""
 
     job: int
@@ -39,7 +41,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Saves:
+class CheckpointStats:
     """Checkpoints that a training wrote in `up_s` seconds, standing still for `stalled_s` of them."""
 
     count: int
@@ -47,9 +49,9 @@ class Saves:
     up_s: float
 
     @property
-    def can_be_kept(self) -> bool:
+    def fits_database(self) -> bool:
         """Whether every database holds it; trainings say what they like."""
-        return 0 <= self.count <= MOST_TOLD and math.isfinite(self.stalled_s) and math.isfinite(self.up_s)
+        return 0 <= self.count <= MAX_STORED_INTEGER and math.isfinite(self.stalled_s) and math.isfinite(self.up_s)
 
     @property
     def write_s(self) -> float:
@@ -61,7 +63,7 @@ class Saves:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class Notification:
     """What people are to be told once. `key` is what makes it one: news with a key that was told is not told again."""
 
     key: str
@@ -73,7 +75,7 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class GroupAllocation:
     """What a run held of one group: `units` of the group's `per_node` on each node. Units are GPUs where the group has
     some, else CPUs: a node's price is the price of its units."""
 
@@ -87,7 +89,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class CpuAllocation:
     """CPUs that a run held of the nodes of one group, of all of them together."""
 
     job: int
@@ -99,7 +101,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class MachineLifetime:
     """A machine from the moment it was seen first until it was seen no more."""
 
     machine: str
@@ -127,7 +129,7 @@ class NodeSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class NodePrice:
     """Of a node of a group from `since` on."""
 
     group: str
@@ -138,7 +140,7 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class GroupUsage:
     """What runs held of one group in a stretch of time, in units times seconds; `lost` and `idle` are parts of it."""
 
     team: str

@@ -8,14 +8,14 @@ from decimal import Decimal
 from functools import cached_property
 
 from headway.domain.provider_traits import ProviderTraits
-from headway.domain.survey import Found
+from headway.domain.survey import DetectedHardware
 
-MAIN = "main"  # the one group of a file without groups
+MAIN_GROUP = "main"  # the one group of a file without groups
 SHARED_FOLDER = ".headway"  # Headway's own, on the scratch of machines one owns
-STATE = "/srv/headway-state/slurmctld"  # Slurm's own state, unless the file names a place
-WRITTEN = "slurm-version"  # beside them on the head's volume: which Slurm has written them
-ACCOUNTING = "/srv/headway-state/slurm_acct_db"  # beside it: what a restore keeps of the database that was there
-RESTORING = ".restoring"  # beside either while a restore has not ended: one of them may be half there
+SLURM_STATE_FOLDER = "/srv/headway-state/slurmctld"  # Slurm's own state, unless the file names a place
+STATE_VERSION_FILE = "slurm-version"  # beside them on the head's volume: which Slurm has written them
+ACCOUNTING_FOLDER = "/srv/headway-state/slurm_acct_db"  # beside it: what a restore keeps of the database that was there
+RESTORING_SUFFIX = ".restoring"  # beside either while a restore has not ended: one of them may be half there
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Slot:
     name: str  # "lab-1-3": leaf 1, place 3; in a group of its own name "lab-gpu-1-3"
     leaf: str  # "leaf1"
     number: int  # 1.. over the whole cluster, its place in a list of hosts or addresses
-    group: str = MAIN
+    group: str = MAIN_GROUP
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Group:
     price_usd_per_node_hour: Decimal = Decimal(0)
 
     @property
-    def wanted(self) -> int:
+    def min_machines(self) -> int:
         """Machines that there should be at least."""
         return self.nodes + self.spares
 
@@ -266,7 +266,7 @@ class KeySource:
     command: tuple[str, ...] = ()
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return self.file or f"the command {self.command[0]}"
 
 
@@ -277,7 +277,7 @@ class Firewall:
     ssh_from: tuple[str, ...] = ()  # networks that may use SSH; () = every one
 
 
-def heads_of(cluster: str, controllers: int) -> tuple[str, ...]:
+def head_names(cluster: str, controllers: int) -> tuple[str, ...]:
     return tuple(f"{cluster}-head{number if number > 1 else ''}" for number in range(1, controllers + 1))
 
 
@@ -303,7 +303,7 @@ class Cluster:
     alerts: Alerts = field(default_factory=Alerts)
     containers: str = ""  # what runs --container-image: "builtin" | "enroot" | "" = nothing does
     health: Health = field(default_factory=Health)
-    most_usd_per_hour: Decimal | None = None  # what all machines together may cost; None: whatever they do
+    max_usd_per_hour: Decimal | None = None  # what all machines together may cost; None: whatever they do
     firewall: Firewall = field(default_factory=Firewall)  # provider ssh
     backup: BackupRule | None = None  # None: only when somebody asks
     munge_key: KeySource | None = None  # None: Headway makes it
@@ -318,15 +318,15 @@ class Cluster:
     @property
     def heads(self) -> tuple[str, ...]:
         """Machines that a controller runs on, in the order in which they lead; people log in on each."""
-        return heads_of(self.name, self.controllers)
+        return head_names(self.name, self.controllers)
 
     @property
-    def state(self) -> str:
+    def state_folder(self) -> str:
         """Folder of Slurm's state, on every head. The one above it is the cluster's own too."""
-        return f"{self.storage.state}/{self.name}/slurmctld" if self.storage.state else STATE
+        return f"{self.storage.state}/{self.name}/slurmctld" if self.storage.state else SLURM_STATE_FOLDER
 
     @property
-    def library(self) -> str:
+    def dataset_library(self) -> str:
         """Folder of the versions of datasets, on what machines one owns share."""
         return f"{self.storage.scratch}/{SHARED_FOLDER}/{self.name}/datasets"
 
@@ -363,7 +363,7 @@ class Cluster:
         return sum(group.spares for group in self.groups)
 
     @cached_property
-    def largest(self) -> Plan:
+    def largest_plan(self) -> Plan:
         """The plan of the nodes that hold the largest job: most GPUs, then most CPUs."""
         return max((group.plan for group in self.groups), key=lambda plan: (plan.gpus, plan.cpus))
 
@@ -373,25 +373,25 @@ class Cluster:
         return sum(group.nodes * group.plan.gpus for group in self.groups)
 
     @property
-    def plan_words(self) -> str:
+    def plan_names(self) -> str:
         """ "h100-8", or "h100-8 + cpu-64" where groups have different ones."""
         return " + ".join(dict.fromkeys(group.plan.name for group in self.groups))
 
     @property
     def simulated_gpus(self) -> bool:
         """Local machines have no GPU device; every surface that shows one says SIMULATED."""
-        return self.provider.simulates_hardware and self.largest.gpus > 0
+        return self.provider.simulates_hardware and self.largest_plan.gpus > 0
 
 
 @dataclass(frozen=True, slots=True)
-class OwnSite:
+class OwnedSite:
     """What is particular to machines one owns."""
 
     # User who signs in for Headway -> public keys; "" is the cluster's own while that is not known.
     operators: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ssh_ports: tuple[int, ...] = (22,)
     known_as: Mapping[str, str] = field(default_factory=dict)  # machine name -> its name in the inventory
-    ways_in: tuple[str, ...] = ()  # addresses that Headway comes from: the server's, jump hosts'
+    server_addresses: tuple[str, ...] = ()  # addresses that Headway comes from: the server's, jump hosts'
     nfs: tuple[str, ...] = ()  # of home and scratch, the paths that the head exports; the others are there already
 
 
@@ -412,6 +412,8 @@ class Site:
     host_keys: Mapping[str, str] = field(default_factory=dict)  # machine name -> public key, as far as known
     members: tuple[str, ...] | None = None  # slots that have or get a machine, in slot order; None: all
     real_tmp_mib: int = 0  # the disk that jobs' own /tmp is on; 0 = not known
-    found: Mapping[str, Found] = field(default_factory=dict)  # provider ssh: machine name -> what it really has
-    own: OwnSite | None = None  # provider ssh
-    old_cgroups: bool = False  # local machines on a host with cgroup v1
+    found: Mapping[str, DetectedHardware] = field(
+        default_factory=dict
+    )  # provider ssh: machine name -> what it really has
+    own: OwnedSite | None = None  # provider ssh
+    cgroup_v1: bool = False  # local machines on a host with cgroup v1

@@ -11,7 +11,7 @@ FOLDER = "/datasets"  # where they appear on machines: /datasets/NAME/VERSION
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class DatasetVersion:
     """`digest`: sha256 of its manifest, which names every file with its own."""
 
     cluster: str
@@ -39,17 +39,17 @@ class Version:
         return f"{FOLDER}/{self.name}/{self.number}"
 
 
-def with_versions(storage: Storage, folders: Mapping[str, str]) -> Storage:
+def mount_versions(storage: Storage, folders: Mapping[str, str]) -> Storage:
     """The storage with datasets that have versions: name -> the folder of the server's machine that holds them."""
     more = (
         Dataset(name, folder, f"{FOLDER}/{name}", versioned=True)
         for name, folder in sorted(folders.items())
-        if not in_the_way(storage, name)
+        if not conflicting_field(storage, name)
     )
     return replace(storage, datasets=(*storage.datasets, *more))
 
 
-def in_the_way(storage: Storage, name: str) -> str:
+def conflicting_field(storage: Storage, name: str) -> str:
     """What stands in the cluster's file where a dataset of this name would be: the path of its field; "" for nothing."""
     mine = f"{FOLDER}/{name}/"
     told = [
@@ -66,7 +66,7 @@ def in_the_way(storage: Storage, name: str) -> str:
     return ""
 
 
-def size(count: int) -> str:
+def format_bytes(count: int) -> str:
     """Bytes for a person: 3.2 GiB."""
     value, units = float(count), ["bytes", "KiB", "MiB", "GiB", "TiB"]
     while value >= 1024 and len(units) > 1:

@@ -20,7 +20,7 @@ NUMBERS_BEFORE = "numbers_before"  # evidence of its first step: on other server
 ORPHAN = "orphan"  # kind of a signal: the daemon of a job's batch script has died (node/agent/jobs/orphans.py)
 
 
-def own(reason: str) -> bool:
+def is_headway_reason(reason: str) -> bool:
     """Whether the reason of a node that is out is Headway's or slurmctld's: any other is a person's. "Prolog error": the
     prolog turns jobs away from a node that the agent has found unfit."""
     return reason.startswith((OWN_REASON, *SLURM_REASONS, *SLURM_DRAINS, "Prolog error"))
@@ -104,7 +104,7 @@ class IncidentStep:
 
 
 @dataclass(frozen=True, slots=True)
-class MovedJob:
+class RequeuedJob:
     """A job that an incident sent back to the queue. Times in unix seconds, None while it has not come to that."""
 
     incident: int
@@ -128,7 +128,7 @@ class Incident:
     fault_at: float = 0.0  # when it happened, as the node's kernel or the silence says
     score: int = 0  # how much it speaks against the node
     steps: tuple[IncidentStep, ...] = ()
-    jobs: tuple[MovedJob, ...] = ()
+    jobs: tuple[RequeuedJob, ...] = ()
 
     @property
     def reasons(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from headway.domain.survey import Found
+from headway.domain.survey import DetectedHardware
 
 
 class MachineState(StrEnum):
@@ -40,7 +40,7 @@ class Machine:
     image: str = ""  # id of the node image it was made from
     # When its system last started, in unix seconds; 0 where the provider can't tell. Says nothing about which machine.
     started_at: float = field(default=0.0, compare=False)
-    found: Found | None = field(default=None, compare=False)  # what one of your own had when it was taken
+    found: DetectedHardware | None = field(default=None, compare=False)  # what one of your own had when it was taken
 
 
 @dataclass(frozen=True, slots=True)

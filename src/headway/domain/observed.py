@@ -10,7 +10,7 @@ from headway.domain.slurm.accounts import Accounts
 
 
 @dataclass(frozen=True, slots=True)
-class SeenFile:
+class ObservedFile:
     digest: str  # sha256 of the content
     mode: int
     owner: str
@@ -19,7 +19,7 @@ class SeenFile:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenUnit:
+class ObservedUnit:
     active: bool
     enabled: bool
     started: float  # unix seconds, 0 when not running
@@ -28,9 +28,9 @@ class SeenUnit:
 
 
 @dataclass(frozen=True)
-class SeenMachine:
-    files: Mapping[str, SeenFile] = field(default_factory=dict)
-    units: Mapping[str, SeenUnit] = field(default_factory=dict)
+class ObservedMachine:
+    files: Mapping[str, ObservedFile] = field(default_factory=dict)
+    units: Mapping[str, ObservedUnit] = field(default_factory=dict)
     managed: tuple[str, ...] = ()  # paths Headway wrote before
     dirs: frozenset[str] = frozenset()
     missing: tuple[str, ...] = ()  # packages that were asked for and are not installed
@@ -44,7 +44,7 @@ class Observed:
     """`seen` lacks machines that do not run; `unreachable` says why one that runs does not answer."""
 
     machines: Mapping[str, Machine] = field(default_factory=dict)
-    seen: Mapping[str, SeenMachine] = field(default_factory=dict)
+    seen: Mapping[str, ObservedMachine] = field(default_factory=dict)
     unreachable: Mapping[str, str] = field(default_factory=dict)
     accounts: Accounts | None = None  # None: the accounting database does not answer (yet)
     texts: Mapping[str, str] = field(default_factory=dict)  # current text of a head's Slurm files
@@ -59,4 +59,4 @@ class Observed:
     of_earlier_image: tuple[str, ...] = ()  # machines made from a node image whose inputs have changed since
 
 
-NOT_SEEN = SeenMachine()
+NOT_OBSERVED = ObservedMachine()

@@ -8,18 +8,20 @@ from enum import IntEnum
 
 from headway.domain.cluster import Cluster, Group
 
-OWN = "headway: "
-NO_MACHINE = f"{OWN}no machine"  # Slurm's reason for a slot that has none
-LEAVES = f"{OWN}leaves"  # and for a node whose machine goes when its jobs have ended; why it was out before follows it
-ROLLS = f"{OWN}rolls"  # and for one whose machine is made anew of another image; what went wrong follows it
+HEADWAY_REASON = "headway: "  # how every reason that Headway gives to Slurm begins
+NO_MACHINE_REASON = f"{HEADWAY_REASON}no machine"  # of a slot that has no machine
+# Of a node whose machine is removed when its jobs have ended; the reason that it was out of service before follows.
+SCALE_IN_REASON = f"{HEADWAY_REASON}leaves"
+# Of a node whose machine is created again from another image; what went wrong follows.
+ROLLOUT_REASON = f"{HEADWAY_REASON}rolls"
 
 
-def out_before(reason: str) -> str:
+def reason_before_scale_in(reason: str) -> str:
     """Why a node that leaves was out of service already; "" for one that served."""
-    return reason.removeprefix(LEAVES).removeprefix(": ")
+    return reason.removeprefix(SCALE_IN_REASON).removeprefix(": ")
 
 
-class Worth(IntEnum):
+class KeepPriority(IntEnum):
     """What speaks for keeping a machine when there are too many."""
 
     BROKEN = 0  # Slurm can't use it
@@ -27,7 +29,9 @@ class Worth(IntEnum):
     BUSY = 2
 
 
-def choose(cluster: Cluster, machines: Collection[str], worth: Mapping[str, Worth] | None = None) -> tuple[str, ...]:
+def choose_slots(
+    cluster: Cluster, machines: Collection[str], worth: Mapping[str, KeepPriority] | None = None
+) -> tuple[str, ...]:
     """The slots that should have a machine, in slot order. Those that have one keep it where possible; of too many the
     worthless go first, then those in the last places. A group that scales by itself keeps what it has, and its first
     slots always have one."""
@@ -35,15 +39,15 @@ def choose(cluster: Cluster, machines: Collection[str], worth: Mapping[str, Wort
     return tuple(name for name in cluster.slot_names if name in found)
 
 
-def _of_group(group: Group, machines: Collection[str], worth: Mapping[str, Worth]) -> list[str]:
+def _of_group(group: Group, machines: Collection[str], worth: Mapping[str, KeepPriority]) -> list[str]:
     there = [name for name in group.slots if name in machines]
     if group.idle_s is not None:
-        always = group.slots[: group.wanted]
+        always = group.slots[: group.min_machines]
         return [name for name in group.slots if name in machines or name in always]
-    count = group.wanted
+    count = group.min_machines
     if len(there) > count:
         place = {name: number for number, name in enumerate(group.slots)}
-        there.sort(key=lambda name: (-worth.get(name, Worth.IDLE), place[name]))
+        there.sort(key=lambda name: (-worth.get(name, KeepPriority.IDLE), place[name]))
         return there[:count]
     free = [name for name in group.slots if name not in there]
     return [*there, *free[: count - len(there)]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class FoundGpu:
+class DetectedGpu:
     product: str  # "NVIDIA H100 80GB HBM3"; "" where no driver says
     memory_mib: int
     bus: str  # "0000:3b:00.0"
@@ -16,7 +16,7 @@ class FoundGpu:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundNic:
+class DetectedNic:
     """A port of the fabric: InfiniBand or RoCE."""
 
     name: str  # "mlx5_0"
@@ -27,7 +27,7 @@ class FoundNic:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DetectedHardware:
     """The hardware of one machine."""
 
     cpus: int
@@ -36,8 +36,8 @@ class Found:
     threads_per_core: int
     memory_mib: int
     tmp_mib: int = 0  # of the disk that /var is on
-    gpus: tuple[FoundGpu, ...] = ()
-    nics: tuple[FoundNic, ...] = ()
+    gpus: tuple[DetectedGpu, ...] = ()
+    nics: tuple[DetectedNic, ...] = ()
 
     @property
     def topology(self) -> tuple[int, int, int]:
@@ -45,13 +45,13 @@ class Found:
         return self.sockets, self.cores_per_socket, self.threads_per_core
 
     @property
-    def usable_gpus(self) -> tuple[FoundGpu, ...]:
+    def usable_gpus(self) -> tuple[DetectedGpu, ...]:
         """Those a driver answers for."""
         return tuple(gpu for gpu in self.gpus if gpu.minor >= 0)
 
 
 @dataclass(frozen=True, slots=True)
-class FoundMount:
+class DetectedMount:
     source: str  # "" = a folder of the root file system's
     kind: str  # file system type
     mark: str  # the same on all machines that see the same folder
@@ -60,7 +60,7 @@ class FoundMount:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class MachineClaim:
     """Who has a machine: the mark that is on it."""
 
     cluster: str
@@ -74,7 +74,7 @@ class Survey:
 
     machine: str  # head or slot name
     address: str
-    found: Found
+    found: DetectedHardware
     system: str  # "debian13"
     system_name: str  # "Debian GNU/Linux 13 (trixie)"
     kernel: str
@@ -85,17 +85,17 @@ class Survey:
     packages: Mapping[str, str] = field(default_factory=dict)  # installed: name -> version
     units: frozenset[str] = frozenset()  # daemons of Slurm and its kind that run
     slurm_cluster: str = ""  # ClusterName of a slurm.conf that is there
-    mounts: Mapping[str, FoundMount] = field(default_factory=dict)  # of the paths asked for
+    mounts: Mapping[str, DetectedMount] = field(default_factory=dict)  # of the paths asked for
     nfs_server: bool = False  # whether its kernel has it
     nfs_client: bool = False
     firewall: bool = False  # whether its kernel has nf_tables
-    held: Holder | None = None
+    held: MachineClaim | None = None
     users: Mapping[str, int] = field(default_factory=dict)  # of the names asked for, those it knows itself -> uid
     homes: Mapping[str, int] = field(default_factory=dict)  # folders of users below the paths asked for -> owner's uid
     owners: Mapping[int, str] = field(default_factory=dict)  # of the uids asked for, those it knows itself -> name
     driver: str = ""  # of NVIDIA
     identity: str = ""  # its boot's id: the same machine under two addresses has the same
-    state: FoundMount | None = None  # what the folder for Slurm's state lies on
+    state: DetectedMount | None = None  # what the folder for Slurm's state lies on
     addresses: frozenset[str] = frozenset()  # IPv4, its own
     seen_from: str = ""  # the IPv4 address that this look came from, as the machine saw it
     amended: frozenset[str] = frozenset()  # CVE ids that its packages' own changelogs name as mended

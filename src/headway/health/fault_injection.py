@@ -11,9 +11,9 @@ from headway.domain.cluster import Cluster
 from headway.domain.fault import OF_GPUS, OF_MACHINES, Daemon, FaultKind
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, NotFound, Refused
-from headway.providers.base import Breakable
+from headway.providers.base import FaultInjectingProvider
 from headway.schemas.incidents import FaultIn
-from headway.transport.remote_program import program
+from headway.transport.remote_program import program_source
 
 _REFUSED = 97  # how node/inject_fault.py says no
 _TIMEOUT_S = 60.0
@@ -33,7 +33,7 @@ async def inject_fault(cluster: Cluster, env: ClusterContext, fault: FaultIn) ->
     node = fault.node or cluster.head
     if fault.node and node not in cluster.slot_names:
         raise NotFound(f"{cluster.name} has no node {fault.node}", hint=f"headway nodes {cluster.name}")
-    gpus = (cluster.group_of[node].plan if fault.node else cluster.largest).gpus
+    gpus = (cluster.group_of[node].plan if fault.node else cluster.largest_plan).gpus
     if fault.kind in OF_GPUS and not fault.heal and fault.gpu >= gpus:
         raise Refused(f"{node} has {_gpus(gpus)}, not {fault.gpu}", hint="--gpu N chooses one")
     machines = {machine.name: machine for machine in await env.provider.list(cluster.name)}
@@ -56,7 +56,7 @@ def _gpus(count: int) -> str:
 
 async def _inject_by_provider(env: ClusterContext, machine: Machine, fault: FaultIn) -> str:
     breaks, node = env.provider, machine.name
-    if not isinstance(breaks, Breakable):
+    if not isinstance(breaks, FaultInjectingProvider):
         raise Refused(
             f"{node}: provider {env.provider.traits.name} can't do that to a machine", hint="pull a plug yourself"
         )
@@ -92,7 +92,7 @@ async def _inject_on_machine(cluster: Cluster, env: ClusterContext, machine: Mac
         ask["unit"] = _UNITS.get(fault.daemon, fault.daemon)
     if not cluster.provider.simulates_hardware:
         ask["real"] = True
-    argv = ["python3", "-I", "-S", "-c", program("inject_fault"), json.dumps(ask)]
+    argv = ["python3", "-I", "-S", "-c", program_source("inject_fault"), json.dumps(ask)]
     ran = await env.connections.remote(machine, argv, timeout_s=_TIMEOUT_S, check=False)
     if ran.code == _REFUSED:
         raise Refused(f"{machine.name}: {ran.stderr.strip()}")

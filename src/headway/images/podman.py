@@ -14,7 +14,7 @@ from typing import Any
 
 from headway.domain.machine import Gap
 from headway.errors import CommandFailed, Refused
-from headway.transport.process import Ran, lines, run
+from headway.transport.process import CommandResult, run, stream_lines
 
 # For podman that fails or hangs by itself: nothing of ours can be done without it.
 HINT = "podman on this host does not work as it should: `headway doctor`, or try `podman ps` yourself; then try again"
@@ -54,7 +54,7 @@ class Podman:
         timeout_s: float = 60,
         check: bool = True,
         input: bytes | None = None,  # noqa: A002
-    ) -> Ran:
+    ) -> CommandResult:
         try:
             return await run([*self.base(), *argv], timeout_s=timeout_s, check=check, input=input)
         except CommandFailed as error:
@@ -73,7 +73,7 @@ class Podman:
     def events(self, *filters: str) -> AsyncIterator[str]:
         """Lines of `podman events`, from now on."""
         chosen = [part for text in filters for part in ("--filter", text)]
-        return lines([*self.base(), "events", "--stream", *chosen, "--format", "json"])
+        return stream_lines([*self.base(), "events", "--stream", *chosen, "--format", "json"])
 
     async def limits(self, image: str) -> list[str]:
         """Options of `podman run` that this host needs; probes at first use by running /bin/true of `image`."""

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from headway.domain.cluster import Cluster, Dataset, OwnSite
+from headway.domain.cluster import Cluster, Dataset, OwnedSite
 from headway.domain.machine import Gap, Machine, MachineRequest
 from headway.domain.provider_traits import ProviderTraits
-from headway.domain.survey import Found
+from headway.domain.survey import DetectedHardware
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Placement:
     """Where a cluster's machines live: decided once by the provider, the same on every later call."""
 
     subnet: str
@@ -26,13 +26,13 @@ class Place:
     real_memory_mib: int
     real_tmp_mib: int  # the disk that jobs' own /tmp is on; 0 = not known
     gpu_devices: int
-    found: Mapping[str, Found] = field(default_factory=dict)  # of machines one owns: what each really has
-    own: OwnSite | None = None  # machines one owns
-    old_cgroups: bool = False  # as Site.old_cgroups
+    found: Mapping[str, DetectedHardware] = field(default_factory=dict)  # of machines one owns: what each really has
+    own: OwnedSite | None = None  # machines one owns
+    cgroup_v1: bool = False  # as Site.cgroup_v1
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class ReclaimNotice:
     """A machine that its provider takes back, whatever runs on it. `at`: when, in unix seconds."""
 
     machine: str
@@ -40,16 +40,16 @@ class Notice:
 
 
 @runtime_checkable
-class Reclaims(Protocol):
+class ReclaimingProvider(Protocol):
     """A provider that may take machines back at short notice."""
 
-    async def notices(self, cluster: str) -> tuple[Notice, ...]:
+    async def notices(self, cluster: str) -> tuple[ReclaimNotice, ...]:
         """Those that stand now; the same each time, until their machine is gone or given back."""
         ...
 
 
 @runtime_checkable
-class Rekeys(Protocol):
+class KeyRotatingProvider(Protocol):
     """A provider that says itself which keys sign in to its machines as root."""
 
     async def admit(self, machine: Machine, authorized_keys: str) -> None:
@@ -58,7 +58,7 @@ class Rekeys(Protocol):
 
 
 @runtime_checkable
-class Breakable(Protocol):
+class FaultInjectingProvider(Protocol):
     """A provider whose machines may be broken on purpose, and mended."""
 
     async def kill(self, machine: Machine) -> None:
@@ -87,7 +87,7 @@ class Breakable(Protocol):
 
 
 @runtime_checkable
-class Owned(Protocol):
+class OwnedMachinesProvider(Protocol):
     """A provider of machines that somebody else set up: they are looked at before they are taken."""
 
     @property
@@ -104,7 +104,7 @@ class Owned(Protocol):
         takes what is there now in their place."""
         ...
 
-    async def note(self, cluster: str, found: Mapping[str, Found], nfs: Sequence[str]) -> None:
+    async def note(self, cluster: str, found: Mapping[str, DetectedHardware], nfs: Sequence[str]) -> None:
         """Keeps what machines have, and which volumes the head exports, for `place`."""
         ...
 
@@ -120,12 +120,12 @@ class Provider(Protocol):
         """Everything that is missing for this cluster, at once."""
         ...
 
-    async def place(self, cluster: Cluster) -> Place:
+    async def place(self, cluster: Cluster) -> Placement:
         """Addresses for the head and each slot; makes or finds the cluster's network. Idempotent.
         For the read-only question "where would it be" of a cluster that does not exist, see `find`."""
         ...
 
-    async def find(self, cluster: Cluster) -> Place | None:
+    async def find(self, cluster: Cluster) -> Placement | None:
         """As `place`, without making anything; None when there is no network yet."""
         ...
 

@@ -12,27 +12,27 @@ from headway.render.slurm.codec import Line
 MARK = "Written by Headway from the cluster file; changes made here are lost."
 
 
-def guard(value: object, what: str = "") -> None:
+def check_plain_strings(value: object, what: str = "") -> None:
     """Raises InvalidSpec for any string inside `value`, however deep, that could end a line. Rendering starts with this,
     so that no value can add a line to any file, whichever file it goes to."""
     if isinstance(value, str):
         one_line(value, what)
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            guard(key, what)
-            guard(item, f"{what}.{key}" if what else str(key))
+            check_plain_strings(key, what)
+            check_plain_strings(item, f"{what}.{key}" if what else str(key))
     elif isinstance(value, tuple):
         for item in value:
-            guard(item, what)
+            check_plain_strings(item, what)
     elif is_dataclass(value):
         for field in fields(value):
-            guard(getattr(value, field.name), f"{what}.{field.name}" if what else field.name)
+            check_plain_strings(getattr(value, field.name), f"{what}.{field.name}" if what else field.name)
 
 
 def slurm_text(lines: Iterable[Line], what: str) -> str:
     """Lines of a Slurm file. Raises InvalidSpec for a value that Slurm's syntax can't hold."""
     try:
-        return codec.write(lines)
+        return codec.format_lines(lines)
     except ValueError as error:
         raise InvalidSpec([Fault(what, str(error), "use plain values")]) from error
 

@@ -6,11 +6,11 @@ from headway.catalog.releases import slurm_release
 from headway.domain.cluster import Cluster, Group, Site
 from headway.domain.managed_file import File
 from headway.render import machine_paths
-from headway.render.escaping import guard
+from headway.render.escaping import check_plain_strings
 from headway.render.ha import failback, state_folder
 from headway.render.monitoring import prometheus
 from headway.render.slurm import auxiliary_conf, power_saving, prolog_epilog, slurm_conf, state_version, submission_log
-from headway.render.slurm.node_hardware import hardware_of, pretended
+from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
 from headway.render.system import (
     agent_config,
     firewall,
@@ -31,8 +31,8 @@ def render_files(cluster: Cluster, site: Site) -> dict[str, dict[str, File]]:
     """{role: {path: File}} with the roles of `Cluster.role_of`: each head, and the nodes of each group, which have one set.
     Raises InvalidSpec for a value that can't be written on one line, the last guard behind the validation of the cluster
     file."""
-    guard(cluster)
-    guard(site, "site")
+    check_plain_strings(cluster)
+    check_plain_strings(site, "site")
     common = _common(cluster, site)
     nodes = {cluster.role_of_group(group): {**common, **_node(cluster, site, group)} for group in cluster.groups}
     heads = {cluster.role_of(name): {**common, **_head(cluster, site, name)} for name in cluster.heads}
@@ -61,7 +61,7 @@ def _common(cluster: Cluster, site: Site) -> dict[str, File]:
 def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
     """Of a head; accounting and monitoring are the first one's."""
     known, first = slurm_release(cluster.slurm_version), name == cluster.head
-    head_cpus = site.real_cpus or cluster.largest.cpus
+    head_cpus = site.real_cpus or cluster.largest_plan.cpus
     files = {
         "/etc/sysusers.d/headway.conf": File(systemd_files.sysusers()),
         "/etc/tmpfiles.d/headway.conf": File(
@@ -70,7 +70,7 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         **state_version.files(cluster, first=first),
         slurm_conf.PATH: File(slurm_conf.slurm_conf(cluster, site)),
         "/etc/slurm/cgroup.conf": File(
-            auxiliary_conf.cgroup_conf(pretends=pretended(cluster, site), old=site.old_cgroups)
+            auxiliary_conf.cgroup_conf(pretends=hardware_is_simulated(cluster, site), old=site.cgroup_v1)
         ),
         "/etc/slurm/mpi.conf": File(auxiliary_conf.mpi_conf()),
         "/etc/slurm/plugstack.conf": File(auxiliary_conf.plugstack_conf(cluster)),

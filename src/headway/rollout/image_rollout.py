@@ -21,7 +21,7 @@ from headway.cluster.scaling.provision_slot import provision_machine
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machine import MachineState
-from headway.domain.slots import ROLLS, choose
+from headway.domain.slots import ROLLOUT_REASON, choose_slots
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.state import OUT
 from headway.errors import HeadwayError, Refused
@@ -150,7 +150,7 @@ async def halt_rollout(context: HealthContext, say: ReportProgress) -> None:
     for name in sorted(seen.rolling):
         machine = seen.machines.get(name)
         there = machine is not None and machine.state is MachineState.RUNNING
-        if there and reasons[name][1] == ROLLS and (name in seen.busy or seen.machines[name].image in serves):
+        if there and reasons[name][1] == ROLLOUT_REASON and (name in seen.busy or seen.machines[name].image in serves):
             kept = await node_commands.resume_node_if(context.env.connections, head, name, _reason_is_rollout)
             words = f"stays out of service: {kept}" if kept else "is in service again, as it was"
             await say(name, words, done=True)
@@ -165,7 +165,7 @@ async def read_rollout_state(context: HealthContext) -> RolloutState:
     machines = await context.machines()
     states = await node_commands.read_node_reasons(connections, head)
     busy = await node_jobs.jobs_by_node(connections, head)
-    rolling = {name for name, (_, reason) in states.items() if reason.startswith(ROLLS)}
+    rolling = {name for name, (_, reason) in states.items() if reason.startswith(ROLLOUT_REASON)}
     out = {
         name: reason if reason != "none" else word
         for name, (word, reason) in states.items()
@@ -244,7 +244,9 @@ class NodeRollout:
         late = self.until is not None and self.context.clock() >= self.until
         drained = self._to_drain(seen, left, going, width, late=late)
         if drained:
-            await node_commands.drain_nodes(self.context.env.connections, await self.context.head(), drained, ROLLS)
+            await node_commands.drain_nodes(
+                self.context.env.connections, await self.context.head(), drained, ROLLOUT_REASON
+            )
             return True
         jobs = {name: seen.busy[name] for name in left if name in seen.busy}
         away = await self._job_eviction()
@@ -346,7 +348,7 @@ class NodeRollout:
         if fault:
             states, reason = await context.node_state(name)
             if not states & OUT or _reason_is_rollout(reason):
-                await node_commands.drain_node(connections, head, name, f"{ROLLS}: {fault}")
+                await node_commands.drain_node(connections, head, name, f"{ROLLOUT_REASON}: {fault}")
             await self.say(name, fault, level="error", done=True)
             return fault
         kept = await node_commands.resume_node_if(connections, head, name, _reason_is_rollout)
@@ -362,7 +364,7 @@ class NodeRollout:
 
     def _machine_is_wanted(self, name: str, seen: RolloutState) -> bool:
         """A slot whose machine a killed roll had taken away may be one too many by now."""
-        return name in seen.machines or name in choose(self.context.cluster, {*seen.machines, name})
+        return name in seen.machines or name in choose_slots(self.context.cluster, {*seen.machines, name})
 
     async def _recreate_machine(self, name: str) -> str:
         """The machine is of the image; one that is already is let be."""
@@ -391,7 +393,7 @@ class NodeRollout:
 
 
 def _reason_is_rollout(reason: str) -> bool:
-    return reason.startswith(ROLLS)
+    return reason.startswith(ROLLOUT_REASON)
 
 
 def _check_creates_machines(context: HealthContext) -> None:

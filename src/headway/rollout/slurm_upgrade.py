@@ -11,7 +11,7 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.observe import list_machines, machines_with_other_slurm
 from headway.domain.changeset import Change
 from headway.domain.cluster import Cluster
-from headway.domain.slots import ROLLS
+from headway.domain.slots import ROLLOUT_REASON
 from headway.errors import Fault, HeadwayError
 from headway.images import local_images
 from headway.slurm import node_commands
@@ -88,5 +88,5 @@ async def nodes_await_rollout(cluster: Cluster, env: ClusterContext) -> bool:
         head = await active_or_stopped_head(cluster, env, machines)
         if other and head is not None and not other.keys() & set(cluster.heads):
             reasons = await node_commands.read_node_reasons(env.connections, head)
-            return any(reasons.get(name, ("", ""))[1] == ROLLS for name in other)
+            return any(reasons.get(name, ("", ""))[1] == ROLLOUT_REASON for name in other)
     return False

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headway.domain.billing import News, NodeSpan, Run, Saves
+from headway.domain.billing import CheckpointStats, JobRun, NodeSpan, Notification
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
@@ -274,7 +274,7 @@ class Work(Protocol):
         """What the cluster's Prometheus measured. Raises Unreachable when it does not answer."""
         ...
 
-    async def accounting(self, cluster: Cluster, since: int, until: int) -> tuple[Run, ...]:
+    async def accounting(self, cluster: Cluster, since: int, until: int) -> tuple[JobRun, ...]:
         """Every run of every job that was there at some time between. Raises where accounting does not answer."""
         ...
 
@@ -286,7 +286,7 @@ class Work(Protocol):
         """Of jobs that report: (last report before a restart, seconds of work before it that were done again) each."""
         ...
 
-    async def saves(self, cluster: Cluster) -> dict[int, Saves]:
+    async def saves(self, cluster: Cluster) -> dict[int, CheckpointStats]:
         """Of jobs that report: the checkpoints that they wrote."""
         ...
 
@@ -294,7 +294,7 @@ class Work(Protocol):
         """None of the team's jobs starts while this is on; those that run go on."""
         ...
 
-    async def tell(self, cluster: Cluster, news: Sequence[News]) -> None:
+    async def tell(self, cluster: Cluster, news: Sequence[Notification]) -> None:
         """Hands news to what sends it on by the cluster's alert channels; the same again is told no second time. Raises
         Unreachable when that does not answer."""
         ...

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
-from headway.domain.cluster import STATE, WRITTEN, Cluster
-from headway.domain.dataset import with_versions
+from headway.domain.cluster import SLURM_STATE_FOLDER, STATE_VERSION_FILE, Cluster
+from headway.domain.dataset import mount_versions
 from headway.domain.role import Role
 from headway.domain.slurm.accounts import Share
 from headway.domain.slurm.job_states import ENDED
@@ -183,7 +183,7 @@ class AppState:
         cluster = found.cluster
         names = await self.store.datasets.names(cluster.name)
         folders = {name: str(self.library(cluster).folder(name)) for name in names}
-        return replace(found, cluster=replace(cluster, storage=with_versions(cluster.storage, folders)))
+        return replace(found, cluster=replace(cluster, storage=mount_versions(cluster.storage, folders)))
 
     def library(self, cluster: Cluster) -> Library:
         """Where versions of datasets lie: on this machine for a local cluster, else on the cluster's own
@@ -191,7 +191,7 @@ class AppState:
         from headway.datasets.library import Library
 
         if not cluster.provider.volumes_on_server:
-            return Library(Path(cluster.library))
+            return Library(Path(cluster.dataset_library))
         return Library(volumes_dir(self.settings.data.resolve(), cluster.name) / "library")
 
     def stored_slurm_version(self, cluster: Cluster, before: Cluster | None) -> str:
@@ -200,13 +200,13 @@ class AppState:
             return before.slurm_version if before else ""
         volume = self._head_volume(cluster)
         try:
-            return (volume / WRITTEN).read_text().strip()
+            return (volume / STATE_VERSION_FILE).read_text().strip()
         except FileNotFoundError:  # nothing; or a head that was set up before that was written down
-            return before.slurm_version if before and (volume / PurePosixPath(STATE).name).is_dir() else ""
+            return before.slurm_version if before and (volume / PurePosixPath(SLURM_STATE_FOLDER).name).is_dir() else ""
 
     def record_slurm_version(self, cluster: Cluster, slurm_version: str) -> None:
         """Of a local cluster whose head was set up before that was written down."""
-        file = self._head_volume(cluster) / WRITTEN
+        file = self._head_volume(cluster) / STATE_VERSION_FILE
         if cluster.provider.volumes_on_server and not file.exists():
             file.write_text(f"{slurm_version}\n")
 

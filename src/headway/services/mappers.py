@@ -9,9 +9,9 @@ from decimal import Decimal
 from typing import Any
 
 from headway.domain.changeset import ASK_FROM, Change, ChangeSet
-from headway.domain.cluster import MAIN, Cluster
+from headway.domain.cluster import MAIN_GROUP, Cluster
 from headway.domain.incident import Incident
-from headway.domain.slots import choose
+from headway.domain.slots import choose_slots
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import LEMONS, SPARES, Check, JobState, NodeState
@@ -50,8 +50,8 @@ def summary_of(cluster: Cluster) -> dict[str, Any]:
         "provider": cluster.provider.name,
         "image": cluster.image,
         "slurm_version": cluster.slurm_version,
-        "plan": cluster.plan_words,
-        "gpu_type": cluster.largest.gpu_type,
+        "plan": cluster.plan_names,
+        "gpu_type": cluster.largest_plan.gpu_type,
         "nodes": cluster.nodes,
         "spares": cluster.spares,
         "gpus": cluster.gpus,
@@ -75,7 +75,7 @@ def summary_of(cluster: Cluster) -> dict[str, Any]:
 
 def price(cluster: Cluster) -> str:
     """Nodes and spares at their price, in USD an hour."""
-    total = sum((group.price_usd_per_node_hour * group.wanted for group in cluster.groups), Decimal(0))
+    total = sum((group.price_usd_per_node_hour * group.min_machines for group in cluster.groups), Decimal(0))
     return f"{total:.2f}"
 
 
@@ -88,7 +88,7 @@ def prices_of(cluster: Cluster, known: Iterable[PriceRow], since: float) -> list
             since,
             f"{group.price_usd_per_node_hour.normalize():f}",
             group.spot,
-            group.wanted if group.reserved else 0,
+            group.min_machines if group.reserved else 0,
         )
         for group in cluster.groups
     ]
@@ -162,7 +162,7 @@ def cluster_out(row: ClusterRow, snapshot: Snapshot) -> ClusterOut:
 
 def _machines(cluster: str, group: Mapping[str, Any], snapshot: Snapshot) -> int:
     """Machines of a group, by their names: its slots are known to the file alone."""
-    before = cluster if group["name"] == MAIN else f"{cluster}-{group['name']}"
+    before = cluster if group["name"] == MAIN_GROUP else f"{cluster}-{group['name']}"
     slot = re.compile(rf"{re.escape(before)}-\d+-\d+")
     return sum(slot.fullmatch(machine.name) is not None for machine in snapshot.machines)
 
@@ -192,7 +192,7 @@ def _node_outs(cluster: Cluster, snapshot: Snapshot) -> list[NodeOut]:
     holders = _holders(snapshot.jobs)
     spares = _spares(cluster, snapshot)
     seen = snapshot.as_of is not None
-    shown = {*choose(cluster, machines), *(name for name in machines if name in cluster.group_of)}
+    shown = {*choose_slots(cluster, machines), *(name for name in machines if name in cluster.group_of)}
 
     def one(name: str, role: str, leaf: str) -> NodeOut:
         machine, state = machines.get(name), states.get(name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from headway.domain.billing import NodeSpan, Run, SpanKind
+from headway.domain.billing import JobRun, NodeSpan, SpanKind
 from headway.domain.machine import Machine
 from headway.errors import HeadwayError
 from headway.slurm.adapters.base import gpus_of_tres, hosts, memory_of_tres, text
@@ -114,7 +114,7 @@ def runs_argv(since: int, until: int) -> list[str]:
     ]  # fmt: skip
 
 
-def parse_runs(output: str) -> list[Run]:
+def parse_runs(output: str) -> list[JobRun]:
     """Those that have started, each followed in sacct's output by its steps."""
     found: list[_Read] = []
     for words in _rows(output, len(COLUMNS)):
@@ -148,7 +148,7 @@ def parse_node_events(output: str) -> list[NodeSpan]:
     return found
 
 
-async def read_runs(connections: Remote, head: Machine, since: int, until: int) -> tuple[Run, ...]:
+async def read_runs(connections: Remote, head: Machine, since: int, until: int) -> tuple[JobRun, ...]:
     """Raises CommandFailed or Unreachable when accounting or the head does not answer; an answer that is too long to be
     whole is asked for in halves."""
     ran = await connections.remote(head, runs_argv(since, until), timeout_s=TIMEOUT_S)
@@ -170,9 +170,9 @@ async def read_node_events(connections: Remote, head: Machine, since: int) -> tu
     )
 
 
-def _run(read: _Read) -> Run:
+def _run(read: _Read) -> JobRun:
     used = read.steps
-    return Run(**read.values, used_cpu_s=used.cpu_s, used_memory_mib=used.memory_mib, energy_j=used.energy_j)
+    return JobRun(**read.values, used_cpu_s=used.cpu_s, used_memory_mib=used.memory_mib, energy_j=used.energy_j)
 
 
 def _rows(output: str, width: int) -> Iterator[list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from headway.domain.machine import Machine
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from headway.transport.ssh import Remote
 
 TIMEOUT_S = 30.0
@@ -13,7 +13,7 @@ UNIX_TIMES = ("env", "SLURM_TIME_FORMAT=%s")  # in front of a Slurm command: tim
 _BOOT_TIME = re.compile(r"^BOOT_TIME\s*=\s*(\d+)", re.MULTILINE)
 
 
-async def run_scontrol(connections: Remote, head: Machine, *words: str, check: bool = True) -> Ran:
+async def run_scontrol(connections: Remote, head: Machine, *words: str, check: bool = True) -> CommandResult:
     """Runs `scontrol WORDS` on the head. Raises CommandFailed (unless `check` is off) or Unreachable."""
     return await connections.remote(head, ["scontrol", *words], timeout_s=TIMEOUT_S, check=check)
 

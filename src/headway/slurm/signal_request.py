@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from headway.domain.slurm.sbatch_options import Option, options, script_options
+from headway.domain.slurm.sbatch_options import Option, parse_options, script_options
 
 _SIGNAL = re.compile(r"(?:([RB]{1,2}):)?([A-Za-z0-9]{1,16})(?:@([0-9]{1,5}))?")  # as sbatch takes it
 
@@ -34,7 +34,7 @@ def requested_signal(script: str, command: str) -> SignalRequest | None:
 def _own(command: str) -> Iterator[Option]:
     """Those of sbatch itself: what stands behind a script's name is the script's. Slurm keeps the command's words without their
     quotes, so the text of a --wrap is several of them, and no script comes after it."""
-    found = list(options(command.split()[1:]))
+    found = list(parse_options(command.split()[1:]))
     if any(one.name == "wrap" for one in found):
         return iter(found)
     return takewhile(lambda one: one.words[0].startswith("-"), found)

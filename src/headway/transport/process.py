@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CommandResult:
     """A finished command. `stdout` and `stderr` are text (undecodable bytes replaced), `out` stdout's raw bytes."""
 
     argv: tuple[str, ...]
@@ -33,9 +33,11 @@ class Ran:
     out: bytes = b""
 
 
-def ended(argv: Sequence[str], code: int, out: bytes, err: bytes, *, began: float, check: bool, where: str = "") -> Ran:
+def command_result(
+    argv: Sequence[str], code: int, out: bytes, err: bytes, *, began: float, check: bool, where: str = ""
+) -> CommandResult:
     """A command's end, `began` on the monotonic clock. Raises CommandFailed when it ended badly and `check` says so."""
-    ran = Ran(
+    ran = CommandResult(
         tuple(argv), code, out.decode(errors="replace"), err.decode(errors="replace"), time.monotonic() - began, out
     )
     if check and code != 0:
@@ -81,7 +83,7 @@ async def run(
     max_output: int = MAX_OUTPUT,
     stdin: int | None = None,
     stdout: int | None = None,
-) -> Ran:
+) -> CommandResult:
     """Runs a program here. `env` is added to ours; `on_line` hears each line of stdout and stderr.
     `stdin` and `stdout` join programs by a pipe: file descriptors, closed here once the program has them.
 
@@ -119,10 +121,10 @@ async def run(
     except BaseException:
         await _end(process)
         raise
-    return ended(argv, code, bytes(out.data), bytes(err.data), began=started, check=check)
+    return command_result(argv, code, bytes(out.data), bytes(err.data), began=started, check=check)
 
 
-async def to_the_end(work: Awaitable[T]) -> T:
+async def run_to_completion(work: Awaitable[T]) -> T:
     """`work`, which half-way can't be undone: a cancellation comes through when it has ended. It must end by itself."""
     task = asyncio.ensure_future(work)
     try:
@@ -134,7 +136,7 @@ async def to_the_end(work: Awaitable[T]) -> T:
         raise
 
 
-async def lines(argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> AsyncIterator[str]:
+async def stream_lines(argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> AsyncIterator[str]:
     """Lines of a program that runs until the caller has heard enough (`aclose` or cancel ends it)."""
     process = await _start(
         argv,
@@ -152,13 +154,13 @@ async def lines(argv: Sequence[str], *, env: Mapping[str, str] | None = None) ->
         await asyncio.shield(_end(process))
 
 
-async def hold(argv: Sequence[str], *, stderr: int | None = None) -> asyncio.subprocess.Process:
+async def start_process(argv: Sequence[str], *, stderr: int | None = None) -> asyncio.subprocess.Process:
     """A program of ours that stays and is talked to by its standard input and output. Whoever has it calls `let_go`."""
     pipe = asyncio.subprocess.PIPE
     return await _start(argv, stdin=pipe, stdout=pipe, stderr=stderr, limit=1024 * 1024)
 
 
-async def let_go(process: asyncio.subprocess.Process) -> None:
+async def stop_process(process: asyncio.subprocess.Process) -> None:
     """Ends what `hold` gave."""
     if process.returncode is None:
         await asyncio.shield(_end(process))

@@ -35,7 +35,7 @@ if __name__ == "__main__":
 
 
 @cache
-def program(name: str) -> str:
+def program_source(name: str) -> str:
     """The text of node/NAME.py or, of a package, one that starts node/NAME/__main__.py. As a program it calls `main()`."""
     file = node_dir() / f"{name}.py"
     if file.is_file():

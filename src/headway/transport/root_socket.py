@@ -29,7 +29,7 @@ threading.Event().wait()
 Start = Callable[[Sequence[str]], AbstractAsyncContextManager[Any]]
 
 
-async def bridge(path: str, goal: str, start: Start) -> asyncio.Server:
+async def bridge_socket(path: str, goal: str, start: Start) -> asyncio.Server:
     """Listens at `path`; `start` runs a command there and gives its process."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

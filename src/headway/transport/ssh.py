@@ -22,8 +22,8 @@ from typing import Any, Protocol
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, Refused, Unanswered, Unreachable
 from headway.transport.connect import Dialer, HostKeyChanged, Root, SudoRefused
-from headway.transport.process import Ran, ended
-from headway.transport.root_socket import bridge
+from headway.transport.process import CommandResult, command_result
+from headway.transport.root_socket import bridge_socket
 from headway.transport.streams import CHUNK, MAX_OUTPUT, OnLine, Sink, pump, write_all, write_pieces
 
 _SESSIONS_PER_LINK = 8  # sshd allows 10 sessions a connection unless told otherwise
@@ -77,7 +77,7 @@ class _Forward:
     listener: Any
 
 
-class Held:
+class RemoteProcess:
     """A command that stays, to be asked again and again (`Connections.hold`). Whoever has it closes it."""
 
     def __init__(self, machine: Machine, process: Any, ends: contextlib.AsyncExitStack) -> None:
@@ -135,7 +135,7 @@ class Remote(Protocol):
         timeout_s: float,
         input: bytes | None = None,  # noqa: A002
         check: bool = True,
-    ) -> Ran: ...
+    ) -> CommandResult: ...
 
 
 class Connections:
@@ -179,7 +179,7 @@ class Connections:
         check: bool = True,
         on_line: OnLine | None = None,
         max_output: int = MAX_OUTPUT,
-    ) -> Ran:
+    ) -> CommandResult:
         """Runs argv on a machine. Raises CommandFailed as `run` does, and Unreachable when there is no connection or it
         broke under the command. A command ended by a signal has code 128 + its number, as in a shell."""
         started = time.monotonic()
@@ -199,7 +199,9 @@ class Connections:
                 raise CommandFailed(argv, None, text, where=machine.name) from None
         if code is None:
             raise Unanswered(f"the connection to {machine.name} broke while it ran {argv[0]}")
-        return ended(argv, code, bytes(out.data), bytes(err.data), began=started, check=check, where=machine.name)
+        return command_result(
+            argv, code, bytes(out.data), bytes(err.data), began=started, check=check, where=machine.name
+        )
 
     async def stream(
         self, machine: Machine, argv: Sequence[str], *, timeout_s: float | None = None
@@ -262,11 +264,11 @@ class Connections:
             raise Unanswered(f"the connection to {machine.name} broke while it ran {argv[0]}")
         yield "code", b"%d" % code
 
-    async def hold(self, machine: Machine, argv: Sequence[str]) -> Held:
+    async def hold(self, machine: Machine, argv: Sequence[str]) -> RemoteProcess:
         """Starts a command that stays. Raises Unreachable when it can't be started."""
         ends = contextlib.AsyncExitStack()
         process = await ends.enter_async_context(self._process(machine, argv))
-        return Held(machine, process, ends)
+        return RemoteProcess(machine, process, ends)
 
     async def wait_ready(self, machine: Machine, *, timeout_s: float) -> None:
         """Returns once the machine's SSH server has let us in. Raises Unreachable after `timeout_s`, and at once when
@@ -319,7 +321,7 @@ class Connections:
                 if isinstance(goal, int):
                     listener = await link.connection.forward_local_path_to_port(path, "127.0.0.1", goal)
                 elif link.root.argv:  # the socket is root's, and the SSH server would open it as the user
-                    listener = await bridge(path, goal, lambda argv: self._process(machine, argv))
+                    listener = await bridge_socket(path, goal, lambda argv: self._process(machine, argv))
                 else:
                     listener = await link.connection.forward_local_path(path, goal)
                 Path(path).chmod(0o600)

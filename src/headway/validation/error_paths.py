@@ -29,7 +29,7 @@ def path_text(loc: Sequence[str | int]) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            word = part if _PLAIN_KEY.fullmatch(part) else f'"{syntax_rules.shown(part)}"'
+            word = part if _PLAIN_KEY.fullmatch(part) else f'"{syntax_rules.printable(part)}"'
             text += f".{word}" if text else word
     return text
 
@@ -104,7 +104,7 @@ def pydantic_faults(error: ValidationError, model: type[BaseModel]) -> Iterator[
         yield loc, Fault(path_text(loc), message, hint)
 
 
-def drop(value: object, places: Sequence[Loc]) -> dict[str, list[int]]:
+def drop_values(value: object, places: Sequence[Loc]) -> dict[str, list[int]]:
     """Takes the values at these places out of a mapping of plain values, in place.
 
     Returns, for each list that lost items, the original indexes of those that stayed.
@@ -170,7 +170,7 @@ def _words_for(detail: ErrorDetails, loc: Loc, model: type[BaseModel]) -> tuple[
         return str(context["text"]), str(context["hint"])
     if kind == "extra_forbidden":
         fields = fields_at(model, loc[:-1])
-        there = f"known here: {syntax_rules.listed(fields, 'and')}"
+        there = f"known here: {syntax_rules.join_words(fields, 'and')}"
         hint = syntax_rules.did_you_mean(str(loc[-1]), fields) or (
             f"{_COMMA}; {there}" if detail["input"] is None else there
         )
@@ -214,7 +214,7 @@ def _bare(annotation: Any) -> Any:
     return annotation
 
 
-def tidy(found: Sequence[tuple[Loc, Fault]], first: Mapping[str, int] | None = None) -> list[Fault]:
+def sort_faults(found: Sequence[tuple[Loc, Fault]], first: Mapping[str, int] | None = None) -> list[Fault]:
     """One fault a place and message, in the file's order, and not more than can be read."""
     order = first or {}
     unique = list(dict.fromkeys(fault for _, fault in found))

@@ -13,16 +13,16 @@ from headway.validation import ssh_keys, syntax_rules
 MOST_NODES = 20_000
 
 
-def fault(text: str, hint: str = "") -> PydanticCustomError:
+def value_error(text: str, hint: str = "") -> PydanticCustomError:
     """An error whose message is shown as it is."""
     return PydanticCustomError("headway", "{text}", {"text": text, "hint": hint})
 
 
-def rule(check: Callable[[str], str], hint: str = "") -> AfterValidator:
+def checked_by(check: Callable[[str], str], hint: str = "") -> AfterValidator:
     def validate(value: str) -> str:
         problem = check(value)
         if problem:
-            raise fault(problem, hint)
+            raise value_error(problem, hint)
         return value
 
     return AfterValidator(validate)
@@ -35,11 +35,11 @@ def _reserved(check: Callable[[str], str], reserved: frozenset[str]) -> Callable
 def _time(value: Any) -> int | None:
     """Slurm's time -> seconds; -1 stands for unlimited, so that "not said" stays different."""
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise fault("must be a time", 'for example "2-00:00:00" (days-hours:minutes:seconds), or minutes')
+        raise value_error("must be a time", 'for example "2-00:00:00" (days-hours:minutes:seconds), or minutes')
     try:
         seconds = syntax_rules.parse_time(value)
     except ValueError as error:
-        raise fault(str(error), 'for example "7-00:00:00", "02:00:00", 90 (minutes) or infinite') from None
+        raise value_error(str(error), 'for example "7-00:00:00", "02:00:00", 90 (minutes) or infinite') from None
     return UNLIMITED if seconds is None else seconds
 
 
@@ -53,25 +53,25 @@ def _slurm_value(value: Any) -> str:
     if isinstance(value, bool):
         return "YES" if value else "NO"
     if not isinstance(value, str | int):
-        raise fault("must be text or a whole number")
+        raise value_error("must be text or a whole number")
     return str(value)
 
 
-def host(value: Any) -> Any:
+def host_from_text(value: Any) -> Any:
     return {"address": value} if isinstance(value, str) else value
 
 
 def one_or_two(value: Any) -> Any:
     """To Python yes is 1, and 2.0 is 2."""
     if type(value) is not int:
-        raise fault("must be 1 or 2")
+        raise value_error("must be 1 or 2")
     return value
 
 
 def _public_key(value: str) -> str:
     problem, hint = ssh_keys.key_fault(value)
     if problem:
-        raise fault(problem, hint)
+        raise value_error(problem, hint)
     return ssh_keys.one_line(value)
 
 
@@ -83,7 +83,7 @@ def _xid(value: Any) -> Any:
 def mount_line(value: str) -> str:
     problem, hint = syntax_rules.mount_line_fault(value)
     if problem:
-        raise fault(problem, hint)
+        raise value_error(problem, hint)
     return value
 
 
@@ -95,30 +95,30 @@ _TIME_SCHEMA = {
 
 ClusterName = Annotated[
     str,
-    rule(syntax_rules.cluster_name_fault),
+    checked_by(syntax_rules.cluster_name_fault),
     WithJsonSchema({"type": "string", "pattern": f"^{syntax_rules.CLUSTER_NAME}$"}),
 ]
 Name = Annotated[
-    str, rule(syntax_rules.name_fault), WithJsonSchema({"type": "string", "pattern": f"^{syntax_rules.NAME}$"})
+    str, checked_by(syntax_rules.name_fault), WithJsonSchema({"type": "string", "pattern": f"^{syntax_rules.NAME}$"})
 ]
 PartitionName = Annotated[
     str,
-    rule(_reserved(syntax_rules.name_fault, syntax_rules.RESERVED_PARTITIONS)),
+    checked_by(_reserved(syntax_rules.name_fault, syntax_rules.RESERVED_PARTITIONS)),
     WithJsonSchema({"type": "string", "pattern": f"^{syntax_rules.NAME}$"}),
 ]
 TeamName = Annotated[
     str,
-    rule(_reserved(syntax_rules.name_fault, syntax_rules.RESERVED_TEAMS)),
+    checked_by(_reserved(syntax_rules.name_fault, syntax_rules.RESERVED_TEAMS)),
     WithJsonSchema({"type": "string", "pattern": f"^{syntax_rules.NAME}$"}),
 ]
 GroupName = Annotated[
     str,
-    rule(syntax_rules.group_name_fault),
+    checked_by(syntax_rules.group_name_fault),
     WithJsonSchema({"type": "string", "pattern": f"^{syntax_rules.GROUP_NAME}$"}),
 ]
 UserName = Annotated[
     str,
-    rule(syntax_rules.user_name_fault),
+    checked_by(syntax_rules.user_name_fault),
     WithJsonSchema({"type": "string", "pattern": f"^{syntax_rules.USER_NAME}$"}),
 ]
 Seconds = Annotated[int, BeforeValidator(_time), WithJsonSchema(_TIME_SCHEMA)]
@@ -130,7 +130,7 @@ XidClass = Literal[
 ]
 SharedBy = Annotated[
     str,
-    rule(syntax_rules.shared_by_fault),
+    checked_by(syntax_rules.shared_by_fault),
     WithJsonSchema({"type": "string", "pattern": f"^(?:use|share|centre:{syntax_rules.NAME})$"}),
 ]
 SHARED_BY = "use (teams, as what they used), share (teams, as their shares) or centre:NAME (nobody; that cost centre)."

@@ -59,13 +59,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"did you mean {folded[near[0]]}?" if near else ""
 
 
-def listed(words: Iterable[str], last: str = "or") -> str:
+def join_words(words: Iterable[str], last: str = "or") -> str:
     """["a", "b", "c"] -> "a, b or c"."""
     items = list(words)
     return f"{', '.join(items[:-1])} {last} {items[-1]}" if len(items) > 1 else "".join(items)
 
 
-def shown(text: object, limit: int = 60) -> str:
+def printable(text: object, limit: int = 60) -> str:
     """A user's word made safe to print: ASCII only, no control characters, bounded."""
     plain = ascii(str(text)[: limit + 1])[1:-1]
     return plain if len(plain) <= limit else f"{plain[:limit]}..."
@@ -220,7 +220,7 @@ def zone_fault(name: str) -> str:
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        return f"{shown(name)} is no time zone, for example Europe/Berlin or UTC"
+        return f"{printable(name)} is no time zone, for example Europe/Berlin or UTC"
     return ""
 
 

@@ -47,7 +47,7 @@ def _value(text: str) -> Any:
         return _Builder().build(text)
     except yaml.MarkedYAMLError as error:
         mark: Any = error.problem_mark or error.context_mark
-        problem = syntax_rules.shown(error.problem or error.context or "cannot be read", 120)
+        problem = syntax_rules.printable(error.problem or error.context or "cannot be read", 120)
         raise _invalid(f"not YAML: {problem}", mark, "check the indentation and quotes there") from None
     except (yaml.YAMLError, UnicodeError):
         raise _invalid("not YAML: the text has characters that YAML does not allow") from None
@@ -119,7 +119,7 @@ class _Builder:
             raise _invalid("merge keys (<<) are not used here", event.start_mark, "write the fields out")
         if key in mapping.lines:
             raise _invalid(
-                f"{syntax_rules.shown(key)} is there twice, first on line {mapping.lines[key]}",
+                f"{syntax_rules.printable(key)} is there twice, first on line {mapping.lines[key]}",
                 event.start_mark,
                 "keep one",
             )
@@ -130,7 +130,9 @@ class _Builder:
         if self._wants_key():
             raise _invalid("a field's name must be plain text", event.start_mark)
         if event.anchor not in self.anchors:
-            raise _invalid(f"*{syntax_rules.shown(event.anchor)} stands for itself or for nothing", event.start_mark)
+            raise _invalid(
+                f"*{syntax_rules.printable(event.anchor)} stands for itself or for nothing", event.start_mark
+            )
         value, size = self.anchors[event.anchor]
         self._put(value, size, event)
 
@@ -160,7 +162,7 @@ def _events(text: str) -> Iterator[Any]:
 
 def _no_tag(event: Any) -> None:
     if event.tag is not None:
-        raise _invalid(f"the tag {syntax_rules.shown(event.tag)} is not used here", event.start_mark, "remove it")
+        raise _invalid(f"the tag {syntax_rules.printable(event.tag)} is not used here", event.start_mark, "remove it")
 
 
 def _plain(text: str) -> Any:

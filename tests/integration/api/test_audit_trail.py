@@ -11,7 +11,7 @@ import pytest
 
 from headway.backup.archive import SUFFIX, Header, Writer, key_of, new_salt
 from headway.billing import periods
-from headway.domain.dataset import Version
+from headway.domain.dataset import DatasetVersion
 from headway.domain.incident import IncidentState, XidClass
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.schemas.submissions import SubmitOut
@@ -147,7 +147,7 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
         await made.store.machine_lives.end_all("lab", LAST_MONTH.end)
     if "{dataset}" in key:
         number = await made.store.datasets.next_number("lab", "wide")
-        await made.store.datasets.add(Version("lab", "wide", number, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
+        await made.store.datasets.add(DatasetVersion("lab", "wide", number, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
         names["version"] = str(number)
     if "incidents" in key:
         found = await made.store.incidents.open("lab", "lab-1-2", "XID 79", XidClass.RMA, 5.0, {})

@@ -15,7 +15,7 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from headway.domain.cluster import Team, User
-from headway.domain.dataset import Version
+from headway.domain.dataset import DatasetVersion
 from headway.errors import Unreachable
 from headway.schemas.base import API_PREFIX
 from headway.schemas.jobs import LogFoundOut, LogPartOut
@@ -147,7 +147,7 @@ async def things(server: Server) -> Things:
     sent: dict[str, Any] = {"kind": "submit", "request": {"script": "#!/bin/sh\n"}, "facts": {}, "audit": {}}
     made = Things(server, {}, pipelines, (await store.operations.recent("lab"))[0].id)
     await made.everybody()
-    await store.datasets.add(Version("lab", "wide", 1, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
+    await store.datasets.add(DatasetVersion("lab", "wide", 1, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
     for person in EVERYBODY:
         row = await store.pipelines.save("lab", "p", person=person, user=person, workdir="/w", document=kept)
         pipelines[person] = row.id

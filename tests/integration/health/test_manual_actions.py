@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headway.domain.incident import IncidentState, Signal, XidClass, own
+from headway.domain.incident import IncidentState, Signal, XidClass, is_headway_reason
 from headway.domain.machine import Machine, MachineState
 from headway.errors import Conflict, Unreachable
 from headway.health import manual_actions
@@ -29,7 +29,7 @@ async def test_a_drain_is_the_persons_and_the_end_of_an_incident_leaves_it(lab: 
 
 async def test_somebody_called_headway_drains_as_a_person(lab: Ward) -> None:
     await manual_actions.drain_node(lab.responder.context, NODE, "incident 3: no", "headway")
-    assert not own(lab.world.reason)
+    assert not is_headway_reason(lab.world.reason)
 
 
 async def test_a_node_is_returned_only_when_it_is_out_and_answers(lab: Ward) -> None:

@@ -16,7 +16,7 @@ from headway.domain.machine import Machine
 from headway.errors import Refused
 from headway.health import manual_actions
 from headway.store.store import Store
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 from tests.support.incident_cluster import LAB, NODE, Ward, signal, ward
 from tests.unit.rollout.test_image_rollout import Fleet, fleet, go, store
@@ -102,9 +102,9 @@ async def test_an_apply_returns_what_is_down_for_nobody_s_reason(monkeypatch: py
     now = dict(zip(lab.slot_names, reasons, strict=True))
     back: list[str] = []
 
-    async def remote(_: Any, argv: list[str], **__: Any) -> Ran:
+    async def remote(_: Any, argv: list[str], **__: Any) -> CommandResult:
         if "show" in argv:
-            return Ran(
+            return CommandResult(
                 tuple(argv),
                 0,
                 f"NodeName={argv[-1]} State=DOWN Reason={now[argv[-1]]} [root@2026-01-01T00:00:00]\n",
@@ -112,7 +112,7 @@ async def test_an_apply_returns_what_is_down_for_nobody_s_reason(monkeypatch: py
                 0.0,
             )
         back.append(argv[2].partition("=")[2])
-        return Ran(tuple(argv), 0, "", "", 0.0)
+        return CommandResult(tuple(argv), 0, "", "", 0.0)
 
     async def states(*_: Any) -> dict[str, Any]:  # before anybody had said anything
         return {name: builders.node(name, "DOWN", reason="Not responding") for name in lab.slot_names}

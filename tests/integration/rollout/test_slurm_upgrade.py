@@ -13,7 +13,7 @@ from headway.errors import Refused
 from headway.rollout.image_rollout import halt_rollout, plan_rollout, read_rollout_state, roll_heads
 from headway.store.db.rows import NodeImage
 from headway.store.store import Store
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.unit.rollout import test_image_rollout as world
 from tests.unit.rollout.test_image_rollout import LAB, NEW, NODES, OLD, SLURM, Fleet, fleet, go, store
 
@@ -34,7 +34,7 @@ async def test_a_node_with_jobs_under_maintenance_is_not_left_out(fleet: Fleet, 
     fleet.reasons = {"lab-1-3": "bob: disk swap"}
     real = fleet.remote
 
-    async def remote(machine: Machine, argv: Sequence[str], **more: Any) -> Ran:
+    async def remote(machine: Machine, argv: Sequence[str], **more: Any) -> CommandResult:
         """Somebody has made a reservation for all of them: Flags=MAINT,IGNORE_JOBS."""
         ran = await real(machine, argv, **more)
         return replace(ran, stdout=ran.stdout.replace("lab-1-2|idle", "lab-1-2|mixed$").replace("|idle", "|maint"))

@@ -19,7 +19,7 @@ from headway.domain.incident import Incident, IncidentState, XidClass
 from headway.domain.machine import Machine
 from headway.errors import Refused
 from headway.store import Store, StoreAway
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 
 WHOLE = builders.cluster(3, 0)
@@ -71,7 +71,7 @@ class World:
 
     async def drop(self, _: str) -> None: ...
 
-    async def remote(self, _: Machine, argv: Sequence[str], **__: Any) -> Ran:
+    async def remote(self, _: Machine, argv: Sequence[str], **__: Any) -> CommandResult:
         out = ""
         if argv[0] == "sinfo":
             out = "".join(f"{n}|{state}|{self.reasons.get(n, 'none')}\n" for n, state in self.states.items())
@@ -79,7 +79,7 @@ class World:
             out = "".join(f"{job} {node}\n" for node, job in self.busy.items())
         else:
             self.did.append(" ".join(argv[2:]))
-        return Ran(tuple(argv), 0, out, "", 0.0)
+        return CommandResult(tuple(argv), 0, out, "", 0.0)
 
     async def look(self) -> list[str]:
         self.now += 10
@@ -297,7 +297,7 @@ async def test_a_group_over_the_limit_has_an_incident_and_waits_longer_each_time
     world.waker.cluster = replace(
         LAB,
         groups=(replace(LAB.groups[0], price_usd_per_node_hour=Decimal(31)),),
-        most_usd_per_hour=Decimal(20),
+        max_usd_per_hour=Decimal(20),
     )
     await world.look()
     assert f"closed until {world.now + 60:.0f}" in next(words for words in world.did if "State=DOWN" in words)
@@ -307,7 +307,7 @@ async def test_a_group_over_the_limit_has_an_incident_and_waits_longer_each_time
     world.now += 60
     await world.look()
     assert f"closed until {world.now + 120:.0f}" in next(words for words in world.did if "State=DOWN" in words)
-    world.waker.cluster = replace(world.waker.cluster, most_usd_per_hour=Decimal(40))
+    world.waker.cluster = replace(world.waker.cluster, max_usd_per_hour=Decimal(40))
     world.now += 120
     await world.look()
     assert world.did[-1] == "make lab-1-1"
@@ -320,7 +320,7 @@ async def test_a_machine_that_comes_up_does_not_make_forget_what_was_too_dear(wo
     """A job for two nodes and one for one, where the limit pays for one: the large one's next try waits longer each time."""
     price = Decimal(31)
     world.waker.cluster = replace(
-        LAB, groups=(replace(LAB.groups[0], price_usd_per_node_hour=price),), most_usd_per_hour=price + 1
+        LAB, groups=(replace(LAB.groups[0], price_usd_per_node_hour=price),), max_usd_per_hour=price + 1
     )
     world.states |= {"lab-1-2": "allocated#", "lab-1-3": "allocated#"}
     world.busy = {"lab-1-1": 4, "lab-1-2": 5, "lab-1-3": 5}
@@ -421,7 +421,7 @@ async def test_what_slurm_refuses_is_said_once_and_the_rest_is_done(world: World
     """In every look, for as long as it is so."""
     answer = world.remote
 
-    async def remote(machine: Machine, argv: Sequence[str], **more: Any) -> Ran:
+    async def remote(machine: Machine, argv: Sequence[str], **more: Any) -> CommandResult:
         if "NodeName=lab-1-3" in argv:
             raise Refused("Invalid node state specified")
         return await answer(machine, argv, **more)

@@ -34,7 +34,7 @@ def cluster(limit: str | None = None) -> Cluster:
         Group("gpu", builders.H100, 0, 3, slots=names[:3], idle_s=60, price_usd_per_node_hour=price),
         Group("own", builders.H100, 1, 1, slots=names[3:], price_usd_per_node_hour=price),
     )
-    return replace(whole, groups=groups, most_usd_per_hour=None if limit is None else Decimal(limit))
+    return replace(whole, groups=groups, max_usd_per_hour=None if limit is None else Decimal(limit))
 
 
 def deeds(
@@ -111,7 +111,7 @@ def test_the_first_nodes_of_a_group_are_paid_for_before_those_that_jobs_ask_for(
     states = {first: ("idle~", "none"), second: ("allocated#", "none"), third: ("allocated", "none")}
     assert not [one for one in plan_scaling(found, states, there, (), NOW) if isinstance(one, CreateMachine)]
     assert CreateMachine(second) in list(
-        plan_scaling(replace(found, most_usd_per_hour=Decimal(130)), states, there, (), NOW)
+        plan_scaling(replace(found, max_usd_per_hour=Decimal(130)), states, there, (), NOW)
     )
 
 
@@ -165,7 +165,7 @@ def spot(*states: str, there: tuple[int, ...], started: float = NOW, **more: Col
     """A spot group of two nodes in four slots."""
     whole = builders.cluster(4, 0)
     group = replace(whole.groups[0], nodes=2, most=4, spot=True, price_usd_per_node_hour=Decimal(10))
-    found = replace(whole, groups=(group,), most_usd_per_hour=Decimal(30))
+    found = replace(whole, groups=(group,), max_usd_per_hour=Decimal(30))
     names = found.slot_names
     told = {
         name: (text.partition("|")[0], text.partition("|")[2] or "none")
@@ -227,7 +227,7 @@ def test_while_an_apply_waits_what_is_made_is_paid_for_by_the_file_that_comes_to
             Group("c", builders.H100, c, 4, slots=names[4:8], price_usd_per_node_hour=price),
             Group("b", builders.H100, 0, 4, slots=names[8:], idle_s=60, price_usd_per_node_hour=price),
         )
-        return replace(whole, groups=groups, most_usd_per_hour=None if usd is None else Decimal(usd))
+        return replace(whole, groups=groups, max_usd_per_hour=None if usd is None else Decimal(usd))
 
     def made(after: Cluster | None, before: Cluster | None = None) -> list[str]:
         states = dict.fromkeys(names[:4], ("idle", "none")) | dict.fromkeys(names[8:], ("allocated#", "none"))

@@ -19,7 +19,7 @@ from headway.backup.archive import FRAME, Damaged, Header, Writer, key_of, new_s
 from headway.backup.backup import file_of, prove, rows
 from headway.backup.restore import read
 from headway.server.operations.backups import retain
-from headway.transport.remote_program import program
+from headway.transport.remote_program import program_source
 
 HEADER = Header("lab", 1_790_000_000.0, "1.0", "24.11", new_salt())
 KEY = key_of("correct horse", HEADER.salt)
@@ -36,7 +36,9 @@ def slurm_state(folder: Path) -> Path:
 
 def kept_state(folder: Path) -> bytes:
     done = subprocess.run(
-        [sys.executable, "-c", program("slurm_state"), "state", str(folder), "0"], capture_output=True, check=True
+        [sys.executable, "-c", program_source("slurm_state"), "state", str(folder), "0"],
+        capture_output=True,
+        check=True,
     )
     return done.stdout
 
@@ -101,7 +103,7 @@ def test_slurms_state_comes_back_as_it_was(tmp_path: Path) -> None:
     folder = slurm_state(tmp_path / "slurmctld")
     data = kept_state(folder)
     (folder / "job_state").write_text("of later")
-    subprocess.run([sys.executable, "-c", program("slurm_state"), "take", str(folder)], input=data, check=True)
+    subprocess.run([sys.executable, "-c", program_source("slurm_state"), "take", str(folder)], input=data, check=True)
     assert (folder / "job_state").read_text() == "job_state"
     since = (folder / "job_state").stat().st_mtime - queue_recovery.UNSAVED_S
     assert since > time.time(), "what came after the backup is not submitted again"
@@ -129,7 +131,9 @@ def test_files_that_are_renamed_into_place_meanwhile_are_of_one_moment_each(tmp_
         for _ in range(3):
             data = kept_state(folder)
             place = tmp_path / "again"
-            subprocess.run([sys.executable, "-c", program("slurm_state"), "take", str(place)], input=data, check=True)
+            subprocess.run(
+                [sys.executable, "-c", program_source("slurm_state"), "take", str(place)], input=data, check=True
+            )
             lines = (place / "job_state").read_text().splitlines()
             assert len(lines) in (1, 20_000)
             assert len(set(lines)) == 1

@@ -23,7 +23,7 @@ from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster, KeySource
 from headway.domain.machine import Machine, MachineState
 from headway.domain.managed_file import File
-from headway.domain.observed import Observed, SeenFile, SeenMachine, SeenUnit
+from headway.domain.observed import Observed, ObservedFile, ObservedMachine, ObservedUnit
 from headway.errors import Refused, Unreachable
 from headway.render.system.agent_config import AGENT
 from headway.render.system.unit_list import MUNGE_KEY
@@ -221,10 +221,12 @@ class Machines:
                 case _:
                     raise AssertionError(step)
 
-    def seen(self, name: str) -> SeenMachine:
-        file = SeenFile(sha256(self.key[name]).hexdigest(), 0o400, "munge", "munge", 1.0)
-        munged = SeenUnit(True, True, 0.5 if self.unread and name == "lab-head" else 2.0, 7, "")
-        return SeenMachine({MUNGE_KEY: file}, {AGENT: SeenUnit(True, True, 2.0, 7, ""), munge_key.MUNGED: munged})
+    def seen(self, name: str) -> ObservedMachine:
+        file = ObservedFile(sha256(self.key[name]).hexdigest(), 0o400, "munge", "munge", 1.0)
+        munged = ObservedUnit(True, True, 0.5 if self.unread and name == "lab-head" else 2.0, 7, "")
+        return ObservedMachine(
+            {MUNGE_KEY: file}, {AGENT: ObservedUnit(True, True, 2.0, 7, ""), munge_key.MUNGED: munged}
+        )
 
 
 class Killed(BaseException):
@@ -254,7 +256,7 @@ async def turned(
         new={} if kept else {"munge_key": text},
     )  # fmt: skip
 
-    async def look(name: str) -> SeenMachine:
+    async def look(name: str) -> ObservedMachine:
         return machines.seen(name)
 
     monkeypatch.setattr(run, "_look", look)

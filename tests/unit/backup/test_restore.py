@@ -15,7 +15,7 @@ from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Refused, Unreachable
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 
 ONE = builders.cluster(2, 0)
@@ -39,11 +39,11 @@ class Heads:
     async def list(self, _: str) -> tuple[Machine, ...]:
         return tuple(self.machines.values())
 
-    async def remote(self, machine: Machine, argv: Sequence[str], *, timeout_s: float, check: bool) -> Ran:
+    async def remote(self, machine: Machine, argv: Sequence[str], *, timeout_s: float, check: bool) -> CommandResult:
         if machine.name in self.silent:
             raise Unreachable(f"{machine.name} does not answer")
         if list(argv) == ["cat", STAMP]:
-            return Ran(tuple(argv), 0, self.stamp, "", 0.0)
+            return CommandResult(tuple(argv), 0, self.stamp, "", 0.0)
         verb, units = (argv[1], argv[2:]) if argv[1] != "disable" else ("disable --now", argv[3:])
         assert argv[0] == "systemctl", argv
         assert verb in ("stop", "disable --now"), argv
@@ -51,8 +51,8 @@ class Heads:
         if machine.name in self.slow:
             raise CommandFailed(argv, None, "")
         if machine.name in self.stubborn:
-            return Ran(tuple(argv), 1, "", "Job for slurmctld.service failed", 0.0)
-        return Ran(tuple(argv), 0, "", "", 0.0)
+            return CommandResult(tuple(argv), 1, "", "Job for slurmctld.service failed", 0.0)
+        return CommandResult(tuple(argv), 0, "", "", 0.0)
 
     async def fence(self, machine: Machine) -> None:
         self.did.append(f"fence {machine.name}")

@@ -15,7 +15,7 @@ from headway.billing import budgets, capacity, energy, goodput
 from headway.billing.budgets import Level
 from headway.billing.capacity import Ends
 from headway.billing.goodput import Cause, Parts
-from headway.domain.billing import Hold
+from headway.domain.billing import CpuAllocation
 from headway.domain.cluster import Budget
 from headway.jobs.view.effective_time import EffectiveTime
 
@@ -102,8 +102,8 @@ def test_energy_that_nobody_measured_is_reckoned_from_the_kind_of_gpu() -> None:
     assert (energy.Energy(0, 1).marked, energy.Energy().marked) == (True, False)
 
 
-def hold(job: int, start: int, end: int, cpus: int, *nodes: str) -> Hold:
-    return Hold(job, start, end, "main", nodes or ("n1",), cpus)
+def hold(job: int, start: int, end: int, cpus: int, *nodes: str) -> CpuAllocation:
+    return CpuAllocation(job, start, end, "main", nodes or ("n1",), cpus)
 
 
 def test_what_a_node_drew_is_shared_by_the_cpus_that_runs_held_while_they_held_them() -> None:

@@ -13,26 +13,26 @@ from hypothesis import strategies as st
 from headway.billing import chargeback, intervals, invoice, machine_meter, periods
 from headway.billing.chargeback import Costs, Rules
 from headway.billing.money import apportion, usd
-from headway.domain.billing import Life, NodeSpan, Price, SpanKind, Use
+from headway.domain.billing import GroupUsage, MachineLifetime, NodePrice, NodeSpan, SpanKind
 
 UTC = periods.zone("UTC")
 OCTOBER = periods.month("2026-10", UTC)
 H = 3600
 
 
-def priced(*prices: tuple[int, str], group: str = "main") -> list[Price]:
-    return [Price(group, since, Decimal(usd_per_hour)) for since, usd_per_hour in prices]
+def priced(*prices: tuple[int, str], group: str = "main") -> list[NodePrice]:
+    return [NodePrice(group, since, Decimal(usd_per_hour)) for since, usd_per_hour in prices]
 
 
 def billed(
-    lives: list[Life], prices: list[Price], states: list[NodeSpan] | None = None, now: int = 0
+    lives: list[MachineLifetime], prices: list[NodePrice], states: list[NodeSpan] | None = None, now: int = 0
 ) -> invoice.Invoice:
     cut = invoice.segments(prices, {life.group for life in lives}, OCTOBER)
     return invoice.invoice_lines("lab", OCTOBER, invoice.metered(lives, states or [], cut, now or OCTOBER.end))
 
 
-def life(machine: str, began: int, ended: int, group: str = "main") -> Life:
-    return Life(machine, group, OCTOBER.start + began, ended and OCTOBER.start + ended, 0)
+def life(machine: str, began: int, ended: int, group: str = "main") -> MachineLifetime:
+    return MachineLifetime(machine, group, OCTOBER.start + began, ended and OCTOBER.start + ended, 0)
 
 
 def test_a_month_with_a_change_of_clocks_has_an_hour_more_or_less() -> None:
@@ -40,7 +40,7 @@ def test_a_month_with_a_change_of_clocks_has_an_hour_more_or_less() -> None:
     assert periods.month("2026-10", berlin).seconds == 745 * H
     assert periods.month("2026-03", berlin).seconds == 743 * H
     assert OCTOBER.seconds == 744 * H
-    a_month = [Life("lab-1-1", "main", 0, 0, 0)]
+    a_month = [MachineLifetime("lab-1-1", "main", 0, 0, 0)]
     for name, hours in (("2026-10", 745), ("2026-03", 743)):
         period = periods.month(name, berlin)
         cut = invoice.segments(priced((0, "2")), {"main"}, period)
@@ -83,8 +83,8 @@ def test_a_life_over_the_month_s_ends_is_cut_and_a_price_that_changes_in_mid_lif
 def test_reserved_machines_are_billed_whether_they_are_there_or_not() -> None:
     day = 24 * H
     lives = [life("n1", 0, 0), life("n2", 2 * day, 4 * day)]
-    kept = [Price("main", OCTOBER.start + day, Decimal(2), reserved=2)]
-    prices = [*kept, Price("main", OCTOBER.start + 10 * day, Decimal(2))]
+    kept = [NodePrice("main", OCTOBER.start + day, Decimal(2), reserved=2)]
+    prices = [*kept, NodePrice("main", OCTOBER.start + 10 * day, Decimal(2))]
     cut, now = invoice.segments(prices, {"main"}, OCTOBER), OCTOBER.start + 20 * day
     nodes = invoice.metered(lives, [], cut, now)
     found = invoice.invoice_lines("lab", OCTOBER, nodes, [(one, invoice.unused(one, nodes, now)) for one in cut])
@@ -125,7 +125,7 @@ def test_capacity_goes_by_its_rule_and_a_cost_centre_is_nobody_s_team() -> None:
     nodes = invoice.metered(lives, states, cut, OCTOBER.end)
     bill = invoice.invoice_lines("lab", OCTOBER, nodes)
     costs = Costs()
-    held = [Use("vision", 8, 8 * 30 * H, 8 * 5 * H, 8 * H), Use("speech", 8, 8 * 10 * H, 0, 0)]
+    held = [GroupUsage("vision", 8, 8 * 30 * H, 8 * 5 * H, 8 * H), GroupUsage("speech", 8, 8 * 10 * H, 0, 0)]
     costs.add(cut[0], held, nodes, Fraction(0))
     found = chargeback.share_out(bill, costs, Rules("use", "share", "centre:platform"), {"vision": 1, "speech": 3})
     assert bill.total_cents == 20000
@@ -150,7 +150,9 @@ TEAM = st.sampled_from(["vision", "speech", "small", "gone"])
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[list[Life], list[NodeSpan], list[Price], list[Use], Rules, dict[str, int]]:
+def histories(
+    draw: st.DrawFn,
+) -> tuple[list[MachineLifetime], list[NodeSpan], list[NodePrice], list[GroupUsage], Rules, dict[str, int]]:
     """Anything that could have been written down, also what contradicts itself: jobs on machines that were not there."""
     groups = ["gpu", "cpu"]
     lives = []
@@ -168,7 +170,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Life], list[NodeSpan], list[Price],
         for at, s in draw(st.lists(st.tuples(MOMENT, st.integers(0, 9 * 24 * H)), max_size=6))
     ]
     prices = [
-        Price(draw(st.sampled_from(groups)), OCTOBER.start + at, price, *draw(KIND))
+        NodePrice(draw(st.sampled_from(groups)), OCTOBER.start + at, price, *draw(KIND))
         for at, price in draw(st.lists(st.tuples(MOMENT, PRICE), max_size=5))
     ]
     uses = []
@@ -176,7 +178,9 @@ def histories(draw: st.DrawFn) -> tuple[list[Life], list[NodeSpan], list[Price],
         unit_s = draw(st.integers(0, 64 * 31 * 24 * H))
         lost = draw(st.integers(0, unit_s))
         uses.append(
-            Use(draw(TEAM), draw(st.sampled_from([1, 3, 8, 96])), unit_s, lost, draw(st.integers(0, unit_s - lost)))
+            GroupUsage(
+                draw(TEAM), draw(st.sampled_from([1, 3, 8, 96])), unit_s, lost, draw(st.integers(0, unit_s - lost))
+            )
         )
     rule = st.sampled_from(["use", "share", "centre:it"])
     shares = draw(st.dictionaries(TEAM, st.integers(1, 100), max_size=3))
@@ -185,7 +189,8 @@ def histories(draw: st.DrawFn) -> tuple[list[Life], list[NodeSpan], list[Price],
 
 @given(histories(), st.integers(0, 2_000_000_000))
 def test_for_any_history_the_parts_sum_to_the_invoice_to_the_cent(
-    history: tuple[list[Life], list[NodeSpan], list[Price], list[Use], Rules, dict[str, int]], now: int
+    history: tuple[list[MachineLifetime], list[NodeSpan], list[NodePrice], list[GroupUsage], Rules, dict[str, int]],
+    now: int,
 ) -> None:
     lives, states, prices, uses, rules, shares = history
     cut = invoice.segments(prices, {one.group for one in lives}, OCTOBER)
@@ -239,21 +244,21 @@ def test_spans_are_sets_of_seconds(one: list[tuple[int, int]], other: list[tuple
 def test_machines_are_noted_when_they_come_and_end_when_they_were_seen_last() -> None:
     first = machine_meter.look([], {"lab-1-1": "main"}, 100)
     assert first.began == (("lab-1-1", "main"),)
-    known = [Life("lab-1-1", "main", 100, 0, 400)]
+    known = [MachineLifetime("lab-1-1", "main", 100, 0, 400)]
     assert machine_meter.look(known, {"lab-1-1": "main"}, 500) == machine_meter.Turns(there=("lab-1-1",))
     gone = machine_meter.look(known, {}, 9000)  # the server was away: nobody knows when it went
     assert [(one.machine, one.began, one.ended) for one in gone.ended] == [("lab-1-1", 100, 400)]
 
 
 def test_a_clock_that_was_put_back_bills_no_second_twice() -> None:
-    known = [Life("lab-1-1", "main", 100, 0, 4000)]
+    known = [MachineLifetime("lab-1-1", "main", 100, 0, 4000)]
     assert machine_meter.look(known, {}, 3000) == machine_meter.Turns()
     assert machine_meter.look(known, {"lab-1-2": "main"}, 3999) == machine_meter.Turns()
     assert machine_meter.look(known, {}, 4000).ended[0].ended == 4000
 
 
 def test_a_slot_that_comes_to_another_group_begins_another_life() -> None:
-    turns = machine_meter.look([Life("lab-1-1", "main", 100, 0, 400)], {"lab-1-1": "gpu"}, 500)
+    turns = machine_meter.look([MachineLifetime("lab-1-1", "main", 100, 0, 400)], {"lab-1-1": "gpu"}, 500)
     assert (turns.began, turns.ended[0].ended, turns.there) == ((("lab-1-1", "gpu"),), 400, ())
 
 

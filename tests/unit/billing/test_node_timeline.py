@@ -11,7 +11,7 @@ from headway.billing import intervals as spans
 from headway.billing import invoice
 from headway.billing.node_timeline import NodeCondition, NodeInterval, intervals
 from headway.billing.periods import Period
-from headway.domain.billing import Life, NodeSpan, Price, SpanKind
+from headway.domain.billing import MachineLifetime, NodePrice, NodeSpan, SpanKind
 
 UP, DRAINED, DOWN, SPARE, OFF = (
     NodeCondition.UP,
@@ -27,7 +27,11 @@ def told(found: list[NodeInterval], node: str) -> list[tuple[NodeCondition, int,
 
 
 def test_a_node_s_time_is_cut_up_by_what_it_was() -> None:
-    lives = [Life("n2", "main", 50, 400, 400), Life("n2", "main", 500, 0, 900), Life("n10", "main", 0, 0, 900)]
+    lives = [
+        MachineLifetime("n2", "main", 50, 400, 400),
+        MachineLifetime("n2", "main", 500, 0, 900),
+        MachineLifetime("n10", "main", 0, 0, 900),
+    ]
     states = [
         NodeSpan("n2", SpanKind.DRAINED, 100, 300, "XID 79"), NodeSpan("n2", SpanKind.DOWN, 200, 250, "silent"),
         NodeSpan("n2", SpanKind.DOWN, 390, 600, "no machine"), NodeSpan("n10", SpanKind.SPARE, 0, 0),
@@ -44,9 +48,9 @@ def test_a_node_s_time_is_cut_up_by_what_it_was() -> None:
 
 
 def test_a_month_that_is_over_has_ends() -> None:
-    found = intervals([Life("n1", "main", 0, 0, 900)], [], 100, 500, 900)
+    found = intervals([MachineLifetime("n1", "main", 0, 0, 900)], [], 100, 500, 900)
     assert told(found, "n1") == [(UP, 100, 500, "")]
-    assert intervals([Life("n1", "main", 0, 0, 900)], [], 1000, 2000, 900) == []
+    assert intervals([MachineLifetime("n1", "main", 0, 0, 900)], [], 1000, 2000, 900) == []
 
 
 TIMES = st.tuples(st.integers(0, 1000), st.integers(1, 400))
@@ -68,7 +72,7 @@ def test_for_any_history_it_is_what_the_invoice_bills(
 ) -> None:
     """No second of a node is in two states, and each kind of seconds sums to those of the invoice and of chargeback."""
     lives = [
-        Life(name, "main", low, high, high)
+        MachineLifetime(name, "main", low, high, high)
         for name in ("n1", "n2")
         for low, high in spans.union((at, at + lasted) for node, (at, lasted) in lived if node == name)
         if high <= now
@@ -80,7 +84,7 @@ def test_for_any_history_it_is_what_the_invoice_bills(
         mine = [one for one in found if one.node == node]
         assert all(one.start < (one.end or now) for one in mine)
         assert all((one.end or now) <= other.start for one, other in itertools.pairwise(mine))
-    cut = invoice.segments([Price("main", 0, 1)], ["main"], Period("", start, end))  # type: ignore[arg-type]
+    cut = invoice.segments([NodePrice("main", 0, 1)], ["main"], Period("", start, end))  # type: ignore[arg-type]
     nodes = invoice.metered(lives, states, cut, now)
 
     def seconds(*which: NodeCondition) -> int:

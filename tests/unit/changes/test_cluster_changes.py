@@ -18,7 +18,7 @@ from headway.domain.changeset import Change, Disturbs
 from headway.domain.cluster import Cluster
 from headway.domain.machine import MachineState
 from headway.domain.managed_file import File
-from headway.domain.observed import Observed, SeenFile, SeenMachine, SeenUnit
+from headway.domain.observed import Observed, ObservedFile, ObservedMachine, ObservedUnit
 from headway.domain.systemd_unit import Unit
 from headway.errors import CommandFailed, Unreachable
 from headway.images import local_images
@@ -27,7 +27,7 @@ from tests.support import builders
 
 LAB = builders.cluster(2)
 CONTROLLER = Unit("slurmctld.service", reload_on=(SLURM_CONF,), reload=("scontrol", "reconfigure"), stage="controller")
-UP = SeenUnit(True, True, 2.0, 7, "")
+UP = ObservedUnit(True, True, 2.0, 7, "")
 MADE = tuple(replace(builders.machine(name), image="old") for name in (LAB.head, *LAB.slot_names))
 
 
@@ -88,7 +88,7 @@ async def test_heads_have_another_slurm_when_their_image_says_so(monkeypatch: py
 def test_jobs_that_slurm_ends_are_named_by_partition_and_by_node() -> None:
     conf = "NodeName=lab-1-[1-2] CPUs=96\nPartitionName=train Nodes=ALL\n"
     wanted = DesiredMachine.build({SLURM_CONF: File(conf)}, {}, (CONTROLLER,))
-    seen = SeenMachine({SLURM_CONF: SeenFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
+    seen = ObservedMachine({SLURM_CONF: ObservedFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
     machines = {LAB.head: builders.machine(LAB.head)}
     old = "NodeName=lab-1-[1-2] CPUs=64\nPartitionName=train Nodes=ALL\nPartitionName=debug Nodes=ALL\n"
     observed = Observed(machines, {LAB.head: seen}, texts={SLURM_CONF: old}, aborted={"debug": (4, 5), "lab-1-1": (6,)})
@@ -120,7 +120,7 @@ async def test_a_slurm_conf_that_nobody_can_read_is_replaced_and_the_plan_says_s
     env: Any = SimpleNamespace(connections=None)
     texts = {SLURM_CONF: conf + damage}
     assert await _aborted(goal, env, builders.machine(LAB.head), texts) == ({}, "")
-    seen = SeenMachine({SLURM_CONF: SeenFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
+    seen = ObservedMachine({SLURM_CONF: ObservedFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
     observed = Observed({LAB.head: builders.machine(LAB.head)}, {LAB.head: seen}, texts=texts)
     told = {one.kind: one for one in changeset(goal, observed).changes if one.where == LAB.head}
     assert told["file.write"].why.startswith("can't be read as it is there, and is replaced: ")
@@ -143,7 +143,7 @@ async def test_jobs_that_nobody_can_name_are_not_none(monkeypatch: pytest.Monkey
     assert await _aborted(goal, env, head, {SLURM_CONF: conf}) == ({}, "")
     jobs, why = await _aborted(goal, env, head, {SLURM_CONF: old})
     assert (jobs, why) == ({}, "the controller does not answer")
-    seen = SeenMachine({SLURM_CONF: SeenFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
+    seen = ObservedMachine({SLURM_CONF: ObservedFile("old", 0o644, "root", "root", 1.0)}, {CONTROLLER.name: UP})
     observed = Observed({LAB.head: head}, {LAB.head: seen}, texts={SLURM_CONF: old}, unasked=why)
     (told,) = [one for one in changeset(goal, observed).asks if one.disturbs is Disturbs.JOBS]
     assert told.why == (
@@ -161,10 +161,10 @@ def _goal_of(cluster: Cluster) -> DesiredState:
     return build_desired_state(cluster, replace(site, addresses={**site.addresses, cluster.heads[1]: "10.9.0.8"}), {})
 
 
-def _as(wanted: DesiredMachine) -> SeenMachine:
-    return SeenMachine(
-        {p: SeenFile(wanted.digests[p], f.mode, f.owner, f.group, 1.0) for p, f in wanted.files.items()},
-        {unit.name: SeenUnit(True, True, 2.0, 7, wanted.loaded[unit.name]) for unit in wanted.units},
+def _as(wanted: DesiredMachine) -> ObservedMachine:
+    return ObservedMachine(
+        {p: ObservedFile(wanted.digests[p], f.mode, f.owner, f.group, 1.0) for p, f in wanted.files.items()},
+        {unit.name: ObservedUnit(True, True, 2.0, 7, wanted.loaded[unit.name]) for unit in wanted.units},
         tuple(wanted.files),
         frozenset(path for path, _, _ in (*wanted.dirs, *wanted.homes)),
     )

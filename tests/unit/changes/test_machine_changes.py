@@ -7,7 +7,7 @@ from dataclasses import replace
 from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.domain.changeset import Disturbs
 from headway.domain.managed_file import File
-from headway.domain.observed import NOT_SEEN, SeenFile, SeenMachine, SeenUnit
+from headway.domain.observed import NOT_OBSERVED, ObservedFile, ObservedMachine, ObservedUnit
 from headway.domain.systemd_unit import Unit
 
 CONF = "/etc/slurm/slurm.conf"
@@ -23,13 +23,13 @@ WANTED = DesiredMachine.build(
 )
 
 
-def as_wanted(written: float = 100.0, started: float = 200.0) -> SeenMachine:
-    files = {p: SeenFile(WANTED.digests[p], f.mode, f.owner, f.group, written) for p, f in WANTED.files.items()}
-    units = {unit.name: SeenUnit(True, True, started, 7, "") for unit in UNITS}
-    return SeenMachine(files, units, tuple(WANTED.files))
+def as_wanted(written: float = 100.0, started: float = 200.0) -> ObservedMachine:
+    files = {p: ObservedFile(WANTED.digests[p], f.mode, f.owner, f.group, written) for p, f in WANTED.files.items()}
+    units = {unit.name: ObservedUnit(True, True, started, 7, "") for unit in UNITS}
+    return ObservedMachine(files, units, tuple(WANTED.files))
 
 
-def kinds(seen: SeenMachine, wanted: DesiredMachine = WANTED) -> list[tuple[str, str]]:
+def kinds(seen: ObservedMachine, wanted: DesiredMachine = WANTED) -> list[tuple[str, str]]:
     return [(c.kind, c.what) for c in machine_changes("lab-head", wanted, seen)]
 
 
@@ -38,7 +38,7 @@ def test_a_machine_as_wanted_needs_nothing() -> None:
 
 
 def test_an_empty_machine_gets_files_before_units() -> None:
-    found = [kind for kind, _ in kinds(NOT_SEEN)]
+    found = [kind for kind, _ in kinds(NOT_OBSERVED)]
     assert found == ["file.write", "file.write", "managed.write", "unit.start", "unit.start"]
 
 
@@ -118,7 +118,7 @@ def test_a_wrong_mode_or_owner_counts_as_a_difference() -> None:
 
 
 def test_a_secret_never_shows() -> None:
-    for change in machine_changes("lab-head", WANTED, NOT_SEEN):
+    for change in machine_changes("lab-head", WANTED, NOT_OBSERVED):
         assert "d1" not in repr(change)
 
 

@@ -11,16 +11,27 @@ from headway.catalog.providers import SSH
 from headway.changes.owned_machines import EarlierFindings, SurveyResult, evaluate_surveys
 from headway.changes.uid_conflicts import agreed_uids
 from headway.domain.cluster import Host, Storage, Volume
-from headway.domain.survey import Difference, Found, FoundGpu, FoundMount, FoundNic, Holder, Survey
+from headway.domain.survey import (
+    DetectedGpu,
+    DetectedHardware,
+    DetectedMount,
+    DetectedNic,
+    Difference,
+    MachineClaim,
+    Survey,
+)
 from headway.render.slurm.auxiliary_conf import gres_conf
 from headway.render.slurm.node_hardware import gpu_type, hardware_of
 from tests.support import builders
 
 LAB = builders.cluster(nodes=2, spares=0, provider=SSH)
 NAMES = (LAB.head, *LAB.slot_names)
-GPUS = tuple(FoundGpu("NVIDIA H100 80GB HBM3", 81559, f"0000:{n}b:00.0", (), n) for n in range(8))
-MACHINE = Found(128, 2, 64, 1, 2_040_000, 900_000, GPUS)
-ONE = {"/home": FoundMount("filer:/home", "nfs4", "7 1 4096"), "/scratch": FoundMount("filer:/s", "nfs4", "9 1 4096")}
+GPUS = tuple(DetectedGpu("NVIDIA H100 80GB HBM3", 81559, f"0000:{n}b:00.0", (), n) for n in range(8))
+MACHINE = DetectedHardware(128, 2, 64, 1, 2_040_000, 900_000, GPUS)
+ONE = {
+    "/home": DetectedMount("filer:/home", "nfs4", "7 1 4096"),
+    "/scratch": DetectedMount("filer:/s", "nfs4", "9 1 4096"),
+}
 GOOD = Survey(
     "", "", MACHINE, "debian13", "Debian GNU/Linux 13 (trixie)", "6.12", "rack", 0.1, free_mib=90_000,
     packages={"nvidia-container-toolkit": "1.17"}, mounts=ONE, nfs_server=True, nfs_client=True, firewall=True,
@@ -70,7 +81,7 @@ def test_the_container_toolkit_is_missed_by_enroot_alone() -> None:
 
 
 def test_a_port_of_the_fabric_that_works_by_now_is_taken_up() -> None:
-    ports = tuple(FoundNic(name, "InfiniBand", 400, up) for name, up in (("mlx5_0", True), ("mlx5_1", False)))
+    ports = tuple(DetectedNic(name, "InfiniBand", 400, up) for name, up in (("mlx5_0", True), ("mlx5_1", False)))
     first = replace(MACHINE, nics=ports)
     known = replace(NEW, found=dict.fromkeys(NAMES, first))
     both = replace(MACHINE, nics=tuple(replace(one, up=True) for one in ports))
@@ -87,11 +98,11 @@ def test_gpus_that_no_driver_answers_for_are_none() -> None:
 
 
 def test_a_machine_of_another_cluster_is_left_alone() -> None:
-    told = look(of="lab-1-1", held=Holder("prod", "me", "prod-2-7"))
+    told = look(of="lab-1-1", held=MachineClaim("prod", "me", "prod-2-7"))
     assert stops(told).startswith(
         "lab-1-1 (10.9.0.11) is held by cluster prod, as prod-2-7; headway down prod gives it back"
     )
-    other = look(of="lab-1-1", held=Holder("lab", "somebody", "lab-1-1"))
+    other = look(of="lab-1-1", held=MachineClaim("lab", "somebody", "lab-1-1"))
     assert "cluster lab of another Headway server" in stops(other)
 
 
@@ -100,13 +111,15 @@ def test_our_own_mark_is_fine_but_under_another_name_it_is_not() -> None:
     ours = look(
         known,
         of="lab-1-1",
-        held=Holder("lab", "me", "lab-1-1"),
+        held=MachineClaim("lab", "me", "lab-1-1"),
         listening=frozenset((6818,)),
         units=frozenset(("slurmd",)),
     )
     assert stops(ours) == ""
-    assert "is lab-1-2 of this cluster already" in stops(look(known, of="lab-1-1", held=Holder("lab", "me", "lab-1-2")))
-    gone = look(known, of="lab-1-1", held=Holder("lab", "me", "lab-9-1"))  # hosts has one fewer, and fewer places
+    assert "is lab-1-2 of this cluster already" in stops(
+        look(known, of="lab-1-1", held=MachineClaim("lab", "me", "lab-1-2"))
+    )
+    gone = look(known, of="lab-1-1", held=MachineClaim("lab", "me", "lab-9-1"))  # hosts has one fewer, and fewer places
     assert "is lab-9-1 of this cluster, a place that the file has no more" in stops(gone)
 
 
@@ -174,7 +187,7 @@ def test_clocks() -> None:
 
 
 def test_folders_of_their_own_are_exported_by_the_head() -> None:
-    own = {path: FoundMount("/dev/sda2", "ext4", f"2 {n} 4096") for n, path in enumerate(("/home", "/scratch"))}
+    own = {path: DetectedMount("/dev/sda2", "ext4", f"2 {n} 4096") for n, path in enumerate(("/home", "/scratch"))}
     assert look(of="lab-1-1", mounts=own).nfs == ("/home", "/scratch")
     assert look(of="lab-1-1", mounts={}).nfs == ("/home", "/scratch")
     scratch = {**ONE, "/scratch": own["/scratch"]}
@@ -204,10 +217,10 @@ def test_no_nfs_in_the_kernel_is_refused_clearly() -> None:
 
 
 TWO = replace(LAB, controllers=2, storage=Storage(state="/shared/headway"))
-SHARED = FoundMount("filer:/srv", "nfs4", "7", "/shared", "10.9.0.50")
+SHARED = DetectedMount("filer:/srv", "nfs4", "7", "/shared", "10.9.0.50")
 
 
-def state_stops(storage: Storage = TWO.storage, **states: FoundMount | None) -> str:
+def state_stops(storage: Storage = TWO.storage, **states: DetectedMount | None) -> str:
     """What is said of two heads whose state folder lies on these."""
     two = replace(TWO, storage=storage)
     found = {two.heads[0]: SHARED, two.heads[1]: SHARED} | {f"lab-{name}": one for name, one in states.items()}
@@ -224,9 +237,9 @@ def test_a_state_folder_that_another_machine_serves_outlives_either_head() -> No
 
 def test_a_state_folder_on_a_heads_own_disk_is_refused() -> None:
     said = "lab-head2 (10.9.0.11) has /shared/headway on its own disk; name a folder in storage.state"
-    assert said in state_stops(head2=FoundMount("/dev/sda1", "ext4", "2", "/"))
+    assert said in state_stops(head2=DetectedMount("/dev/sda1", "ext4", "2", "/"))
     assert said in state_stops(head2=None)
-    assert said in state_stops(head2=FoundMount("tmpfs", "tmpfs", "1", "/shared"))
+    assert said in state_stops(head2=DetectedMount("tmpfs", "tmpfs", "1", "/shared"))
 
 
 @pytest.mark.parametrize("server", ["10.9.0.10", "rack10", "lab-head", "192.168.7.1"])
@@ -250,7 +263,7 @@ def test_the_servers_address_counts_whatever_it_is_called() -> None:
 
 
 def test_one_head_may_not_serve_the_other_from_its_disk() -> None:
-    said = state_stops(head=FoundMount("/dev/sdb1", "xfs", "7", "/shared"))
+    said = state_stops(head=DetectedMount("/dev/sdb1", "xfs", "7", "/shared"))
     assert (
         "/shared/headway is not the same kind of file system on both heads: xfs on lab-head, nfs4 on lab-head2" in said
     )
@@ -264,7 +277,7 @@ def test_a_volume_that_is_not_mounted_yet_is_judged_by_its_line() -> None:
     def volume(source: str) -> Storage:
         return Storage(state="/shared/headway", volumes=(Volume("s", "/shared", "nfs4", source),))
 
-    bare = FoundMount("/dev/sda1", "ext4", "2", "/")
+    bare = DetectedMount("/dev/sda1", "ext4", "2", "/")
     assert state_stops(volume("filer:/srv"), head=bare, head2=bare) == ""
     assert "from lab-head2, one of the heads" in state_stops(volume("10.9.0.11:/srv"), head=bare, head2=bare)
 
@@ -332,7 +345,7 @@ def test_one_machine_under_two_addresses() -> None:
 
 
 def test_fabric_ports_that_are_down_are_said() -> None:
-    nic = FoundNic("mlx5_1", "InfiniBand", 400, up=False)
+    nic = DetectedNic("mlx5_1", "InfiniBand", 400, up=False)
     assert "fabric ports that are down: mlx5_1" in warns(look(found=replace(MACHINE, nics=(nic,))))
 
 

@@ -11,7 +11,7 @@ import pytest
 from headway.catalog.plans import load_catalogue
 from headway.changes.slurm_accounts import desired_accounts
 from headway.changes.unrendered_settings import file_change, setting_changes
-from headway.clusterfile.load import check
+from headway.clusterfile.load import check_cluster_file
 from headway.domain.cluster import Cluster, Dataset
 from headway.render.files import render_files
 from headway.render.system.unit_list import units_by_role
@@ -39,7 +39,7 @@ def resolved(file: dict[str, Any], *path: Any, value: Any = None) -> Cluster:
         place = place.setdefault(part, {}) if isinstance(place, dict) else place[part]
     if path:
         place[path[-1]] = value
-    cluster, faults = check(file, CATALOGUE, owner="alice")
+    cluster, faults = check_cluster_file(file, CATALOGUE, owner="alice")
     assert cluster is not None, faults
     return cluster
 

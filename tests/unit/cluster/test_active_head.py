@@ -15,7 +15,7 @@ from headway.cluster.context import ClusterContext
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Unreachable
 from headway.health.head_recovery import MAX_STARTS, RETRY_S, TAKEOVER_S, HeadRecovery
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 from tests.support.builders import Clock
 
@@ -47,18 +47,20 @@ class Place:
     def stop(self, name: str) -> None:
         self.machines[name] = replace(self.machines[name], state=MachineState.STOPPED)
 
-    async def remote(self, machine: Machine, argv: Sequence[str], *, timeout_s: float, check: bool = True) -> Ran:
+    async def remote(
+        self, machine: Machine, argv: Sequence[str], *, timeout_s: float, check: bool = True
+    ) -> CommandResult:
         if machine.name in self.silent or self.machines[machine.name].state is MachineState.STOPPED:
             raise Unreachable(f"no SSH to {machine.name}")
         if argv[0] == "systemctl":
-            return Ran(tuple(argv), int(machine.name in self.without) * 3, "", "", 0.0)
+            return CommandResult(tuple(argv), int(machine.name in self.without) * 3, "", "", 0.0)
         if list(argv) == ["scontrol", "ping"]:
-            return Ran(tuple(argv), 0, PING.format(self.primary), "", 0.0)
+            return CommandResult(tuple(argv), 0, PING.format(self.primary), "", 0.0)
         if argv[0] == "cat":
-            assert argv[1] == f"{TWO.state}/leads"
-            return Ran(tuple(argv), 0, f"{self.leads} 5e7c\n", "", 0.0)
+            assert argv[1] == f"{TWO.state_folder}/leads"
+            return CommandResult(tuple(argv), 0, f"{self.leads} 5e7c\n", "", 0.0)
         assert list(argv) == ["true"], argv
-        return Ran(tuple(argv), 0, "", "", 0.0)
+        return CommandResult(tuple(argv), 0, "", "", 0.0)
 
     async def drop(self, name: str) -> None:
         pass

@@ -16,7 +16,7 @@ from headway.cluster import machine_claims
 from headway.cluster.context import ClusterContext
 from headway.errors import Refused, Unreachable
 from headway.render.system import firewall
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 
 NODE = builders.machine("lab-1-1")
@@ -36,9 +36,9 @@ class World:
         if self.shut >= 0:
             raise Unreachable("lab-1-1 does not answer SSH on port 22")
 
-    async def remote(self, _: Any, argv: Sequence[str], **__: Any) -> Ran:
+    async def remote(self, _: Any, argv: Sequence[str], **__: Any) -> CommandResult:
         self.did.append(" ".join(argv))
-        return Ran(tuple(argv), 0, "", "", 0.0)
+        return CommandResult(tuple(argv), 0, "", "", 0.0)
 
 
 async def test_rules_that_let_the_server_in_stay() -> None:

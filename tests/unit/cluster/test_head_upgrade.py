@@ -19,7 +19,7 @@ from headway.errors import CommandFailed, Refused, Unreachable
 from headway.rollout import slurm_upgrade
 from headway.store.db.rows import NodeImage
 from headway.store.store import Store
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 
 LAB = replace(builders.cluster(2), controllers=2, slurm_version="26.05")
@@ -44,12 +44,12 @@ class World:
 
     async def drop(self, _: str) -> None: ...
 
-    async def remote(self, machine: Machine, argv: Sequence[str], **_: Any) -> Ran:
+    async def remote(self, machine: Machine, argv: Sequence[str], **_: Any) -> CommandResult:
         if argv[:2] == ["scontrol", "update"]:
             self.order.append(" ".join(word.partition("=")[2] for word in argv[2:4]))
         elif argv[0] != "sinfo":
             raise CommandFailed(argv, 1, "not registered here")
-        return Ran(tuple(argv), 0, "lab-1-1|mixed|none\nlab-1-2|drained|eve: disk\n", "", 0.0)
+        return CommandResult(tuple(argv), 0, "lab-1-1|mixed|none\nlab-1-2|drained|eve: disk\n", "", 0.0)
 
     async def perform(self, _: Any, machine: Machine, steps: list[Any], **__: Any) -> None:
         if machine.name in self.silent:

@@ -17,7 +17,7 @@ from headway.domain.changeset import Change, ChangeSet
 from headway.domain.cluster import Storage, Volume
 from headway.domain.machine import Machine
 from headway.errors import Refused
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 
 
@@ -33,13 +33,13 @@ class World:
         both: Any = self
         self.env = ClusterContext(both, both, both, folder)
 
-    async def remote(self, machine: Machine, argv: Sequence[str], **_: Any) -> Ran:
+    async def remote(self, machine: Machine, argv: Sequence[str], **_: Any) -> CommandResult:
         self.asked.append(machine.name)
         words = [word.replace(self.state, str(self.places[machine.name])) for word in argv]
         if self.squashed:
             words = ["sh", "-c", "echo 'chown: Operation not permitted' >&2; exit 1"] if argv[0] == "sh" else words
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-        return Ran(tuple(argv), done.returncode, done.stdout, done.stderr, 0.0)
+        return CommandResult(tuple(argv), done.returncode, done.stdout, done.stderr, 0.0)
 
     async def check(self) -> None:
         await machine_claims.check_shared_state_folder(

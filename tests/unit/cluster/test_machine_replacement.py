@@ -19,9 +19,9 @@ from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.machine import Machine
 from headway.domain.observed import Observed
 from headway.domain.slots import Deadline
-from headway.domain.survey import Holder
+from headway.domain.survey import MachineClaim
 from headway.errors import Refused
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 
 LAB = builders.cluster(2, 0)
@@ -38,7 +38,7 @@ class World:
         self.jobs: dict[str, int] = {}
         self.did: list[str] = []
         self.new = NEW
-        self.held: Holder | None = None
+        self.held: MachineClaim | None = None
         for name, work in {
             "release_machine": self.leave,
             "claim_machine": self.take,
@@ -76,7 +76,7 @@ class World:
 
     async def drop(self, _: str) -> None: ...
 
-    async def remote(self, _: Machine, argv: Any, **__: Any) -> Ran:
+    async def remote(self, _: Machine, argv: Any, **__: Any) -> CommandResult:
         out = ""
         if argv[0] == "squeue":
             out = "".join(f"{job} {node}\n" for node, job in self.jobs.items())
@@ -84,7 +84,7 @@ class World:
             out = "".join(f"{name}|idle|none\n" for name in LAB.slot_names)
         else:
             self.did.append(" ".join(argv[2:]))
-        return Ran(tuple(argv), 0, out, "", 0.0)
+        return CommandResult(tuple(argv), 0, out, "", 0.0)
 
     async def run(self, *, deadline: float | None = None, rests: bool = False) -> None:
         env: Any = ClusterContext(self, None, self, Path())  # type: ignore[arg-type]
@@ -140,7 +140,7 @@ async def test_a_restore_leaves_it_without_asking_the_controller_that_rests(worl
 
 async def test_the_same_machine_under_another_address_goes_on(world: World) -> None:
     world.jobs = {"lab-1-2": 7}
-    world.new, world.held = replace(NEW, host_key=OLD["lab-1-2"].host_key), Holder("lab", "s1", "lab-1-2")
+    world.new, world.held = replace(NEW, host_key=OLD["lab-1-2"].host_key), MachineClaim("lab", "s1", "lab-1-2")
     await world.run()
     assert world.did == ["take 10.9.0.77", "create lab-1-2"]
 

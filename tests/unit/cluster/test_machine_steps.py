@@ -13,9 +13,9 @@ from headway.catalog.releases import slurm_release
 from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.cluster.desired_state import build_desired_state
 from headway.cluster.machine_steps import DAEMONS, stage_timeout_s, steps_by_stage
-from headway.domain.cluster import Dataset, OwnSite, Storage
+from headway.domain.cluster import Dataset, OwnedSite, Storage
 from headway.domain.managed_file import File
-from headway.domain.observed import NOT_SEEN, SeenFile, SeenMachine, SeenUnit
+from headway.domain.observed import NOT_OBSERVED, ObservedFile, ObservedMachine, ObservedUnit
 from headway.domain.provider_traits import ProviderTraits
 from headway.domain.systemd_unit import Unit
 from headway.images import recipe
@@ -31,16 +31,16 @@ WANTED = DesiredMachine.build(
     packages=("slurmd", "munge"),
     parts="new",
 )
-SEEN = SeenMachine(
-    files={HOSTS: SeenFile(WANTED.digests[HOSTS], 0o644, "root", "root", 1.0)},
-    units={"slurmd.service": SeenUnit(True, True, 2.0, 7, WANTED.loaded["slurmd.service"])},
+SEEN = ObservedMachine(
+    files={HOSTS: ObservedFile(WANTED.digests[HOSTS], 0o644, "root", "root", 1.0)},
+    units={"slurmd.service": ObservedUnit(True, True, 2.0, 7, WANTED.loaded["slurmd.service"])},
     managed=(HOSTS,),
     hostname="lab-1-1",
     parts="new",
 )
 
 
-def kinds(seen: SeenMachine) -> list[str]:
+def kinds(seen: ObservedMachine) -> list[str]:
     return [change.kind for change in machine_changes("lab-1-1", WANTED, seen)]
 
 
@@ -49,8 +49,8 @@ def test_one_that_is_set_up_needs_nothing() -> None:
 
 
 def test_a_bare_one_is_kept_then_installed_then_made() -> None:
-    assert kinds(NOT_SEEN)[:4] == ["file.keep", "package.install", "parts.make", "machine.name"]
-    stages = steps_by_stage(machine_changes("lab-1-1", WANTED, NOT_SEEN), WANTED, {}, fresh=True)
+    assert kinds(NOT_OBSERVED)[:4] == ["file.keep", "package.install", "parts.make", "machine.name"]
+    stages = steps_by_stage(machine_changes("lab-1-1", WANTED, NOT_OBSERVED), WANTED, {}, fresh=True)
     assert [step["op"] for step in stages["software"]] == ["keep", "packages", "parts"]
     assert next(iter(stages)) == "software"
     packages = stages["software"][1]
@@ -64,7 +64,7 @@ def test_a_folder_that_a_mount_shows_is_made_before_the_mount_starts() -> None:
     shown, other = "/scratch/.headway/lab/datasets/versions/tiny", "/scratch/ann"
     storage = Storage(datasets=(Dataset("tiny", shown, "/datasets/tiny", versioned=True),))
     cluster = replace(builders.cluster(2, provider=SSH), storage=storage)
-    site = replace(builders.site(cluster), own=OwnSite())
+    site = replace(builders.site(cluster), own=OwnedSite())
     goal = build_desired_state(cluster, site, {})
     assert (shown, "root", 0o755) in goal.roles["head"].dirs
     files = {
@@ -74,7 +74,7 @@ def test_a_folder_that_a_mount_shows_is_made_before_the_mount_starts() -> None:
     wanted = DesiredMachine.build(
         files, {}, (Unit("datasets-tiny.mount"),), dirs=((other, "ann", 0o700), (shown, "root", 0o755))
     )
-    base = steps_by_stage(machine_changes("lab-head", wanted, NOT_SEEN), wanted, {}, fresh=True)["base"]
+    base = steps_by_stage(machine_changes("lab-head", wanted, NOT_OBSERVED), wanted, {}, fresh=True)["base"]
     order = [step.get("path") or step["names"][0] for step in base if step["op"] in ("dir", "units")]
     assert order == [shown, "datasets-tiny.mount", other]
 
@@ -130,11 +130,11 @@ def test_the_parts_are_whole_and_their_digest_is_of_what_is_in_them() -> None:
 
 
 CONTROLLER = Unit("slurmctld.service", restart_on=(state_folder.PROGRAM,), stage="controller")
-RUNS = SeenUnit(True, True, 2.0, 7, "")
+RUNS = ObservedUnit(True, True, 2.0, 7, "")
 
 
-@pytest.mark.parametrize("seen", [NOT_SEEN, SeenMachine(units={CONTROLLER.name: RUNS}, managed=("/etc/motd",))])
-def test_a_controller_has_the_time_to_bring_a_large_queue_over(seen: SeenMachine) -> None:
+@pytest.mark.parametrize("seen", [NOT_OBSERVED, ObservedMachine(units={CONTROLLER.name: RUNS}, managed=("/etc/motd",))])
+def test_a_controller_has_the_time_to_bring_a_large_queue_over(seen: ObservedMachine) -> None:
     wanted = DesiredMachine.build({state_folder.PROGRAM: File("#!/bin/sh\n", 0o755)}, {}, (CONTROLLER,))
     steps = steps_by_stage(machine_changes("lab-head", wanted, seen), wanted, {}, fresh=False)["controller"]
     start = steps[0].get("take_up", steps[0])
@@ -144,7 +144,7 @@ def test_a_controller_has_the_time_to_bring_a_large_queue_over(seen: SeenMachine
 
 def test_any_other_start_is_soon_over() -> None:
     wanted = DesiredMachine.build({}, {}, (CONTROLLER,))
-    steps = steps_by_stage(machine_changes("lab-head", wanted, NOT_SEEN), wanted, {}, fresh=False)["controller"]
+    steps = steps_by_stage(machine_changes("lab-head", wanted, NOT_OBSERVED), wanted, {}, fresh=False)["controller"]
     assert stage_timeout_s("controller", steps) == 300
     assert stage_timeout_s("software", []) > 3600
 

@@ -12,7 +12,7 @@ from headway.changes.cluster_changes import changeset
 from headway.cluster import observe as observing
 from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import build_desired_state
-from headway.domain.observed import SeenFile, SeenMachine, SeenUnit
+from headway.domain.observed import ObservedFile, ObservedMachine, ObservedUnit
 from headway.errors import CommandFailed, HeadwayError, Unreachable
 from tests.support import builders
 
@@ -33,14 +33,14 @@ class Provider:
         return set()
 
 
-def as_wanted(role: str) -> SeenMachine:
+def as_wanted(role: str) -> ObservedMachine:
     wanted = GOAL.roles[role]
-    return SeenMachine(
+    return ObservedMachine(
         files={
-            path: SeenFile(wanted.digests[path], file.mode, file.owner, file.group, 1.0)
+            path: ObservedFile(wanted.digests[path], file.mode, file.owner, file.group, 1.0)
             for path, file in wanted.files.items()
         },
-        units={unit.name: SeenUnit(True, True, 2.0, 7, wanted.loaded[unit.name]) for unit in wanted.units},
+        units={unit.name: ObservedUnit(True, True, 2.0, 7, wanted.loaded[unit.name]) for unit in wanted.units},
         managed=tuple(wanted.files),
         dirs=frozenset(path for path, _, _ in wanted.dirs) | frozenset(path for path, _, _ in wanted.homes),
     )
@@ -50,7 +50,7 @@ async def seen(monkeypatch: pytest.MonkeyPatch, *errors: HeadwayError) -> dict[s
     """What is restarted, and why, where the first looks at lab-1-1 end with these."""
     left = list(errors)
 
-    async def look_at(_: Any, machine: Any, *__: Any, **___: Any) -> tuple[SeenMachine, dict[str, str]]:
+    async def look_at(_: Any, machine: Any, *__: Any, **___: Any) -> tuple[ObservedMachine, dict[str, str]]:
         if machine.name == "lab-1-1" and left:
             raise left.pop(0)
         return as_wanted(LAB.role_of(machine.name)), {}

@@ -16,9 +16,9 @@ from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster import readiness
 from headway.cluster.context import ClusterContext
 from headway.domain.machine import Machine
-from headway.domain.slots import NO_MACHINE
+from headway.domain.slots import NO_MACHINE_REASON
 from headway.errors import Unreachable
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 
 HEAD = builders.machine("lab-head")
@@ -31,13 +31,13 @@ class Controller:
         self.states = states
         self.did: list[str] = []
 
-    async def remote(self, _: Any, argv: Sequence[str], **__: Any) -> Ran:
+    async def remote(self, _: Any, argv: Sequence[str], **__: Any) -> CommandResult:
         out = ""
         if "show" in argv:
-            out = f"NodeName=lab-1-2 State={self.states} Reason={NO_MACHINE} [root@2026-01-01T00:00:00]\n"
+            out = f"NodeName=lab-1-2 State={self.states} Reason={NO_MACHINE_REASON} [root@2026-01-01T00:00:00]\n"
         else:
             self.did.append(" ".join(argv[2:]))
-        return Ran(tuple(argv), 0, out, "", 0.0)
+        return CommandResult(tuple(argv), 0, out, "", 0.0)
 
 
 def env(controller: Controller) -> ClusterContext:
@@ -87,11 +87,13 @@ async def test_a_node_that_stays_after_all_is_as_it_was_before(most: int) -> Non
     )
     did: list[str] = []
 
-    async def remote(_: Any, argv: Sequence[str], **__: Any) -> Ran:
+    async def remote(_: Any, argv: Sequence[str], **__: Any) -> CommandResult:
         if argv[0] == "sinfo":
-            return Ran(tuple(argv), 0, "".join(f"{n}|draining|{why}\n" for n, why in reasons.items()), "", 0.0)
+            return CommandResult(
+                tuple(argv), 0, "".join(f"{n}|draining|{why}\n" for n, why in reasons.items()), "", 0.0
+            )
         did.append(" ".join(argv[2:]))
-        return Ran(tuple(argv), 0, "", "", 0.0)
+        return CommandResult(tuple(argv), 0, "", "", 0.0)
 
     goal = DesiredState(lab, {}, desired_accounts(lab), lab.slot_names)
     env: Any = ClusterContext(None, None, SimpleNamespace(remote=remote), Path())  # type: ignore[arg-type]
@@ -104,10 +106,12 @@ async def test_a_machine_that_an_apply_made_and_did_not_return_to_service_is_ret
 ) -> None:
     """lab-1-3 was made and marked as before when that apply was killed; lab-1-4 could not be made."""
     lab = builders.cluster(4, 0)
-    reasons = dict(zip(lab.slot_names, ("none", "none", readiness.NO_MACHINE, readiness.NO_MACHINE), strict=True))
+    reasons = dict(
+        zip(lab.slot_names, ("none", "none", readiness.NO_MACHINE_REASON, readiness.NO_MACHINE_REASON), strict=True)
+    )
 
-    async def remote(_: Any, argv: Sequence[str], **__: Any) -> Ran:
-        return Ran(tuple(argv), 0, "".join(f"{n}|down|{why}\n" for n, why in reasons.items()), "", 0.0)
+    async def remote(_: Any, argv: Sequence[str], **__: Any) -> CommandResult:
+        return CommandResult(tuple(argv), 0, "".join(f"{n}|down|{why}\n" for n, why in reasons.items()), "", 0.0)
 
     async def list_(_: str) -> tuple[Machine, ...]:
         return tuple(builders.machine(name) for name in (lab.head, *lab.slot_names[:3]))

@@ -19,11 +19,11 @@ from headway.cluster.context import ClusterContext
 from headway.domain.changeset import ChangeSet
 from headway.domain.machine import Machine
 from headway.domain.managed_file import File
-from headway.domain.observed import Observed, SeenFile, SeenMachine, SeenUnit
+from headway.domain.observed import Observed, ObservedFile, ObservedMachine, ObservedUnit
 from headway.domain.systemd_unit import Unit
 from headway.errors import Unreachable
 from headway.render.ha import state_folder
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 
 TWO = replace(builders.cluster(provider=SSH), controllers=2)
@@ -36,12 +36,12 @@ WANTED = DesiredMachine.build({state_folder.PROGRAM: File(NEW, 0o755)}, {}, (UNI
 """Of both heads."""
 
 
-def seen(text: str | None) -> SeenMachine:
+def seen(text: str | None) -> ObservedMachine:
     """A head whose slurmctld runs with this program."""
-    file = SeenFile(File(text or "").digest, 0o755, "root", "root", 1.0)
-    return SeenMachine(
+    file = ObservedFile(File(text or "").digest, 0o755, "root", "root", 1.0)
+    return ObservedMachine(
         files={} if text is None else {state_folder.PROGRAM: file},
-        units={UNIT.name: SeenUnit(True, True, 2.0, 7, WANTED.loaded[UNIT.name] if text == NEW else "of before")},
+        units={UNIT.name: ObservedUnit(True, True, 2.0, 7, WANTED.loaded[UNIT.name] if text == NEW else "of before")},
         managed=(state_folder.PROGRAM,),
     )
 
@@ -52,20 +52,20 @@ class Ssh:
     def __init__(self) -> None:
         self.is_at, self.active, self.answers = "/old\n", False, True
 
-    async def remote(self, machine: Machine, argv: Sequence[str], **_: Any) -> Ran:
+    async def remote(self, machine: Machine, argv: Sequence[str], **_: Any) -> CommandResult:
         assert machine.name == FIRST
         if not self.answers:
             raise Unreachable(f"{FIRST} does not answer")
         if argv[0] == "cat":
             assert argv[1] == state_folder.LAST
-            return Ran(tuple(argv), 0, self.is_at, "", 0.0)
+            return CommandResult(tuple(argv), 0, self.is_at, "", 0.0)
         assert list(argv) == ["systemctl", "is-active", "slurmctld.service"]
-        return Ran(tuple(argv), 0, "active\n" if self.active else "activating\n", "", 0.0)
+        return CommandResult(tuple(argv), 0, "active\n" if self.active else "activating\n", "", 0.0)
 
 
 async def set_up(
     monkeypatch: pytest.MonkeyPatch,
-    heads: dict[str, SeenMachine],
+    heads: dict[str, ObservedMachine],
     *,
     fails: str = "",
     ssh: Ssh | None = None,
@@ -157,7 +157,7 @@ async def test_a_second_one_stays_stopped_where_its_folder_may_be_the_old_one(
     ],
 )
 async def test_a_second_head_whose_folder_stays_goes_on(
-    monkeypatch: pytest.MonkeyPatch, second: dict[str, SeenMachine]
+    monkeypatch: pytest.MonkeyPatch, second: dict[str, ObservedMachine]
 ) -> None:
     did = await set_up(monkeypatch, {FIRST: seen(OLD), **second})
     assert f"{FIRST} switch" in did

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headway.clusterfile import form
-from headway.clusterfile.field_lines import line_of, lines_of
+from headway.clusterfile.field_lines import field_lines, line_of
 from headway.clusterfile.starter_file import starting_file
 from headway.validation.yaml_parser import dump_yaml, parse_yaml
 
@@ -16,7 +16,7 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKlm alice"
 
 def filled() -> form.Form:
     return replace(
-        form.start("lab"),
+        form.new_form("lab"),
         ssh_keys=KEY,
         datasets=(form.DatasetRow("tiny", "/data/tiny"), form.DatasetRow("logs", "/data/logs", True)),
         teams=(form.TeamRow("vision", "alice bob", "60"), form.TeamRow("speech", "carol", "")),
@@ -25,12 +25,12 @@ def filled() -> form.Form:
 
 
 def test_what_the_form_writes_it_reads_again() -> None:
-    spec = form.write(filled(), {})
-    assert form.read(parse_yaml(dump_yaml(spec))) == filled()
+    spec = form.apply_form(filled(), {})
+    assert form.form_from_spec(parse_yaml(dump_yaml(spec))) == filled()
 
 
 def test_the_starting_file_fits_the_form_but_for_its_partitions() -> None:
-    assert form.read(parse_yaml(starting_file("lab"))).kept == ("partitions",)
+    assert form.form_from_spec(parse_yaml(starting_file("lab"))).kept == ("partitions",)
 
 
 def test_what_the_form_does_not_show_is_kept() -> None:
@@ -42,14 +42,14 @@ def test_what_the_form_does_not_show_is_kept() -> None:
         "partitions": {"train": {"max_time": "02:00:00"}},
         "fabric": {"switches": [{"name": "leaf1", "nodes": 4}]},
     }
-    shown = form.read(spec)
+    shown = form.form_from_spec(spec)
     assert shown.kept == ("partitions", "fabric.switches", "teams.vision.limits")
-    changed = form.write(replace(shown, nodes="6"), spec)
+    changed = form.apply_form(replace(shown, nodes="6"), spec)
     assert changed == {**spec, "nodes": 6}
 
 
 def test_an_empty_field_leaves_the_file_and_a_bad_one_goes_in_for_the_rules_to_refuse() -> None:
-    spec = form.write(replace(filled(), spares="", nodes="many", teams=()), form.write(filled(), {}))
+    spec = form.apply_form(replace(filled(), spares="", nodes="many", teams=()), form.apply_form(filled(), {}))
     assert "spares" not in spec
     assert "teams" not in spec
     assert spec["nodes"] == "many"
@@ -63,7 +63,7 @@ def test_posted_rows_become_the_form() -> None:
         "team-3-users": ["carol"], "team-7-name": [""], "dataset-0-name": ["tiny"], "dataset-0-path": ["/data/tiny"],
         "dataset-1-name": ["logs"], "dataset-1-path": ["/data/logs"], "dataset-1-writable": ["on"],
     }  # fmt: skip
-    assert form.from_fields(sent) == filled()
+    assert form.form_from_fields(sent) == filled()
 
 
 @pytest.mark.parametrize("text", ["02:00:00", "1e3", "no", "true", "12", "~", "a: b", "- x", "é", "", "0x10", "1_000"])
@@ -73,7 +73,7 @@ def test_text_stays_text(text: str) -> None:
 
 def test_a_fault_is_found_in_the_text() -> None:
     text = "name: lab\nnodes: 0\nteams:\n  vision:\n    users: [alice,\n      Bob!]\n"
-    lines = lines_of(text)
+    lines = field_lines(text)
     assert line_of("nodes", lines) == 2
     assert line_of("teams.vision.users[1]", lines) == 6
     assert line_of("teams.vision.limits.gpus", lines) == 4, "what is missing stands in what it is missing from"

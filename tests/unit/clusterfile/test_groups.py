@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from headway.catalog.plans import load_catalogue
-from headway.clusterfile.load import check, parse_yaml, resolve
-from headway.clusterfile.node_counts import scaled, scaled_text, targets_of
+from headway.clusterfile.load import check_cluster_file, parse_yaml, resolve_cluster_file
+from headway.clusterfile.node_counts import edit_node_counts, target_node_counts, with_node_counts
 from headway.domain.cluster import Cluster
-from headway.domain.slots import Worth, choose
+from headway.domain.slots import KeepPriority, choose_slots
 from headway.errors import Conflict, NotFound, Refused
 
 CATALOGUE = load_catalogue({})
@@ -26,11 +26,15 @@ partitions: {train: {groups: [gpu, cheap]}, any: {}}
 
 
 def cluster(text: str = GROUPS) -> Cluster:
-    return resolve(parse_yaml(text), CATALOGUE, owner="ann")
+    return resolve_cluster_file(parse_yaml(text), CATALOGUE, owner="ann")
 
 
 def paths(text: str) -> list[str]:
-    return [fault.path for fault in check(parse_yaml(text), CATALOGUE, owner="ann")[1] if fault.level == "error"]
+    return [
+        fault.path
+        for fault in check_cluster_file(parse_yaml(text), CATALOGUE, owner="ann")[1]
+        if fault.level == "error"
+    ]
 
 
 def test_a_group_has_slots_for_its_most_nodes_and_spares_under_its_own_name() -> None:
@@ -45,7 +49,7 @@ def test_a_group_has_slots_for_its_most_nodes_and_spares_under_its_own_name() ->
     train, everything = got.partitions
     assert train.nodes == (*gpu.slots, *cheap.slots)
     assert everything.nodes == got.slot_names
-    assert got.largest.name == "h100-8"
+    assert got.largest_plan.name == "h100-8"
     assert (got.nodes, got.spares, got.gpus) == (4, 1, 24)
     assert [got.role_of(name) for name in ("lab-head", "lab-gpu-1-1", "lab-cpu-1-1")] == [
         "head",
@@ -92,7 +96,7 @@ def test_no_other_group_s_node_is_renamed_when_one_may_grow() -> None:
 )
 def test_what_is_wrong_with_a_group_is_said_where_it_is(change: dict[str, Any], path: str) -> None:
     spec = {"name": "lab", "groups": {"gpu": {"plan": "h100-8", "nodes": 2, "max": 4}}, **change}
-    found = [fault.path for fault in check(spec, CATALOGUE, owner="ann")[1] if fault.level == "error"]
+    found = [fault.path for fault in check_cluster_file(spec, CATALOGUE, owner="ann")[1] if fault.level == "error"]
     assert path in found
 
 
@@ -104,16 +108,18 @@ def test_the_short_form_may_have_room_to_grow() -> None:
 
 def test_machines_that_are_there_keep_their_slots_and_the_first_free_ones_follow() -> None:
     got = cluster("name: lab\nplan: h100-8\nnodes: 2\nmax: 4")
-    assert choose(got, ()) == ("lab-1-1", "lab-1-2")
-    assert choose(got, ("lab-head", "lab-1-4")) == ("lab-1-1", "lab-1-4")
+    assert choose_slots(got, ()) == ("lab-1-1", "lab-1-2")
+    assert choose_slots(got, ("lab-head", "lab-1-4")) == ("lab-1-1", "lab-1-4")
 
 
 def test_of_a_group_that_scales_by_itself_the_first_always_have_a_machine() -> None:
     """Others that are there, and go when nobody needs them, don't count for them."""
     got = cluster("name: lab\ngroups: {cpu: {plan: cpu-64, min: 2, max: 4, idle: 10}}")
-    assert choose(got, ("lab-head", "lab-cpu-1-3", "lab-cpu-1-4")) == tuple(f"lab-cpu-1-{n}" for n in (1, 2, 3, 4))
-    assert choose(got, ()) == ("lab-cpu-1-1", "lab-cpu-1-2")
-    assert choose(got, ("lab-cpu-1-4",)) == ("lab-cpu-1-1", "lab-cpu-1-2", "lab-cpu-1-4")
+    assert choose_slots(got, ("lab-head", "lab-cpu-1-3", "lab-cpu-1-4")) == tuple(
+        f"lab-cpu-1-{n}" for n in (1, 2, 3, 4)
+    )
+    assert choose_slots(got, ()) == ("lab-cpu-1-1", "lab-cpu-1-2")
+    assert choose_slots(got, ("lab-cpu-1-4",)) == ("lab-cpu-1-1", "lab-cpu-1-2", "lab-cpu-1-4")
 
 
 def test_a_partition_s_number_of_nodes_is_not_the_cluster_s() -> None:
@@ -122,7 +128,7 @@ def test_a_partition_s_number_of_nodes_is_not_the_cluster_s() -> None:
     for nodes in (2, 4, 6):
         train, every = cluster(text.format(nodes)).partitions
         assert (len(train.nodes), len(every.nodes)) == (4, 9)
-    _, told = check(parse_yaml(text.format(4)), CATALOGUE, owner="ann")
+    _, told = check_cluster_file(parse_yaml(text.format(4)), CATALOGUE, owner="ann")
     assert [(one.path, one.level) for one in told] == [("partitions.train.nodes", "warning")]
 
 
@@ -142,7 +148,7 @@ def test_a_partition_s_number_of_nodes_is_not_the_cluster_s() -> None:
 )
 def test_nodes_that_no_partition_has_are_warned_of(text: str, where: list[str]) -> None:
     """They are paid for, and no job can use them."""
-    got, told = check(parse_yaml(text), CATALOGUE, owner="ann")
+    got, told = check_cluster_file(parse_yaml(text), CATALOGUE, owner="ann")
     assert got is not None
     assert [(one.path, one.level) for one in told] == [(path, "warning") for path in where]
     assert all(one.hint for one in told if not one.path.startswith("partitions"))
@@ -150,67 +156,74 @@ def test_nodes_that_no_partition_has_are_warned_of(text: str, where: list[str]) 
 
 def test_of_too_many_the_broken_go_first_then_the_idle_then_the_last() -> None:
     got = cluster("name: lab\nplan: h100-8\nnodes: 2\nmax: 4")
-    worth = {"lab-1-1": Worth.BROKEN, "lab-1-4": Worth.BUSY}
-    assert choose(got, got.slot_names) == ("lab-1-1", "lab-1-2")
-    assert choose(got, got.slot_names, worth) == ("lab-1-2", "lab-1-4")
+    worth = {"lab-1-1": KeepPriority.BROKEN, "lab-1-4": KeepPriority.BUSY}
+    assert choose_slots(got, got.slot_names) == ("lab-1-1", "lab-1-2")
+    assert choose_slots(got, got.slot_names, worth) == ("lab-1-2", "lab-1-4")
 
 
 def test_fewer_nodes_keep_their_places() -> None:
     spec = {"name": "lab", "plan": "h100-8", "nodes": 4}
-    less = scaled(spec, {"main": 1})
+    less = with_node_counts(spec, {"main": 1})
     assert less == {**spec, "nodes": 1, "max": 4}
-    assert scaled(less, {"main": 4}) == {**spec, "max": 4}
-    assert scaled(less, {"main": 6}) == {**spec, "nodes": 6, "max": 6}
+    assert with_node_counts(less, {"main": 4}) == {**spec, "max": 4}
+    assert with_node_counts(less, {"main": 6}) == {**spec, "nodes": 6, "max": 6}
     assert spec["nodes"] == 4
     long = {"groups": {"gpu": {"nodes": 2, "max": 8}, "cpu": {"nodes": 1}}}
-    assert scaled(long, {"gpu": 0})["groups"] == {"gpu": {"nodes": 0, "max": 8}, "cpu": {"nodes": 1}}
+    assert with_node_counts(long, {"gpu": 0})["groups"] == {"gpu": {"nodes": 0, "max": 8}, "cpu": {"nodes": 1}}
 
 
 def test_machines_one_owns_are_more_or_fewer_without_places_for_more() -> None:
     """All of theirs are in hosts: `max` is for providers that make machines."""
     hosts = [f"10.0.0.{number}" for number in range(1, 6)]
     spec = {"name": "lab", "provider": "ssh", "plan": "h100-8", "nodes": 3, "hosts": hosts}
-    less = scaled(spec, {"main": 2})
+    less = with_node_counts(spec, {"main": 2})
     assert less == {**spec, "nodes": 2}
-    smaller, faults = check(less, CATALOGUE, owner="ann")
+    smaller, faults = check_cluster_file(less, CATALOGUE, owner="ann")
     assert not [fault for fault in faults if fault.level == "error"]
     assert smaller is not None
     assert [host.name for host in smaller.hosts] == ["lab-head", "lab-1-1", "lab-1-2", "", ""]
-    more, faults = check(scaled(less, {"main": 4}), CATALOGUE, owner="ann")
+    more, faults = check_cluster_file(with_node_counts(less, {"main": 4}), CATALOGUE, owner="ann")
     assert more is not None
     assert more.slot_names == ("lab-1-1", "lab-1-2", "lab-1-3", "lab-1-4")
-    assert scaled({**spec, "max": 3}, {"main": 2}) == {**spec, "nodes": 2}
+    assert with_node_counts({**spec, "max": 3}, {"main": 2}) == {**spec, "nodes": 2}
     long = {"provider": "ssh", "groups": {"gpu": {"nodes": 2}, "cpu": {"nodes": 1}}}
-    assert scaled(long, {"gpu": 1})["groups"] == {"gpu": {"nodes": 1}, "cpu": {"nodes": 1}}
+    assert with_node_counts(long, {"gpu": 1})["groups"] == {"gpu": {"nodes": 1}, "cpu": {"nodes": 1}}
 
 
 def test_what_machines_one_owns_can_t_be_scaled_to_is_said_in_their_words() -> None:
     spec = {"name": "lab", "provider": "ssh", "plan": "h100-8", "nodes": 1, "hosts": ["10.0.0.1", "10.0.0.2"]}
-    told = {(fault.path, fault.message) for fault in check(scaled(spec, {"main": 5}), CATALOGUE, owner="ann")[1]}
+    told = {
+        (fault.path, fault.message)
+        for fault in check_cluster_file(with_node_counts(spec, {"main": 5}), CATALOGUE, owner="ann")[1]
+    }
     assert [message for path, message in told if path == "hosts"]
-    (none,) = [fault for fault in check(scaled(spec, {"main": 0}), CATALOGUE, owner="ann")[1] if fault.path == "nodes"]
+    (none,) = [
+        fault
+        for fault in check_cluster_file(with_node_counts(spec, {"main": 0}), CATALOGUE, owner="ann")[1]
+        if fault.path == "nodes"
+    ]
     assert "max" not in none.hint
 
 
 def test_the_file_s_text_follows_with_its_comments() -> None:
     text = "name: lab  # ours\nplan: h100-8\nnodes: 4   # not many\n"
     spec = parse_yaml(text)
-    less = scaled(spec, {"main": 1})
-    assert scaled_text(text, spec, less) == "name: lab  # ours\nplan: h100-8\nnodes: 1   # not many\nmax: 4\n"
-    assert scaled_text("{name: lab, plan: h100-8, nodes: 4}", spec, less) == "{name: lab, plan: h100-8, nodes: 4}"
+    less = with_node_counts(spec, {"main": 1})
+    assert edit_node_counts(text, spec, less) == "name: lab  # ours\nplan: h100-8\nnodes: 1   # not many\nmax: 4\n"
+    assert edit_node_counts("{name: lab, plan: h100-8, nodes: 4}", spec, less) == "{name: lab, plan: h100-8, nodes: 4}"
     own = {**spec, "provider": "ssh", "max": 4}
     text = f"{text}max: 4\nprovider: ssh\n"
     fewer = "name: lab  # ours\nplan: h100-8\nnodes: 1   # not many\nprovider: ssh\n"
-    assert scaled_text(text, own, scaled(own, {"main": 1})) == fewer
+    assert edit_node_counts(text, own, with_node_counts(own, {"main": 1})) == fewer
 
 
 def test_only_a_group_that_people_scale_can_be_scaled() -> None:
     got = cluster()
-    assert targets_of(got, {"gpu": 3}) == {"gpu": 3}
-    assert targets_of(cluster("name: lab\nplan: h100-8\nnodes: 2"), {"": 3}) == {"main": 3}
+    assert target_node_counts(got, {"gpu": 3}) == {"gpu": 3}
+    assert target_node_counts(cluster("name: lab\nplan: h100-8\nnodes: 2"), {"": 3}) == {"main": 3}
     with pytest.raises(Conflict, match="scales by itself"):
-        targets_of(got, {"cpu": 3})
+        target_node_counts(got, {"cpu": 3})
     with pytest.raises(NotFound, match="no group 'gpus'"):
-        targets_of(got, {"gpus": 3})
+        target_node_counts(got, {"gpus": 3})
     with pytest.raises(Refused, match="several groups"):
-        targets_of(got, {"": 3})
+        target_node_counts(got, {"": 3})

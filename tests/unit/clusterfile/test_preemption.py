@@ -7,12 +7,12 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.clusterfile.preemption import Wish, assign
+from headway.clusterfile.preemption import PreemptionRule, assign_tiers
 
 NAMES = ("a", "b", "c", "d")
 
 
-def granted(wishes: dict[str, Wish], tiers: dict[str, int]) -> bool:
+def granted(wishes: dict[str, PreemptionRule], tiers: dict[str, int]) -> bool:
     """What Slurm does: a job preempts every preemptable partition in a lower tier."""
     preemptable = {name for wish in wishes.values() for name in wish.preempts}
     return all(
@@ -22,17 +22,19 @@ def granted(wishes: dict[str, Wish], tiers: dict[str, int]) -> bool:
     )
 
 
-def wish(name: str) -> st.SearchStrategy[Wish]:
+def wish(name: str) -> st.SearchStrategy[PreemptionRule]:
     others = [other for other in NAMES if other != name]
     return st.builds(
-        Wish, st.frozensets(st.sampled_from(others)), st.one_of(st.none(), st.integers(min_value=1, max_value=3))
+        PreemptionRule,
+        st.frozensets(st.sampled_from(others)),
+        st.one_of(st.none(), st.integers(min_value=1, max_value=3)),
     )
 
 
 @given(st.fixed_dictionaries({name: wish(name) for name in NAMES}))
 @settings(max_examples=200)
-def test_tiers_are_found_exactly_when_there_are_some(wishes: dict[str, Wish]) -> None:
-    tiers, clashes = assign(wishes)
+def test_tiers_are_found_exactly_when_there_are_some(wishes: dict[str, PreemptionRule]) -> None:
+    tiers, clashes = assign_tiers(wishes)
     possible = any(
         granted(wishes, dict(zip(NAMES, values, strict=True))) for values in product(range(1, 8), repeat=len(NAMES))
     )
@@ -44,11 +46,11 @@ def test_tiers_are_found_exactly_when_there_are_some(wishes: dict[str, Wish]) ->
 
 
 def test_the_common_case() -> None:
-    tiers, clashes = assign(
+    tiers, clashes = assign_tiers(
         {
-            "train": Wish(frozenset(), None),
-            "debug": Wish(frozenset(), None),
-            "urgent": Wish(frozenset({"train", "debug"}), None),
+            "train": PreemptionRule(frozenset(), None),
+            "debug": PreemptionRule(frozenset(), None),
+            "urgent": PreemptionRule(frozenset({"train", "debug"}), None),
         }
     )
     assert clashes == []
@@ -56,11 +58,11 @@ def test_the_common_case() -> None:
 
 
 def test_a_chain_gets_rising_tiers() -> None:
-    tiers, _ = assign(
+    tiers, _ = assign_tiers(
         {
-            "low": Wish(frozenset(), None),
-            "mid": Wish(frozenset({"low"}), None),
-            "high": Wish(frozenset({"low", "mid"}), None),
+            "low": PreemptionRule(frozenset(), None),
+            "mid": PreemptionRule(frozenset({"low"}), None),
+            "high": PreemptionRule(frozenset({"low", "mid"}), None),
         }
     )
     assert tiers == {"low": 1, "mid": 2, "high": 3}

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headway.catalog.plans import load_catalogue
-from headway.clusterfile.load import check, parse_yaml
+from headway.clusterfile.load import check_cluster_file, parse_yaml
 from headway.clusterfile.model import ClusterFile
 from headway.errors import InvalidSpec
 
@@ -105,7 +105,7 @@ def texts(value: object) -> Iterator[str]:
 
 
 def test_the_base_is_valid() -> None:
-    cluster, found = check(copy.deepcopy(BASE), CATALOGUE, owner="ann")
+    cluster, found = check_cluster_file(copy.deepcopy(BASE), CATALOGUE, owner="ann")
     assert found == []
     assert cluster is not None
 
@@ -124,7 +124,7 @@ def test_no_line_break_or_shell_character_gets_through(
     loc, is_key = place
     old = old_text(loc, is_key)
     text = f"{bad}{tail}" if alone else f"{old[:at]}{bad}{tail}{old[at:]}"
-    cluster, found = check(replaced(loc, is_key, text), CATALOGUE, owner="ann")
+    cluster, found = check_cluster_file(replaced(loc, is_key, text), CATALOGUE, owner="ann")
     if "ssh_keys" not in loc[:-1]:  # a key's comment may have them: it is cleaned
         assert cluster is None
     if cluster is None:
@@ -142,7 +142,7 @@ def test_no_line_break_or_shell_character_gets_through(
 )
 @settings(max_examples=600)
 def test_whatever_is_accepted_is_made_of_plain_words(place: tuple[tuple[Any, ...], bool], text: str) -> None:
-    cluster, _ = check(replaced(*place, text), CATALOGUE, owner="ann")
+    cluster, _ = check_cluster_file(replaced(*place, text), CATALOGUE, owner="ann")
     if cluster is not None:
         for word in texts(cluster):
             assert re.fullmatch(r"[A-Za-z0-9 _@%+=:,./~-]*", word), word
@@ -172,9 +172,9 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=8))
 @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 def test_any_mapping_gives_faults_or_a_cluster(spec: dict[str, Any]) -> None:
-    cluster, found = check(spec, CATALOGUE, owner="ann")
+    cluster, found = check_cluster_file(spec, CATALOGUE, owner="ann")
     assert (cluster is None) == any(fault.level == "error" for fault in found)
-    cluster, found = check({**BASE, **spec}, CATALOGUE, owner="ann")
+    cluster, found = check_cluster_file({**BASE, **spec}, CATALOGUE, owner="ann")
     assert (cluster is None) == any(fault.level == "error" for fault in found)
 
 
@@ -189,5 +189,5 @@ def test_checking_does_not_change_what_it_is_given() -> None:
     for text in ("nodes: x\nteams: {t: {users: [root, ann], z: 1}}", "name: lab\nplan: h100-8\nnodes: 4\n"):
         spec = parse_yaml(text)
         before = copy.deepcopy(spec)
-        check(spec, CATALOGUE, owner="ann")
+        check_cluster_file(spec, CATALOGUE, owner="ann")
         assert spec == before

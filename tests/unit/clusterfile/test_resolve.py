@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from headway.catalog.plans import load_catalogue
-from headway.clusterfile.json_schema import schema
-from headway.clusterfile.load import check, parse_yaml, resolve
+from headway.clusterfile.json_schema import cluster_file_schema
+from headway.clusterfile.load import check_cluster_file, parse_yaml, resolve_cluster_file
 from headway.clusterfile.starter_file import starting_file
 from headway.domain.cluster import Alerts, Budget, Cluster, Costs, GpuHourCap, Host, JumpHost, Slot, Switch
 from headway.errors import Fault, InvalidSpec
@@ -53,11 +53,11 @@ SMALL = "name: lab\nplan: h100-8\nnodes: 4\n"
 
 
 def cluster(text: str, owner: str = "carol") -> Cluster:
-    return resolve(parse_yaml(text), CATALOGUE, owner=owner)
+    return resolve_cluster_file(parse_yaml(text), CATALOGUE, owner=owner)
 
 
 def test_smallest_file() -> None:
-    got = resolve(SMALLEST, CATALOGUE, owner="ann")
+    got = resolve_cluster_file(SMALLEST, CATALOGUE, owner="ann")
     assert got.head == "lab-head"
     assert (got.provider.name, got.image, got.slurm_version) == ("local", "debian13", "24.11")
     assert got.slot_names == ("lab-1-1", "lab-1-2", "lab-1-3", "lab-1-4")
@@ -92,7 +92,7 @@ def test_whole_file() -> None:
     assert got.departed_jobs == "finish"
     assert got.mail_relay == "mail.example.org:25"
     assert got.alerts == Alerts("https://example.org/a?b=c", "", "oncall@example.org")
-    assert got.largest.expects["nvlinks"] == 18
+    assert got.largest_plan.expects["nvlinks"] == 18
     (dataset,) = got.storage.datasets
     assert (dataset.source, dataset.mount, dataset.read_only) == ("/srv/data/tiny", "/datasets/tiny", True)
     users = {user.name: user for user in got.users}
@@ -125,7 +125,7 @@ def test_explicit_tree() -> None:
             ]
         },
     }
-    got = resolve(spec, CATALOGUE, owner="ann")
+    got = resolve_cluster_file(spec, CATALOGUE, owner="ann")
     assert got.slots[2] == Slot("lab-2-1", "east", 3)
     assert got.switches[-1] == Switch("core", children=("west", "east"))
 
@@ -141,12 +141,12 @@ def test_owner_in_no_team_gets_an_account_of_its_own() -> None:
 
 def test_a_person_in_two_teams_has_the_first_as_default() -> None:
     spec = SMALLEST | {"teams": {"one": {"users": ["ann"]}, "two": {"users": ["ann", "bob"]}}}
-    got = resolve(spec, CATALOGUE, owner="ann")
+    got = resolve_cluster_file(spec, CATALOGUE, owner="ann")
     assert next(user for user in got.users if user.name == "ann").teams == ("one", "two")
 
 
 def test_first_partition_is_the_default_when_none_says() -> None:
-    got = resolve(SMALLEST | {"partitions": {"a": None, "b": {}}}, CATALOGUE, owner="ann")
+    got = resolve_cluster_file(SMALLEST | {"partitions": {"a": None, "b": {}}}, CATALOGUE, owner="ann")
     assert [part.default for part in got.partitions] == [True, False]
 
 
@@ -158,7 +158,7 @@ def test_an_nfs_server_may_have_an_ipv6_address() -> None:
 
 
 def test_infinite_differs_from_not_said_only_in_the_file() -> None:
-    got = resolve(
+    got = resolve_cluster_file(
         SMALLEST | {"partitions": {"a": {"max_time": "infinite", "default_time": 90}}}, CATALOGUE, owner="ann"
     )
     assert (got.partitions[0].max_time_s, got.partitions[0].default_time_s) == (None, 5400)
@@ -166,7 +166,7 @@ def test_infinite_differs_from_not_said_only_in_the_file() -> None:
 
 def test_inventory_goes_by_position() -> None:
     hosts: list[object] = ["10.0.0.1", {"address": "n1.example.org", "user": "ops", "port": 2222, "key": "/etc/hw/key"}]
-    got = resolve(
+    got = resolve_cluster_file(
         {"name": "own", "plan": "cpu-64", "nodes": 1, "provider": "ssh", "hosts": hosts}, CATALOGUE, owner="ann"
     )
     assert got.hosts == (Host("own-head", "10.0.0.1"), Host("own-1-1", "n1.example.org", "ops", 2222, "/etc/hw/key"))
@@ -176,7 +176,7 @@ def test_inventory_goes_by_position() -> None:
 def test_the_head_may_stand_anywhere_in_the_inventory_and_the_rest_is_a_reserve() -> None:
     jump = {"address": "bastion", "user": "guest"}
     hosts: list[object] = ["n1", {"address": "n2", "key": "/k", "jump": jump}, {"address": "h", "role": "head"}]
-    got = resolve(
+    got = resolve_cluster_file(
         {"name": "own", "plan": "cpu-64", "nodes": 1, "provider": "ssh", "hosts": hosts}, CATALOGUE, owner="ann"
     )
     assert got.hosts == (
@@ -189,16 +189,16 @@ def test_the_head_may_stand_anywhere_in_the_inventory_and_the_rest_is_a_reserve(
 def test_a_machine_that_is_to_be_a_node_is_no_head() -> None:
     hosts: list[object] = [{"address": "n1", "role": "node"}, "n2", {"address": "n3", "role": "node"}, "n4"]
     own: dict[str, object] = {"name": "own", "plan": "cpu-64", "nodes": 2, "provider": "ssh", "hosts": hosts}
-    got = resolve(own, CATALOGUE, owner="ann")
+    got = resolve_cluster_file(own, CATALOGUE, owner="ann")
     assert [(host.name, host.address) for host in got.hosts] == [
         ("own-head", "n2"), ("own-1-1", "n1"), ("own-1-2", "n3"), ("", "n4"),
     ]  # fmt: skip
-    got = resolve(own | {"controllers": 2, "storage": {"state": "/s"}}, CATALOGUE, owner="ann")
+    got = resolve_cluster_file(own | {"controllers": 2, "storage": {"state": "/s"}}, CATALOGUE, owner="ann")
     assert [host.address for host in got.hosts] == ["n2", "n4", "n1", "n3"]
 
 
 def test_debian12_carries_the_older_slurm() -> None:
-    assert resolve(SMALLEST | {"image": "debian12"}, CATALOGUE, owner="ann").slurm_version == "22.05"
+    assert resolve_cluster_file(SMALLEST | {"image": "debian12"}, CATALOGUE, owner="ann").slurm_version == "22.05"
 
 
 def test_resolving_twice_gives_the_same() -> None:
@@ -209,7 +209,7 @@ def test_warnings_do_not_stop() -> None:
     spec = SMALLEST | {
         "teams": {"t": {"users": ["ann"], "limits": {"gpus": 99, "running_jobs": 5, "submitted_jobs": 2}}}
     }
-    got, faults = check(spec, CATALOGUE, owner="ann")
+    got, faults = check_cluster_file(spec, CATALOGUE, owner="ann")
     assert got is not None
     assert {(fault.path, fault.level) for fault in faults} == {
         ("teams.t.limits.gpus", "warning"),
@@ -237,7 +237,7 @@ def test_a_cap_of_gpu_hours_wants_jobs_that_end(partitions: dict[str, Any] | Non
             "u": {"users": ["bob"], "limits": {"gpus": 8}},
         },
     }
-    got, faults = check({key: value for key, value in spec.items() if value}, CATALOGUE, owner="ann")
+    got, faults = check_cluster_file({key: value for key, value in spec.items() if value}, CATALOGUE, owner="ann")
     assert got is not None, faults
     told = {fault.path: str(fault) for fault in faults}
     assert set(told) == ({"teams.t.limits.gpu_hours"} if named else set())
@@ -246,21 +246,21 @@ def test_a_cap_of_gpu_hours_wants_jobs_that_end(partitions: dict[str, Any] | Non
 
 def test_a_faulty_file_raises_every_error() -> None:
     with pytest.raises(InvalidSpec) as caught:
-        resolve({"name": "Lab", "plan": "h100", "nodes": 0}, CATALOGUE, owner="ann")
+        resolve_cluster_file({"name": "Lab", "plan": "h100", "nodes": 0}, CATALOGUE, owner="ann")
     assert [fault.path for fault in caught.value.faults] == ["name", "plan", "nodes"]
     assert "3 faults" in str(caught.value)
 
 
 def test_starting_file_is_valid_as_written_and_with_its_examples() -> None:
     text = starting_file("lab")
-    assert check(parse_yaml(text), CATALOGUE, owner="ann")[1] == []
+    assert check_cluster_file(parse_yaml(text), CATALOGUE, owner="ann")[1] == []
     # Prose starts with a capital letter; what is left behind a "# " is an example.
     example = re.sub(r"(?m)^( *)# (?![A-Z`(])", r"\1", text)
     spec = parse_yaml(example)
     assert set(spec) >= {"teams", "users", "mail", "slurm", "departures", "ssh_keys"}
     spec["ssh_keys"] = spec["users"]["alice"]["ssh_keys"] = [KEY]
     spec["storage"]["datasets"][0]["path"] = "/srv/tiny"
-    assert check(spec, CATALOGUE, owner="ann")[1] == []
+    assert check_cluster_file(spec, CATALOGUE, owner="ann")[1] == []
     assert "urgent" in spec["partitions"]
 
 
@@ -271,10 +271,10 @@ def test_starting_file_refuses_a_bad_name() -> None:
 
 def test_quickstart_is_what_the_demo_needs() -> None:
     text = (Path(__file__).parents[3] / "examples" / "quickstart.yaml").read_text()
-    got, faults = check(parse_yaml(text), CATALOGUE, owner="ann")
+    got, faults = check_cluster_file(parse_yaml(text), CATALOGUE, owner="ann")
     assert faults == []
     assert got is not None
-    assert (got.name, got.plan_words, got.nodes, got.spares, len(got.slots)) == ("demo", "h100-8", 4, 1, 5)
+    assert (got.name, got.plan_names, got.nodes, got.spares, len(got.slots)) == ("demo", "h100-8", 4, 1, 5)
 
 
 def test_catalogue() -> None:
@@ -330,7 +330,7 @@ def test_ten_thousand_nodes() -> None:
     best = 99.0
     for _ in range(3):  # CPU time, best of three: the machine is shared
         start = time.process_time()
-        got = resolve(spec, CATALOGUE, owner="ann")
+        got = resolve_cluster_file(spec, CATALOGUE, owner="ann")
         best = min(best, time.process_time() - start)
     assert len(got.slots) == len(set(got.slot_names)) == 10_000
     assert len(got.switches) == 314
@@ -338,7 +338,7 @@ def test_ten_thousand_nodes() -> None:
 
 
 def test_schema_describes_every_field() -> None:
-    document = schema()
+    document = cluster_file_schema()
     assert set(document["properties"]) >= set(SMALLEST) | {"partitions", "teams", "fabric", "hosts", "mail"}
     assert document["required"] == ["name"]
     assert document["anyOf"] == [{"required": ["plan", "nodes"]}, {"required": ["groups"]}]
@@ -364,7 +364,7 @@ def test_containers_are_headway_s_own_unless_the_site_has_its_own() -> None:
         ({**hosts, "containers": {"backend": "enroot"}}, "enroot"),
     ]
     for part, runs in given:
-        cluster, faults = check({**SMALLEST, **part}, CATALOGUE, owner="ann")
+        cluster, faults = check_cluster_file({**SMALLEST, **part}, CATALOGUE, owner="ann")
         assert cluster is not None, faults
         assert cluster.containers == runs
 

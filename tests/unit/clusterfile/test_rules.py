@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.catalog.plans import load_catalogue
-from headway.clusterfile.load import check, parse_yaml
+from headway.clusterfile.load import check_cluster_file, parse_yaml
 from headway.errors import Fault
 
 CATALOGUE = load_catalogue({})
@@ -21,7 +21,7 @@ TOP = {"name": "lab", "plan": "h100-8", "nodes": 4}
 
 def faults(text: str, owner: str = "ann", **top: object) -> list[Fault]:
     """Errors of the smallest file with these fields over it."""
-    cluster, found = check({**TOP, **parse_yaml(f"x: 1\n{text}"), **top} | {}, CATALOGUE, owner=owner)
+    cluster, found = check_cluster_file({**TOP, **parse_yaml(f"x: 1\n{text}"), **top} | {}, CATALOGUE, owner=owner)
     errors = [fault for fault in found if fault.level == "error" and fault.path != "x"]
     assert cluster is None  # x itself is unknown
     return errors
@@ -364,9 +364,11 @@ def test_each_row_is_the_only_kind_of_fault() -> None:
 @pytest.mark.parametrize("field", list(TOP))
 def test_a_missing_field(field: str) -> None:
     spec = {name: value for name, value in TOP.items() if name != field}
-    _, found = check(spec, CATALOGUE, owner="ann")
+    _, found = check_cluster_file(spec, CATALOGUE, owner="ann")
     assert [str(fault) for fault in found] == [f"{field}: is missing"]
-    assert [str(fault) for fault in check({**spec, field: None}, CATALOGUE, owner="ann")[1]] == [f"{field}: is missing"]
+    assert [str(fault) for fault in check_cluster_file({**spec, field: None}, CATALOGUE, owner="ann")[1]] == [
+        f"{field}: is missing"
+    ]
 
 
 def test_all_faults_at_once_in_the_files_order() -> None:
@@ -402,7 +404,7 @@ slurm: {PriorityWeightAg: 1}
 
 @pytest.mark.parametrize("owner", ["root", "", "Ann Lee", "slurm", "a\nb"])
 def test_an_owner_that_cannot_be_a_user(owner: str) -> None:
-    cluster, found = check(dict(TOP), CATALOGUE, owner=owner)
+    cluster, found = check_cluster_file(dict(TOP), CATALOGUE, owner=owner)
     assert cluster is None
     assert [fault.path for fault in found] == [""]
     assert "\n" not in str(found[0])
@@ -414,10 +416,10 @@ def test_an_owner_that_cannot_be_a_user(owner: str) -> None:
 def test_a_private_key_is_never_repeated(where: str) -> None:
     private = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{SECRET}\n-----END OPENSSH PRIVATE KEY-----\n"
     for value in (private, [private], {"relay": private}, {"x": private}, {"datasets": [{"name": private}]}):
-        _, found = check({**TOP, where: value}, CATALOGUE, owner="ann")
+        _, found = check_cluster_file({**TOP, where: value}, CATALOGUE, owner="ann")
         assert found
         assert SECRET not in "".join(map(str, found))
-    _, found = check({**TOP, "ssh_keys": [private]}, CATALOGUE, owner="ann")
+    _, found = check_cluster_file({**TOP, "ssh_keys": [private]}, CATALOGUE, owner="ann")
     assert "is a private key" in str(found[0])
 
 
@@ -425,10 +427,10 @@ def test_deep_and_wide_values_are_refused() -> None:
     deep: Any = []
     for _ in range(2000):
         deep = [deep]
-    assert "nested too deeply" in str(check({**TOP, "slurm": deep}, CATALOGUE, owner="ann")[1][0])
+    assert "nested too deeply" in str(check_cluster_file({**TOP, "slurm": deep}, CATALOGUE, owner="ann")[1][0])
     wide = {**TOP, "ssh_keys": ["x"] * 700_000}
-    assert "too many values" in str(check(wide, CATALOGUE, owner="ann")[1][0])
-    many = check({**TOP, "teams": {f"T{number}": {} for number in range(1000)}}, CATALOGUE, owner="ann")[1]
+    assert "too many values" in str(check_cluster_file(wide, CATALOGUE, owner="ann")[1][0])
+    many = check_cluster_file({**TOP, "teams": {f"T{number}": {} for number in range(1000)}}, CATALOGUE, owner="ann")[1]
     assert len(many) == 201
     assert str(many[-1]) == "and 800 more faults; mend these first"
 
@@ -450,13 +452,13 @@ NAMES = [f"u{number:05}" for number in range(20_000)]
 def test_a_long_file_takes_no_longer_than_it_is_long(top: dict[str, Any]) -> None:
     """Each of these took minutes: names that were looked for in lists, and a hint for each of thousands of faults."""
     began = time.process_time()
-    assert check({**TOP, **top}, CATALOGUE, owner="ann")[1]
+    assert check_cluster_file({**TOP, **top}, CATALOGUE, owner="ann")[1]
     assert time.process_time() - began < 10
 
 
 def test_what_yaml_has_no_form_for_is_a_fault() -> None:
     for value in (b"x", object(), (1, 2), {1: 2}, {"a", "b"}):
-        cluster, found = check({**TOP, "slurm": value}, CATALOGUE, owner="ann")
+        cluster, found = check_cluster_file({**TOP, "slurm": value}, CATALOGUE, owner="ann")
         assert cluster is None
         assert found[0].path == "slurm"
 
@@ -474,7 +476,7 @@ def test_what_yaml_has_no_form_for_is_a_fault() -> None:
     ],
 )
 def test_slurm_values_that_fit(key: str, value: object) -> None:
-    cluster, found = check({**TOP, "slurm": {key: value}}, CATALOGUE, owner="ann")
+    cluster, found = check_cluster_file({**TOP, "slurm": {key: value}}, CATALOGUE, owner="ann")
     assert found == []
     assert cluster is not None
     assert cluster.slurm == {key: "YES" if value is True else str(value)}

@@ -18,7 +18,7 @@ from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError, Refused
 from headway.health.fault_injection import inject_fault
 from headway.schemas.incidents import FaultIn
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support.builders import cluster, machine
 
 LAB = cluster()
@@ -58,7 +58,7 @@ class Host:
     async def start(self, _: Machine) -> None:
         self.done.append("start")
 
-    async def remote(self, at: Machine, argv: Sequence[str], **_: Any) -> Ran:
+    async def remote(self, at: Machine, argv: Sequence[str], **_: Any) -> CommandResult:
         ask = json.loads(argv[-1])
         words = [
             ask["do"],
@@ -69,8 +69,8 @@ class Host:
         ]
         self.done.append(" ".join([*filter(None, words), "on", at.name]))
         if self.refuses:
-            return Ran(tuple(argv), 97, "", self.refuses, 0.0)
-        return Ran(tuple(argv), 0, json.dumps({"done": "said"}), "", 0.0)
+            return CommandResult(tuple(argv), 97, "", self.refuses, 0.0)
+        return CommandResult(tuple(argv), 0, json.dumps({"done": "said"}), "", 0.0)
 
 
 async def made(host: Host, kind: str, node: str = NODE, of: Cluster = LAB, **more: Any) -> str:

@@ -12,7 +12,7 @@ from headway.cluster.context import ClusterContext
 from headway.domain.cluster import GpuHourCap, Team
 from headway.domain.machine import Machine
 from headway.health.gpu_hour_caps import reset_due_usage
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 from tests.support.builders import cluster, machine
 
@@ -30,10 +30,10 @@ class Head:
     def __init__(self) -> None:
         self.heard: list[list[str]] = []
 
-    async def remote(self, at: Machine, argv: Sequence[str], *, timeout_s: float, **_: Any) -> Ran:
+    async def remote(self, at: Machine, argv: Sequence[str], *, timeout_s: float, **_: Any) -> CommandResult:
         assert (at.name, argv[0]) == ("lab-head", "sacctmgr"), f"unexpected: {argv}"
         self.heard.append(list(argv))
-        return Ran(tuple(argv), 0, "", "", 0.0)
+        return CommandResult(tuple(argv), 0, "", "", 0.0)
 
 
 async def test_a_cap_is_refilled_once_at_the_start_of_its_period(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from headway.errors import CommandFailed
 from headway.health.incidents.engine import IncidentEngine
 from headway.health.jobs.stall_watchdog import StallWatchdog
 from headway.health.reconciler import HealthReconciler
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 
 LAB = builders.cluster(4, 1)
@@ -36,7 +36,7 @@ class Slurm:
     async def list(self, _: str) -> tuple[Machine, ...]:
         return tuple(replace(builders.machine(name), started_at=1.0) for name in LAB.machine_names)
 
-    async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> Ran:
+    async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> CommandResult:
         self.did.append(" ".join(argv))
         code, err, out = 0, "", ""
         if "show" in argv and "reservation" in argv:
@@ -47,7 +47,7 @@ class Slurm:
             out = "9 9\n"
         if check and code:
             raise CommandFailed(argv, code, err)
-        return Ran(tuple(argv), code, out, err, 0.0)
+        return CommandResult(tuple(argv), code, out, err, 0.0)
 
 
 def nodes() -> tuple[NodeState, ...]:

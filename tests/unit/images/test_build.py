@@ -15,7 +15,7 @@ import pytest
 from headway.errors import NotFound, Refused
 from headway.images import apt_mirror, build, local_images, recipe
 from headway.images.apt_mirror import Mirror, SourceEntry, parse_deb822, parse_one_line, read_sources, sources_for_suite
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 
 DEB822 = """# comment
 Types: deb deb-src
@@ -73,9 +73,9 @@ async def test_of_a_host_s_apt_its_proxies_and_a_frozen_mirror_are_carried_over(
     )
     asked: list[str] = []
 
-    async def run(argv: list[str], **_: Any) -> Ran:
+    async def run(argv: list[str], **_: Any) -> CommandResult:
         asked.append(argv[-2])
-        return Ran(tuple(argv), 0, said, "", 0.0)
+        return CommandResult(tuple(argv), 0, said, "", 0.0)
 
     monkeypatch.setattr(apt_mirror, "run", run)
     monkeypatch.setattr(apt_mirror, "read_sources", lambda: list(parse_deb822(DEB822)))
@@ -199,17 +199,17 @@ class FakePodman:
         item = {"Id": f"id of {tag}", "Names": [tag], "ParentId": f"id of {parent}", "Containers": machines}
         self.images.append({**item, "Labels": {"headway": "1", **{f"headway.{k}": v for k, v in labels.items()}}})
 
-    async def run(self, argv: Sequence[str], *, timeout_s: float, check: bool = True) -> Ran:
+    async def run(self, argv: Sequence[str], *, timeout_s: float, check: bool = True) -> CommandResult:
         match list(argv):
             case ["podman", "images", "--filter", label, "--format", "json"]:
                 key = label.removeprefix("label=")
-                return Ran(tuple(argv), 0, json.dumps([i for i in self.images if key in i["Labels"]]), "", 0)
+                return CommandResult(tuple(argv), 0, json.dumps([i for i in self.images if key in i["Labels"]]), "", 0)
             case ["podman", "rmi", tag]:
                 (one,) = [item for item in self.images if tag in item["Names"]]
                 held = one["Containers"] or any(item["ParentId"] == one["Id"] for item in self.images)
                 if not held:
                     self.images.remove(one)
-                return Ran(tuple(argv), 2 if held else 0, "", "in use" if held else "", 0)
+                return CommandResult(tuple(argv), 2 if held else 0, "", "in use" if held else "", 0)
         raise AssertionError(f"unregistered call: {argv}")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.transport.remote_program import program
+from headway.transport.remote_program import program_source
 from tests.unit.backup.test_backup import kept_state, slurm_state
 
 # A database whose tables are the lines of a file.
@@ -70,7 +70,7 @@ class Head:
             "DB": str(self.db), "DIES": "yes" if self.died else "", "AWAY": "yes" if self.away else "",
             "DAEMONS": self.daemons,
         }  # fmt: skip
-        argv = [sys.executable, "-c", program("slurm_state"), *map(str, words)]
+        argv = [sys.executable, "-c", program_source("slurm_state"), *map(str, words)]
         return subprocess.run(argv, input=data, env=env, capture_output=True, check=False)
 
     def begin(self) -> int:

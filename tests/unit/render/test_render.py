@@ -106,8 +106,12 @@ def test_slurm_conf_keeps_its_keys_whatever_a_value_holds(place: tuple[str, tupl
     rendered = try_render(where, path, text)
     if rendered is None:
         return
-    known = {key.lower() for line in codec.parse(baseline()) for key, _ in line.pairs}
-    now = {key.lower() for line in codec.parse(rendered["head"]["/etc/slurm/slurm.conf"].text) for key, _ in line.pairs}
+    known = {key.lower() for line in codec.parse_lines(baseline()) for key, _ in line.pairs}
+    now = {
+        key.lower()
+        for line in codec.parse_lines(rendered["head"]["/etc/slurm/slurm.conf"].text)
+        for key, _ in line.pairs
+    }
     assert now <= known
 
 
@@ -161,7 +165,7 @@ def test_ten_thousand_nodes_take_no_time() -> None:
     rendered = render_files(cluster, site)
     assert time.process_time() - started <= 5.0  # 0.4 s on an idle machine
     assert rendered["node"]["/etc/hosts"].text.count("lab-") == 10_001
-    assert sum(line.first == "nodename" for line in codec.parse(slurm_conf(cluster))) == 100
+    assert sum(line.first == "nodename" for line in codec.parse_lines(slurm_conf(cluster))) == 100
 
 
 def slurm_conf(cluster: Cluster, site: Site | None = None) -> str:
@@ -169,13 +173,13 @@ def slurm_conf(cluster: Cluster, site: Site | None = None) -> str:
 
 
 def one(text: str, kind: str) -> codec.Line:
-    return next(line for line in codec.parse(text) if line.first == kind)
+    return next(line for line in codec.parse_lines(text) if line.first == kind)
 
 
 def test_keys_of_the_cluster_file_replace_ours_whatever_their_case() -> None:
-    keys = [key.lower() for line in codec.parse(slurm_conf(GPU)) for key, _ in line.pairs]
+    keys = [key.lower() for line in codec.parse_lines(slurm_conf(GPU)) for key, _ in line.pairs]
     assert keys.count("priorityweightage") == 1
-    found = codec.settings(codec.parse(slurm_conf(GPU)))
+    found = codec.settings(codec.parse_lines(slurm_conf(GPU)))
     assert found["priorityweightage"] == "2000"
     assert found["maxstepcount"] == "50000"
 
@@ -184,12 +188,12 @@ def test_a_step_that_can_t_be_killed_is_given_up_after_five_messages_time() -> N
     """slurmctld says "error:" to less, and a candidate with errors is not taken up."""
     for said, least in ((None, 120), ("24", 120), ("25", 125), ("100", 500)):
         cluster = replace(GPU, slurm={} if said is None else {"MessageTimeout": said})
-        assert codec.settings(codec.parse(slurm_conf(cluster)))["unkillablesteptimeout"] == str(least)
+        assert codec.settings(codec.parse_lines(slurm_conf(cluster)))["unkillablesteptimeout"] == str(least)
 
 
 def test_eight_one_gpu_jobs_fit_a_node() -> None:
     text = slurm_conf(GPU)
-    found, node = codec.settings(codec.parse(text)), one(text, "nodename")
+    found, node = codec.settings(codec.parse_lines(text)), one(text, "nodename")
     assert 8 * int(found["defmempergpu"]) <= int(node.get("RealMemory") or 0)
     assert 8 * int(found["defcpupergpu"]) <= int(node.get("CPUs") or 0)
 
@@ -220,7 +224,7 @@ def test_a_job_over_its_memory_does_not_swap_instead() -> None:
     written = render_files(GPU, site_of(GPU))["head"]["/etc/slurm/cgroup.conf"].text
     assert "ConstrainSwapSpace=yes" in written
     assert "CgroupPlugin=autodetect" in written
-    old = render_files(GPU, replace(site_of(GPU), old_cgroups=True))["head"]["/etc/slurm/cgroup.conf"].text
+    old = render_files(GPU, replace(site_of(GPU), cgroup_v1=True))["head"]["/etc/slurm/cgroup.conf"].text
     assert "CgroupPlugin=cgroup/v1" in old, "what lies on top may be the systemd's own v2"
 
 
@@ -235,7 +239,7 @@ def test_pretended_cores_are_not_pinned_and_real_ones_are() -> None:
     local = render_files(GPU, site_of(GPU))["head"]
     real = render_files(cpu_cluster(), site_of(cpu_cluster(), real_cpus=64, real_memory_mib=260_000))["head"]
     assert "ConstrainCores=no" in local["/etc/slurm/cgroup.conf"].text
-    assert codec.settings(codec.parse(local["/etc/slurm/slurm.conf"].text))["taskplugin"] == "task/cgroup"
+    assert codec.settings(codec.parse_lines(local["/etc/slurm/slurm.conf"].text))["taskplugin"] == "task/cgroup"
     assert "ConstrainCores=yes" in real["/etc/slurm/cgroup.conf"].text
     assert "task/affinity" in real["/etc/slurm/slurm.conf"].text
     assert "config_overrides" not in real["/etc/slurm/slurm.conf"].text

@@ -27,7 +27,7 @@ from headway.rollout.rollout_changes import RolloutState, rollout_changes
 from headway.store import StoreAway
 from headway.store.db.rows import NodeImage
 from headway.store.store import Store
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 
 LAB = builders.cluster(4, 0)
@@ -76,7 +76,7 @@ class Fleet:
 
     async def drop(self, _: str) -> None: ...
 
-    async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> Ran:
+    async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> CommandResult:
         out = ""
         if self.silent.get(argv[1], 0):
             self.silent[argv[1]] -= 1
@@ -102,7 +102,7 @@ class Fleet:
             assert argv[:2] in (["scontrol", "write"], ["scontrol", "notify"]) or argv[0] in ("sacct", "systemctl"), (
                 argv
             )
-        return Ran(tuple(argv), 0, out, "", 0.0)
+        return CommandResult(tuple(argv), 0, out, "", 0.0)
 
     def _update(self, argv: Sequence[str]) -> None:
         from headway.domain.slurm.hostlist import expand

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway.slurm import node_jobs
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support.slurm_commands import HEAD
 
 
@@ -21,7 +21,7 @@ class Squeue:
     def __init__(self, *jobs: tuple[int, str, str]) -> None:
         self.jobs = jobs
 
-    async def remote(self, _: Any, argv: Sequence[str], **__: Any) -> Ran:
+    async def remote(self, _: Any, argv: Sequence[str], **__: Any) -> CommandResult:
         assert argv[0] == "squeue"
         options = dict(word.partition("=")[::2] for word in argv[1:])
         asked = set(options["--states"].split(","))
@@ -33,7 +33,7 @@ class Squeue:
             for job, state, node in self.jobs
             if asked & (set(state.split("|")) & self.FLAGS or {state}) and where in ("", node)
         )
-        return Ran(tuple(argv), 0, out, "", 0.0)
+        return CommandResult(tuple(argv), 0, out, "", 0.0)
 
 
 HOLDING = ("RUNNING", "SUSPENDED", "RUNNING|CONFIGURING", "RUNNING|STOPPED", "RUNNING|RESIZING", "RUNNING|SIGNALING",

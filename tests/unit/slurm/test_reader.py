@@ -16,7 +16,7 @@ from headway.slurm import sacct_jobs
 from headway.slurm.adapters import adapter
 from headway.slurm.adapters.base import gpu_count, gpu_indexes, gpus_of_tres
 from headway.slurm.reader import FULL_READ_S, MANY_JOBS, MAX_CHANGED, MAX_DETAILS_PER_READ, SlurmReader
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support.builders import job, machine
 
 RECORDED = Path(__file__).parents[2] / "slurm" / "24.11"
@@ -53,9 +53,9 @@ class FakeSacct:
         self.stdout, self.as_json = stdout, as_json
         self.argv: list[Sequence[str]] = []
 
-    async def remote(self, machine: Any, argv: Sequence[str], **_: Any) -> Ran:
+    async def remote(self, machine: Any, argv: Sequence[str], **_: Any) -> CommandResult:
         self.argv.append(argv)
-        return Ran(tuple(argv), 0, self.as_json if "--json" in argv else self.stdout, "", 0.0)
+        return CommandResult(tuple(argv), 0, self.as_json if "--json" in argv else self.stdout, "", 0.0)
 
     async def forward_socket(self, machine: Any, remote_path: str) -> str:
         raise AssertionError("the test has its own Rest")
@@ -176,14 +176,14 @@ class FakeSqueue:
         self.rows = rows
         self.glances = 0
 
-    async def remote(self, machine: Any, argv: Sequence[str], **_: Any) -> Ran:
+    async def remote(self, machine: Any, argv: Sequence[str], **_: Any) -> CommandResult:
         assert argv[:3] == ("env", "SLURM_TIME_FORMAT=%s", "squeue")
         self.glances += 1
         lines = (
             f"{row['job_id']}|{row['job_state'][0]}|{row['nodes']}|30:00|N/A|{row['priority']['number']}|{row['state_reason']}\n"
             for row in self.rows
         )
-        return Ran(tuple(argv), 0, "".join(lines), "", 0.0)
+        return CommandResult(tuple(argv), 0, "".join(lines), "", 0.0)
 
     async def forward_socket(self, machine: Any, remote_path: str) -> str:
         raise AssertionError("the test has its own Rest")

@@ -10,7 +10,7 @@ import pytest
 from headway.domain.billing import NodeSpan, SpanKind
 from headway.errors import HeadwayError
 from headway.slurm import sacct_usage
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 
 SAID = Path(__file__).parents[2] / "slurm" / "24.11"
@@ -66,14 +66,14 @@ class Answers:
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
 
-    async def remote(self, _: object, argv: list[str], *, timeout_s: float, **__: object) -> Ran:
+    async def remote(self, _: object, argv: list[str], *, timeout_s: float, **__: object) -> CommandResult:
         assert timeout_s > 0
         self.asked.append(argv)
         times = (word.split("=")[1] for word in argv if word.startswith(("--starttime=", "--endtime=")))
         since, until = (datetime.fromisoformat(time) for time in times)
         seconds = (until - since).total_seconds()
         text = f"{since.second}|7|ann|vision|train|vision|COMPLETED|n1|cpu=1|1|1|1|9|60|\n"
-        return Ran(tuple(argv), 0, text + ("x" * 900 if seconds > 2 else ""), "", 0.1)
+        return CommandResult(tuple(argv), 0, text + ("x" * 900 if seconds > 2 else ""), "", 0.1)
 
 
 async def test_an_answer_too_long_to_be_whole_is_asked_for_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:

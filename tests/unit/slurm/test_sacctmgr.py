@@ -10,7 +10,7 @@ import pytest
 
 from headway.errors import CommandFailed
 from headway.slurm import sacctmgr
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support.builders import machine
 
 RECORDED = Path(__file__).parents[2] / "slurm" / "24.11"
@@ -27,11 +27,11 @@ class Head:
         self.answers[SQUEUE] = queue
         self.fails = fails
 
-    async def remote(self, machine: Any, argv: Sequence[str], **_: Any) -> Ran:
+    async def remote(self, machine: Any, argv: Sequence[str], **_: Any) -> CommandResult:
         text = self.answers[tuple(argv)]
         if argv[0] == self.fails:
             raise CommandFailed(argv, 1, "away", where=machine.name)
-        return Ran(tuple(argv), 0, text, "", 0.0)
+        return CommandResult(tuple(argv), 0, text, "", 0.0)
 
 
 async def test_a_job_the_database_has_not_heard_of_still_makes_its_user_busy() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import CommandFailed
-from headway.transport.process import lines, run, to_the_end
+from headway.transport.process import run, run_to_completion, stream_lines
 
 
 async def test_run_returns_output_and_code() -> None:
@@ -76,7 +76,7 @@ async def test_run_joins_programs_by_a_pipe() -> None:
 
 
 async def test_lines_end_the_program_when_nobody_listens() -> None:
-    stream = lines(["sh", "-c", "echo $$; exec sleep 300"])
+    stream = stream_lines(["sh", "-c", "echo $$; exec sleep 300"])
     async with contextlib.aclosing(stream) as heard:  # type: ignore[type-var]
         pid = int(await anext(heard))
         assert _running(pid)
@@ -87,7 +87,7 @@ async def test_lines_end_the_program_when_nobody_listens() -> None:
 async def test_what_must_not_be_cut_short_ends_before_its_cancellation(tmp_path: Path, waits_for_start: bool) -> None:
     begun, done = tmp_path / "begun", tmp_path / "done"
     script = f"touch {begun}; sleep 0.3; touch {done}; exit 1"
-    task = asyncio.create_task(to_the_end(run(["sh", "-c", script], timeout_s=30)))
+    task = asyncio.create_task(run_to_completion(run(["sh", "-c", script], timeout_s=30)))
     await asyncio.sleep(0)
     while waits_for_start and not begun.exists():
         await asyncio.sleep(0.01)
@@ -98,6 +98,6 @@ async def test_what_must_not_be_cut_short_ends_before_its_cancellation(tmp_path:
 
 
 async def test_what_must_not_be_cut_short_answers_as_ever() -> None:
-    assert (await to_the_end(run(["echo", "x"], timeout_s=10))).stdout == "x\n"
+    assert (await run_to_completion(run(["echo", "x"], timeout_s=10))).stdout == "x\n"
     with pytest.raises(CommandFailed):
-        await to_the_end(run(["false"], timeout_s=10))
+        await run_to_completion(run(["false"], timeout_s=10))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 
 from headway.cluster.monitoring.prometheus import Forwards
-from headway.domain.billing import News
+from headway.domain.billing import Notification
 from headway.domain.machine import Machine
 from headway.errors import HeadwayError, Unreachable
 from headway.render.monitoring.prometheus import ALERTS_PORT, NEWS
@@ -17,7 +17,7 @@ ANSWER_S = 10.0
 ALERT_S = 86_400  # so long Alertmanager knows that it told it, should it be handed over again
 
 
-async def send_alerts(connections: Forwards, head: Machine, news: Sequence[News], now: float) -> None:
+async def send_alerts(connections: Forwards, head: Machine, news: Sequence[Notification], now: float) -> None:
     """Handing the same over again tells it no second time. Raises Unreachable when Alertmanager, or the head, does not
     answer, HeadwayError when it refuses."""
     import httpx
@@ -36,7 +36,7 @@ async def send_alerts(connections: Forwards, head: Machine, news: Sequence[News]
         raise HeadwayError(f"Alertmanager on {head.name} did not take news: {answer.text[:200]}")
 
 
-def _alert(cluster: str, one: News, now: float) -> dict[str, object]:
+def _alert(cluster: str, one: Notification, now: float) -> dict[str, object]:
     return {
         "labels": {"alertname": one.kind, "cluster": cluster, "severity": one.severity, NEWS: one.key},
         "annotations": {"title": one.title, "summary": one.text},

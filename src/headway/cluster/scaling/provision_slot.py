@@ -13,8 +13,8 @@ from headway.cluster.desired_state import read_site, render_desired_state
 from headway.cluster.observe import list_machines
 from headway.domain.changeset import Change, ChangeSet
 from headway.domain.cluster import Cluster
-from headway.domain.observed import NOT_SEEN, Observed
-from headway.domain.slots import choose
+from headway.domain.observed import NOT_OBSERVED, Observed
+from headway.domain.slots import choose_slots
 from headway.errors import Refused
 
 
@@ -36,7 +36,7 @@ async def provision_machine(
     place = await env.provider.find(cluster)
     if place is None:
         raise Refused(f"{cluster.name} has no network", hint="headway apply")
-    observed = Observed(machines, {head.name: NOT_SEEN})
+    observed = Observed(machines, {head.name: NOT_OBSERVED})
     run = ApplyRun(goal, env, say, place, have, observed, ChangeSet(cluster.name, ()), image=image)
     run.machines.update(machines)
     run.controller_up.set()
@@ -47,5 +47,5 @@ async def _goal(cluster: Cluster, env: ClusterContext, machines: Collection[str]
     place = await env.provider.find(cluster)
     if place is None:
         raise Refused(f"{cluster.name} has no network", hint="headway apply")
-    site = await read_site(cluster, env, place, choose(cluster, machines), give_uids=False)
+    site = await read_site(cluster, env, place, choose_slots(cluster, machines), give_uids=False)
     return await render_desired_state(cluster, site, await env.store.secrets.of_cluster(cluster.name))

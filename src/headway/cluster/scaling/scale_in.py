@@ -14,7 +14,7 @@ from headway.cluster.monitoring.scrape_targets import update_scrape_targets
 from headway.cluster.scaling.job_eviction import POLL_S, JobEviction, format_jobs
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
-from headway.domain.slots import LEAVES, NO_MACHINE, Deadline, out_before
+from headway.domain.slots import NO_MACHINE_REASON, SCALE_IN_REASON, Deadline, reason_before_scale_in
 from headway.domain.slurm.hostlist import compress
 from headway.errors import HeadwayError, Refused
 from headway.slurm import node_commands, node_jobs
@@ -24,7 +24,7 @@ LATE_JOB_S = 20.0  # a job that came between the look and the drain may be about
 
 async def keep_node(env: ClusterContext, head: Machine, name: str, reason: str) -> None:
     """Restores a node that was to leave: in service, or out with its earlier reason. `reason`: Slurm's present one."""
-    before = out_before(reason) if reason.startswith(LEAVES) else ""
+    before = reason_before_scale_in(reason) if reason.startswith(SCALE_IN_REASON) else ""
     if before:
         await node_commands.drain_node(env.connections, head, name, before)
     else:
@@ -134,11 +134,11 @@ class ScaleIn:
         known = tuple(name for name in names if name in states)
         for name in known:
             word, reason = states[name]
-            if node_commands.is_in_service(word) or reason in ("", "none", NO_MACHINE):
+            if node_commands.is_in_service(word) or reason in ("", "none", NO_MACHINE_REASON):
                 serving.append(name)
-            elif not reason.startswith(LEAVES):
-                await node_commands.drain_node(run, head, name, f"{LEAVES}: {reason}")
-        await node_commands.drain_nodes(run, head, serving, LEAVES)
+            elif not reason.startswith(SCALE_IN_REASON):
+                await node_commands.drain_node(run, head, name, f"{SCALE_IN_REASON}: {reason}")
+        await node_commands.drain_nodes(run, head, serving, SCALE_IN_REASON)
         return known
 
     def _check_no_machine_runs(self, names: Sequence[str]) -> None:
@@ -160,7 +160,7 @@ class ScaleIn:
     async def _refuse_with_jobs(self, head: Machine, jobs: Mapping[str, tuple[int, ...]]) -> None:
         states = await node_commands.read_node_reasons(self.env.connections, head)
         for name in jobs:
-            await keep_node(self.env, head, name, states.get(name, ("", LEAVES))[1])
+            await keep_node(self.env, head, name, states.get(name, ("", SCALE_IN_REASON))[1])
         what = "; ".join(f"{name} runs {format_jobs(numbers)}" for name, numbers in jobs.items())
         raise Refused(
             f"nodes with jobs would go: {what}",
@@ -194,7 +194,7 @@ class ScaleIn:
             await self.env.connections.drop(name)
         if self.head is not None and known:
             await node_commands.set_removed_nodes_down(
-                self.env.connections, self.head, [name for name in went if name in known], NO_MACHINE
+                self.env.connections, self.head, [name for name in went if name in known], NO_MACHINE_REASON
             )
         if went:
             await self.say(compress(went), "given back", done=True)

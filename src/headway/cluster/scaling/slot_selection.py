@@ -9,9 +9,9 @@ from headway.cluster.active_head import active_head
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
-from headway.domain.slots import LEAVES, Worth, choose
+from headway.domain.slots import SCALE_IN_REASON, KeepPriority, choose_slots
 from headway.errors import HeadwayError
-from headway.providers.base import Provider, Reclaims
+from headway.providers.base import Provider, ReclaimingProvider
 from headway.slurm import node_commands, node_jobs
 
 
@@ -38,35 +38,35 @@ async def leaving_with_jobs(
         return frozenset()
     with contextlib.suppress(HeadwayError):
         states = await node_commands.read_node_reasons(env.connections, head)
-        over = [name for name in over if states.get(name, ("", ""))[1].startswith(LEAVES)]
+        over = [name for name in over if states.get(name, ("", ""))[1].startswith(SCALE_IN_REASON)]
         return frozenset(over) & (await node_jobs.jobs_by_node(env.connections, head)).keys() if over else frozenset()
     return frozenset()
 
 
 async def reclaim_notices(provider: Provider, cluster: Cluster) -> dict[str, float]:
     """Returns slot -> when the provider reclaims its machine, in unix seconds."""
-    if not isinstance(provider, Reclaims):
+    if not isinstance(provider, ReclaimingProvider):
         return {}
     return {one.machine: one.at for one in await provider.notices(cluster.name) if one.machine in cluster.group_of}
 
 
 async def _chosen(cluster: Cluster, env: ClusterContext, machines: Mapping[str, Machine]) -> tuple[str, ...]:
-    wanted = choose(cluster, machines)
+    wanted = choose_slots(cluster, machines)
     if machines.keys() - set(cluster.heads) <= set(wanted):
         return wanted
     head = await active_head(cluster, env, machines)
     if head is None:
         return wanted
-    worth: dict[str, Worth] = {}
+    worth: dict[str, KeepPriority] = {}
     with contextlib.suppress(HeadwayError):
         busy = await node_jobs.jobs_by_node(env.connections, head)
         states = await node_commands.read_node_reasons(env.connections, head)
         worth = {name: _worth(name, busy, states) for name in machines}
-    return choose(cluster, machines, worth)
+    return choose_slots(cluster, machines, worth)
 
 
-def _worth(name: str, busy: Mapping[str, object], states: Mapping[str, tuple[str, str]]) -> Worth:
+def _worth(name: str, busy: Mapping[str, object], states: Mapping[str, tuple[str, str]]) -> KeepPriority:
     if name in busy:
-        return Worth.BUSY
+        return KeepPriority.BUSY
     state, _ = states.get(name, ("", ""))
-    return Worth.BROKEN if state.startswith(("down", "drain", "fail", "unknown", "inval")) else Worth.IDLE
+    return KeepPriority.BROKEN if state.startswith(("down", "drain", "fail", "unknown", "inval")) else KeepPriority.IDLE

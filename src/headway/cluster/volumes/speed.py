@@ -9,7 +9,7 @@ from headway.cluster.observe import list_machines
 from headway.domain.cluster import Cluster
 from headway.errors import NotFound, Unreachable
 from headway.schemas.backups import VolumeSpeedOut
-from headway.transport.remote_program import program
+from headway.transport.remote_program import program_source
 
 _S_A_VOLUME = 300.0
 
@@ -22,7 +22,7 @@ async def measure_volumes(cluster: Cluster, env: ClusterContext, node: str, mib:
     storage = cluster.storage
     fixed = {one.path for one in storage.volumes if one.read_only}
     paths = [path for path in storage.paths if path not in fixed]
-    argv = ["python3", "-I", "-S", "-c", program("volume_speed"), json.dumps({"paths": paths, "mib": mib})]
+    argv = ["python3", "-I", "-S", "-c", program_source("volume_speed"), json.dumps({"paths": paths, "mib": mib})]
     ran = await env.connections.remote(machine, argv, timeout_s=_S_A_VOLUME * len(paths))
     try:
         rows = [json.loads(line) for line in ran.stdout.splitlines()]

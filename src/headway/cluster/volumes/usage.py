@@ -10,7 +10,7 @@ from headway.cluster.observe import list_machines
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import Room
 from headway.errors import Unreachable
-from headway.transport.remote_program import program
+from headway.transport.remote_program import program_source
 
 ANSWER_S = 15.0
 
@@ -19,7 +19,7 @@ async def read_volume_usage(cluster: Cluster, env: ClusterContext) -> tuple[Room
     """Reads the size and free space of home, scratch and all network volumes. Raises Unreachable if the head does not
     answer."""
     machine = await require_active_head(cluster, env, await list_machines(env, cluster.name))
-    argv = ["python3", "-I", "-S", "-c", program("volume_usage"), json.dumps({"paths": cluster.storage.paths})]
+    argv = ["python3", "-I", "-S", "-c", program_source("volume_usage"), json.dumps({"paths": cluster.storage.paths})]
     ran = await env.connections.remote(machine, argv, timeout_s=ANSWER_S)
     try:
         rows = [json.loads(line) for line in ran.stdout.splitlines()]

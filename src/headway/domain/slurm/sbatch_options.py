@@ -53,7 +53,7 @@ class Option:
     words: tuple[str, ...]
 
 
-def options(words: Iterable[str]) -> Iterator[Option]:
+def parse_options(words: Iterable[str]) -> Iterator[Option]:
     """Letters that were typed together (`-HW`) come one by one."""
     left = deque(words)
     while left:
@@ -87,9 +87,9 @@ def _short(word: str, left: deque[str]) -> Iterator[Option]:
         return
 
 
-def without(words: Sequence[str], names: Collection[str]) -> list[str]:
+def remove_options(words: Sequence[str], names: Collection[str]) -> list[str]:
     """The words without these options and their values; the very same where there are none."""
-    found = list(options(words))
+    found = list(parse_options(words))
     if not any(one.name in names for one in found):
         return list(words)
     return [word for one in found if one.name not in names for word in one.words]
@@ -97,7 +97,7 @@ def without(words: Sequence[str], names: Collection[str]) -> list[str]:
 
 def script_options(script: str) -> list[Option]:
     """Of all its #SBATCH lines."""
-    return [one for words in script_lines(script) for one in options(words)]
+    return [one for words in script_lines(script) for one in parse_options(words)]
 
 
 def script_lines(script: str) -> list[list[str]]:
@@ -105,14 +105,14 @@ def script_lines(script: str) -> list[list[str]]:
     return [_words(line)[0] for line in _head(script) if line.startswith(_SIGN)]
 
 
-def script_without(script: str, names: Collection[str]) -> str:
+def remove_script_options(script: str, names: Collection[str]) -> str:
     """The script without these options in its #SBATCH lines; a line that said nothing else goes."""
     head = _head(script)
     kept = []
     for line in head:
         if line.startswith(_SIGN):
             words, comment = _words(line)
-            rest = without(words, names)
+            rest = remove_options(words, names)
             if rest != words:
                 line = "".join((" ".join([_SIGN, *rest, *comment]), _end(line))) if rest else ""
         kept.append(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headway.domain.slots import NO_MACHINE
+from headway.domain.slots import NO_MACHINE_REASON
 
 MOST_SIBLINGS = 8  # tasks that the number of an array may bring along where one job is asked for
 OURS = "headway_"  # Slurm reservations of Headway's own:
@@ -36,7 +36,7 @@ class NodeState:
     @property
     def absent(self) -> bool:
         """It is a slot that has no machine, and should have none: no node for anybody who counts nodes."""
-        return self.reason == NO_MACHINE or "POWERED_DOWN" in self.states
+        return self.reason == NO_MACHINE_REASON or "POWERED_DOWN" in self.states
 
     @property
     def changes(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from headway.domain.incident import own
+from headway.domain.incident import is_headway_reason
 from headway.domain.machine import MachineState
 from headway.domain.slurm.state import OUT
 from headway.errors import HeadwayError
@@ -112,4 +112,4 @@ async def _mass_silence(context: HealthContext, started: Mapping[str, float], la
 async def _drained_by_person(context: HealthContext, node: str) -> bool:
     """A person has taken it out of service and nothing runs on it: what they do with it is theirs."""
     states, reason = await context.node_state(node)
-    return bool(states & OUT) and not own(reason) and not await context.jobs_on(node)
+    return bool(states & OUT) and not is_headway_reason(reason) and not await context.jobs_on(node)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headway.domain.incident import DRAINS, OUT_BEFORE, Incident, IncidentState, Repair, own
+from headway.domain.incident import DRAINS, OUT_BEFORE, Incident, IncidentState, Repair, is_headway_reason
 from headway.domain.machine import MachineState
-from headway.domain.slots import LEAVES, out_before
+from headway.domain.slots import SCALE_IN_REASON, reason_before_scale_in
 from headway.domain.slurm.state import OUT
 from headway.health.context import HealthContext
 from headway.health.incidents.requeue import (
@@ -121,12 +121,12 @@ async def _set_down(context: HealthContext, incident: Incident) -> Incident:
 
 def _reason_is_ours(reason: str) -> bool:
     """Whether nobody else has taken the node out, also before it was to leave."""
-    before = out_before(reason) if reason.startswith(LEAVES) else reason
-    return own(before) or (before == "" and reason != "")
+    before = reason_before_scale_in(reason) if reason.startswith(SCALE_IN_REASON) else reason
+    return is_headway_reason(before) or (before == "" and reason != "")
 
 
 def drain_reason(incident: Incident, before: str) -> str:
     """Returns the reason to set in Slurm. `before`: Slurm's present reason; a node that leaves keeps that reason in front,
     because its machine is removed in any case."""
     reason = incident.reasons[0]
-    return f"{LEAVES}: {reason}" if before.startswith(LEAVES) else reason
+    return f"{SCALE_IN_REASON}: {reason}" if before.startswith(SCALE_IN_REASON) else reason

@@ -29,7 +29,7 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.scaling.slot_selection import reclaim_notices
 from headway.domain.cluster import Cluster
 from headway.domain.incident import DRAINS, ORPHAN, Incident, IncidentState, IncidentStep, Signal, XidClass
-from headway.domain.slots import LEAVES, NO_MACHINE, ROLLS
+from headway.domain.slots import NO_MACHINE_REASON, ROLLOUT_REASON, SCALE_IN_REASON
 from headway.domain.slurm.state import OUT, JobState
 from headway.errors import Conflict, HeadwayError, NotFound
 from headway.health.context import MOUNTS_AT_ONCE, HealthContext, fault_text
@@ -477,14 +477,14 @@ class IncidentEngine:
         """Its machine was given back, or is about to be and nothing runs there: nobody misses it."""
         states, reason = await self.context.node_state(node)
         asleep = states & {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN"}
-        if asleep or reason.startswith(NO_MACHINE):
+        if asleep or reason.startswith(NO_MACHINE_REASON):
             return True
-        return reason.startswith((LEAVES, ROLLS)) and not await self.context.jobs_on(node)
+        return reason.startswith((SCALE_IN_REASON, ROLLOUT_REASON)) and not await self.context.jobs_on(node)
 
     async def _is_rolling(self, node: str) -> bool:
         """It is made anew, or has been: the roll's own tests judge it, and what runs there is nobody's yet."""
         _, reason = await self.context.node_state(node)
-        return reason.startswith(ROLLS) and not await self.context.jobs_on(node)
+        return reason.startswith(ROLLOUT_REASON) and not await self.context.jobs_on(node)
 
     async def _is_in_service(self, node: str) -> bool:
         states, _ = await self.context.node_state(node)

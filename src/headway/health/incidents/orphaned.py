@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from headway.cluster.scaling.slot_selection import reclaim_notices
 from headway.domain.cluster import Group
-from headway.domain.incident import INCIDENT_REASON, Incident, IncidentState, XidClass, own
+from headway.domain.incident import INCIDENT_REASON, Incident, IncidentState, XidClass, is_headway_reason
 from headway.domain.machine import Machine, MachineState
-from headway.domain.slots import NO_MACHINE
+from headway.domain.slots import NO_MACHINE_REASON
 from headway.domain.slurm.state import OUT
 from headway.health.context import HealthContext
 from headway.slurm import node_commands
@@ -98,7 +98,7 @@ async def _with_new_machine(context: HealthContext, incident: Incident, machine:
 
 def group_is_short(group: Group, machines: Collection[str], going: Collection[str]) -> bool:
     """Tells whether the group has fewer machines than it should. `going`: nodes whose machines the provider takes back."""
-    return sum(name in machines and name not in going for name in group.slots) < group.wanted
+    return sum(name in machines and name not in going for name in group.slots) < group.min_machines
 
 
 async def machine_is_surplus(context: HealthContext, node: str) -> bool:
@@ -107,7 +107,7 @@ async def machine_is_surplus(context: HealthContext, node: str) -> bool:
     if node in machines:
         return False
     group = context.cluster.group_of[node]
-    if group.idle_s is not None and node in group.slots[: group.wanted]:
+    if group.idle_s is not None and node in group.slots[: group.min_machines]:
         return False  # it always runs, whoever else does
     return not group_is_short(group, machines, await reclaim_notices(context.env.provider, context.cluster))
 
@@ -129,11 +129,11 @@ async def _close(context: HealthContext, incident: Incident, words: str) -> Inci
 async def release_slot(context: HealthContext, node: str) -> None:
     """Marks the slot in Slurm as empty, or lets Slurm power it up again. A reason set by a person stays."""
     states, reason = await context.node_state(node)
-    if not states & OUT or not own(reason) or reason == NO_MACHINE:
+    if not states & OUT or not is_headway_reason(reason) or reason == NO_MACHINE_REASON:
         return
     head, run = await context.head(), context.env.connections
     if context.cluster.group_of[node].idle_s is None:
-        await node_commands.set_removed_nodes_down(run, head, [node], NO_MACHINE)
+        await node_commands.set_removed_nodes_down(run, head, [node], NO_MACHINE_REASON)
     elif "DOWN" in states:  # which it would stay, switched off
         await node_commands.open_nodes(run, head, [node])
     else:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from headway.errors import HeadwayError
 from headway.health.context import HealthContext, fault_text
-from headway.providers.base import Owned
+from headway.providers.base import OwnedMachinesProvider
 from headway.render.system.systemd_files import escape, volume_units
-from headway.transport.remote_program import program
+from headway.transport.remote_program import program_source
 
 MOUNT_S = 7 * 86400.0  # a volume that is away for longer is a person's to see to
 FIRST_PAUSE_S = 3.0  # between two tries; ever more, for a server may be away for a night, and all its nodes try
@@ -38,7 +38,7 @@ async def remount_volumes(context: HealthContext, node: str) -> str:
 async def _units(context: HealthContext) -> dict[str, str]:
     """Unit of each volume that another machine has -> its path. What the head exports comes before what may lie there."""
     provider = context.env.provider
-    exported = await provider.exports(context.cluster.name) if isinstance(provider, Owned) else ()
+    exported = await provider.exports(context.cluster.name) if isinstance(provider, OwnedMachinesProvider) else ()
     return {**{f"{escape(where)}.mount": where for where in exported}, **volume_units(context.cluster)}
 
 
@@ -47,7 +47,7 @@ async def _try_mount(context: HealthContext, node: str, units: Mapping[str, str]
     machine = await context.running_machine(node)
     start = ["systemctl", "start", "--no-block", *units]
     await context.env.connections.remote(machine, start, timeout_s=_TRY_S)
-    look = ["python3", "-I", "-S", "-c", program("volume_usage")]
+    look = ["python3", "-I", "-S", "-c", program_source("volume_usage")]
     ask = json.dumps({"paths": list(units.values()), "mounted_s": _MOUNTED_S})
     ran = await context.env.connections.remote(machine, [*look, ask], timeout_s=_TRY_S)
     try:

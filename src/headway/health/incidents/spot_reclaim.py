@@ -8,7 +8,7 @@ Which machine comes instead is `power`'s to say, as for every machine of such a 
 from __future__ import annotations
 
 from headway.cluster.scaling.slot_selection import reclaim_notices
-from headway.domain.incident import INCIDENT_REASON, Incident, IncidentState, own
+from headway.domain.incident import INCIDENT_REASON, Incident, IncidentState, is_headway_reason
 from headway.domain.machine import MachineState
 from headway.domain.slurm.state import OUT
 from headway.health.context import HealthContext
@@ -63,7 +63,7 @@ async def delete_machine(context: HealthContext, incident: Incident) -> Incident
         await context.env.provider.delete(machine)
         await run.drop(node)
     states, reason = await context.node_state(node)
-    if (machine is None or the_one) and states & OUT and own(reason):
+    if (machine is None or the_one) and states & OUT and is_headway_reason(reason):
         await orphaned.release_slot(context, node)
     elif states & OUT and reason.startswith(INCIDENT_REASON):  # an apply has made and set up another one meanwhile
         await node_commands.resume_node(run, head, node)
@@ -79,7 +79,7 @@ async def wait_for_replacement(context: HealthContext, incident: Incident) -> In
     going = await reclaim_notices(context.env.provider, context.cluster)
     machines = await context.machines()
     there = [name for name in group.slots if name in machines and name not in going]
-    if len(there) < group.wanted:
+    if len(there) < group.min_machines:
         return incident
     new = [name for name in there if machines[name].started_at > incident.opened_at]
     states = await node_commands.read_node_reasons(context.env.connections, await context.head())

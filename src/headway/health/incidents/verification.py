@@ -8,9 +8,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from headway.domain.incident import Incident, IncidentState, XidClass, own
+from headway.domain.incident import Incident, IncidentState, XidClass, is_headway_reason
 from headway.domain.machine import Machine, MachineState
-from headway.domain.slots import LEAVES
+from headway.domain.slots import SCALE_IN_REASON
 from headway.errors import CommandFailed, HeadwayError
 from headway.health.context import HealthContext, fault_text
 from headway.health.incidents import flaky_nodes
@@ -178,16 +178,16 @@ async def return_to_service(
     words = "tests passed; its drain is somebody else's and stays"
     if incident.drained:
         _, reason = await context.node_state(incident.node)
-        if reason.startswith(LEAVES):  # should it stay after all, it is returned then (`return_again`)
+        if reason.startswith(SCALE_IN_REASON):  # should it stay after all, it is returned then (`return_again`)
             words = "tests passed; it stays drained, for it leaves"
-        elif own(reason):
+        elif is_headway_reason(reason):
             spare_work = incident.node in await flaky_nodes.find_flaky_nodes(context)
             if context.cluster.health.lemon_spare_work:
                 # One that the reservation is to hold waits for it; for others the watch tries it again.
                 with contextlib.nullcontext() if spare_work else contextlib.suppress(CommandFailed):
                     await flaky_nodes.update_reservation(context)
             if not await node_commands.resume_node_if(
-                context.env.connections, await context.head(), incident.node, own
+                context.env.connections, await context.head(), incident.node, is_headway_reason
             ):
                 words = "tests passed; back in service"
                 words += " for spare work only: it fails too often" if spare_work else ""

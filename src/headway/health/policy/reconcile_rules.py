@@ -9,7 +9,7 @@ from headway.cluster.scaling.spares import spares_to_reserve
 from headway.domain.cluster import Cluster
 from headway.domain.incident import INCIDENT_REASON, OWN_REASON, SLURM_DRAINS, SLURM_REASONS
 from headway.domain.machine import Machine, MachineState
-from headway.domain.slots import LEAVES, ROLLS
+from headway.domain.slots import ROLLOUT_REASON, SCALE_IN_REASON
 from headway.domain.slurm.state import JobState, NodeState
 
 _REQUEUE_S = 150  # Slurm lets a requeued job wait for two minutes
@@ -85,7 +85,7 @@ def _lost_with_machine(job: JobState, machine: Machine | None) -> bool:
 def _find_dead(node: NodeState, machine: Machine | None, lost: tuple[int, ...]) -> DeadNode | None:
     """A node that a person has taken out of service and that nothing runs on is theirs, one of an incident the incident's;
     one that never came up is apply's; one that leaves or is rolled is missed as long as jobs run there."""
-    goes = node.reason.startswith((LEAVES, ROLLS)) and not node.cpus_used
+    goes = node.reason.startswith((SCALE_IN_REASON, ROLLOUT_REASON)) and not node.cpus_used
     if node.absent or node.changes or goes:
         return None
     out = bool({"DOWN", "DRAIN", "FAIL"}.intersection(node.states))

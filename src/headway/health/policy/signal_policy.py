@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from headway.catalog.xid import class_of, meaning
+from headway.catalog.xid import xid_class, xid_meaning
 from headway.domain.incident import DRAINS, Incident, Signal, XidClass
 from headway.domain.slurm.state import JobState
 
@@ -34,8 +34,8 @@ def judge_signal(signal: Signal, before: Iterable[Signal], overrides: Mapping[in
     """Returns the verdict on a signal. `before`: the node's signals of the last day that no incident has dealt with."""
     if signal.kind != "xid":
         return Verdict(signal.action or XidClass.WATCH, signal.text)
-    kind = class_of(signal.code, signal.text, overrides)
-    what = f"XID {signal.code}: {meaning(signal.code)}"
+    kind = xid_class(signal.code, signal.text, overrides)
+    what = f"XID {signal.code}: {xid_meaning(signal.code)}"
     if kind is not XidClass.APP:
         return Verdict(kind, what)
     jobs = {
@@ -44,7 +44,7 @@ def judge_signal(signal: Signal, before: Iterable[Signal], overrides: Mapping[in
         if one.job is not None
         and one.kind == "xid"
         and 0 <= signal.at - one.at <= DAY_S
-        and class_of(one.code, one.text, overrides) is XidClass.APP
+        and xid_class(one.code, one.text, overrides) is XidClass.APP
     }
     if signal.job in jobs and len(jobs) >= APP_ERROR_JOBS:
         return Verdict(XidClass.DRAIN, f"{what}: errors of {len(jobs)} different jobs within a day")

@@ -17,7 +17,7 @@ from headway.domain.machine import Machine
 from headway.errors import CommandFailed, Unanswered, Unreachable
 from headway.jobs.remote.interactive_command import InteractiveConnections
 from headway.jobs.remote.user_helper import HelperConnections, helper_argv, stdin_helper_argv
-from headway.transport.process import Ran, ended
+from headway.transport.process import CommandResult, command_result
 from headway.transport.streams import MAX_OUTPUT, Reader
 
 MAX_HELPERS = 24  # helpers on one head
@@ -49,7 +49,7 @@ class StartsProcesses(HelperConnections, InteractiveConnections, Protocol):
 
 
 class _NotBegun(Unanswered):
-    """The helper had ended before it began with what it was given."""
+    """The helper had command_result before it began with what it was given."""
 
 
 class _Helper:
@@ -69,16 +69,16 @@ class _Helper:
             return False
 
     async def send_request(self, question: bytes) -> tuple[int, bytes, bytes]:
-        """(exit code, stdout, stderr). Raises Unanswered when it ended first, and _Unbegun where nothing was done."""
+        """(exit code, stdout, stderr). Raises Unanswered when it command_result first, and _Unbegun where nothing was done."""
         with contextlib.suppress(Unreachable):  # some of it may have arrived: only the answer tells
             await self.held.write(question)
         line = await self._answers.line()
         if line is None and await self.held.ended():
-            raise _NotBegun("the helper there ended before it had begun")
+            raise _NotBegun("the helper there command_result before it had begun")
         if line == b"begun":
             line = await self._answers.line()
         if line is None:
-            raise Unanswered("the helper there ended before it had answered")
+            raise Unanswered("the helper there command_result before it had answered")
         told = json.loads(line)
         out, err = await self._answers.exactly(told["out"]), await self._answers.exactly(told["err"])
         return int(told["code"]), out, err
@@ -102,7 +102,7 @@ class HelperPool:
         input: bytes | None = None,  # noqa: A002
         check: bool = True,
         max_output: int = MAX_OUTPUT,
-    ) -> Ran:
+    ) -> CommandResult:
         """As Connections.remote. A submission that a helper may have begun with is never given to another: Unanswered."""
         question = input or b""
         ask = _served(argv, question)
@@ -142,7 +142,7 @@ class HelperPool:
         question: bytes,
         timeout_s: float,
         check: bool,
-    ) -> Ran:
+    ) -> CommandResult:
         began = time.monotonic()
         try:
             async with asyncio.timeout(timeout_s):
@@ -154,7 +154,7 @@ class HelperPool:
             await self._drop(helper)
             raise
         helper.busy, helper.used_at = False, self._clock()
-        return ended(argv, code, out, err, began=began, check=check, where=machine.name)
+        return command_result(argv, code, out, err, began=began, check=check, where=machine.name)
 
     async def _helper(self, machine: Machine, user: str) -> _Helper | None:
         """One that is free, else a new one; None where there may be no more, or it does not start."""
@@ -185,7 +185,7 @@ class HelperPool:
         return None
 
     async def _let_go(self) -> None:
-        """Of those that have ended or that nobody has asked for long: they end by themselves some time later."""
+        """Of those that have command_result or that nobody has asked for long: they end by themselves some time later."""
         old = [helper for helper in self._helpers if not helper.busy and self._stale(helper)]
         self._helpers = [helper for helper in self._helpers if helper not in old]  # before anybody else may take one
         for helper in old:

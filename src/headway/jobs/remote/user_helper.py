@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, HeadwayError, NotAllowed, NotFound, Refused
-from headway.transport.process import Ran
-from headway.transport.remote_program import program
+from headway.transport.process import CommandResult
+from headway.transport.remote_program import program_source
 from headway.transport.streams import MAX_OUTPUT
 
-REFUSED_CODE = 97  # how the program says that the person or the folder can't be used
+REFUSED_CODE = 97  # how the program_source says that the person or the folder can't be used
 PROGRAM = "user_helper"
 _MOST = 120_000  # bytes of one word of a command that Linux takes (128 KiB)
 
@@ -29,7 +29,7 @@ class HelperConnections(Protocol):
         input: bytes | None = None,  # noqa: A002
         check: bool = True,
         max_output: int = MAX_OUTPUT,
-    ) -> Ran: ...
+    ) -> CommandResult: ...
 
     def stream(
         self, machine: Machine, argv: Sequence[str], *, timeout_s: float | None = None
@@ -42,12 +42,12 @@ def helper_argv(ask: dict[str, Any]) -> list[str]:
 
 
 def stdin_helper_argv() -> list[str]:
-    """The argv of a program that is asked one `question` on standard input."""
-    return ["python3", "-I", "-S", "-c", program(PROGRAM)]
+    """The argv of a program_source that is asked one `question` on standard input."""
+    return ["python3", "-I", "-S", "-c", program_source(PROGRAM)]
 
 
 def encode_request(ask: dict[str, Any], data: bytes = b"") -> bytes:
-    """`ask`, which may hold secrets, and the data that comes with it, for a fresh program and for a helper alike. Raises
+    """`ask`, which may hold secrets, and the data that comes with it, for a fresh program_source and for a helper alike. Raises
     Refused for arguments that no command can have."""
     if (size := len(json.dumps(ask))) > _MOST:
         raise Refused(
@@ -59,7 +59,7 @@ def encode_request(ask: dict[str, Any], data: bytes = b"") -> bytes:
 
 async def call_helper(
     links: HelperConnections, head: Machine, ask: dict[str, Any], *, timeout_s: float, data: bytes = b""
-) -> Ran:
+) -> CommandResult:
     """What the command itself said and how it ended. Raises what `refusal` makes of a refusal."""
     ran = await links.remote(
         head, stdin_helper_argv(), timeout_s=timeout_s, input=encode_request(ask, data), check=False
@@ -70,7 +70,7 @@ async def call_helper(
 
 
 def helper_error(said: str) -> HeadwayError:
-    """The program's sentence as the right kind of error."""
+    """The program_source's sentence as the right kind of error."""
     sentence = said.strip().splitlines()[-1] if said.strip() else "refused"
     if "there is no user" in sentence:
         return NotFound(sentence, hint="add the person to a team in the cluster file, then headway apply")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headway.domain.cluster import Cluster
-from headway.domain.dataset import FOLDER, Version
+from headway.domain.dataset import FOLDER, DatasetVersion
 from headway.jobs.submission.requested_resources import requested_resources
 from headway.jobs.submission.run_request import PreparedJob
 from headway.jobs.submission.secret_masking import mask_environment
@@ -22,7 +22,7 @@ def stored_request(prepared: PreparedJob) -> dict[str, Any]:
     return request.model_copy(update={"env": mask_environment(request.env)}).model_dump(mode="json")
 
 
-def used_versions(prepared: PreparedJob, versions: Iterable[Version]) -> list[Version]:
+def used_versions(prepared: PreparedJob, versions: Iterable[DatasetVersion]) -> list[DatasetVersion]:
     """Versions that the job names: by their path in its script, words, options, variables or folder. Whoever names a
     dataset without a number may read any of its versions."""
     request = prepared.request
@@ -31,7 +31,7 @@ def used_versions(prepared: PreparedJob, versions: Iterable[Version]) -> list[Ve
     return [one for one in versions if (one.name, str(one.number)) in named or (one.name, "") in named]
 
 
-def lineage_facts(prepared: PreparedJob, cluster: Cluster, versions: Iterable[Version] = ()) -> dict[str, Any]:
+def lineage_facts(prepared: PreparedJob, cluster: Cluster, versions: Iterable[DatasetVersion] = ()) -> dict[str, Any]:
     """What is known when a job is submitted, and is not in the request. `versions`: of datasets, that it uses."""
     own = [one for one in cluster.storage.datasets if not one.versioned]
     return {

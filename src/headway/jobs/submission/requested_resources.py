@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headway.domain.slurm.hostlist import expand
-from headway.domain.slurm.sbatch_options import LONG, options, script_lines, script_without, without
+from headway.domain.slurm.sbatch_options import LONG, parse_options, remove_options, remove_script_options, script_lines
 from headway.schemas.submissions import SubmitIn
 
 _HET = ("hetjob", "packjob")  # `#SBATCH hetjob` is between two components; Slurm once said packjob
@@ -183,8 +183,8 @@ def without_dependency(request: SubmitIn) -> SubmitIn:
     """The request without what it once waited for, in every component: that has long ended, and minutes after its end
     Slurm knows it no more and refuses who names it."""
     names = ("dependency", "kill-on-invalid-dep")
-    script = request.script and script_without(request.script, names)
-    return request.model_copy(update={"script": script, "args": without(request.args, names)})
+    script = request.script and remove_script_options(request.script, names)
+    return request.model_copy(update={"script": script, "args": remove_options(request.args, names)})
 
 
 def add_flags(args: Sequence[str], more: Sequence[str]) -> list[str]:
@@ -234,7 +234,7 @@ def parse_time_s(text: str) -> int | None:
 
 
 def _options(words: Sequence[str]) -> dict[str, str]:
-    return {one.name: one.value for one in options(words) if one.name}
+    return {one.name: one.value for one in parse_options(words) if one.name}
 
 
 def _range(text: str) -> tuple[int, int] | None:

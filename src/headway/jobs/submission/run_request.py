@@ -18,7 +18,7 @@ from headway.jobs.submission.stage_in import with_stage
 from headway.jobs.submission.submit import JobFiles
 from headway.paths import node_dir
 from headway.schemas.submissions import RunIn, RunOut, ScriptLine, SubmitIn
-from headway.transport.remote_program import program
+from headway.transport.remote_program import program_source
 
 _MARKED = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}$")  # the mark of a job's own folder
 
@@ -53,7 +53,7 @@ def prepare_run(
         files[path] = text
         return path
 
-    helper = sent(program("launcher"), "launch")
+    helper = sent(program_source("launcher"), "launch")
     # Sent along, for a container image need not have the package.
     warner = sent((node_dir() / "train" / "headway_train" / "__main__.py").read_text(), "warn") if run.warn else ""
     folder = work or there.job_folder(job_name(run), mark)

@@ -10,14 +10,14 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from headway.domain.machine import Machine
-from headway.domain.slurm.sbatch_options import options, script_options
+from headway.domain.slurm.sbatch_options import parse_options, script_options
 from headway.errors import CommandFailed, Fault, NotAllowed, NotFound, Refused, Unanswered
 from headway.jobs.remote.user_helper import REFUSED_CODE as PROGRAM_REFUSED
 from headway.jobs.remote.user_helper import HelperConnections, call_helper, helper_argv, helper_error
 from headway.jobs.submission.requested_resources import requested_resources
 from headway.schemas.submissions import SubmitIn, SubmitOut
 from headway.slurm.user_commands import CONTROL_VERBS, control_argv, scancel_argv
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 
 OPERATOR = "headway"  # acts where Slurm would refuse the person, and the server has checked that they may
 SUBMIT_S = 60.0
@@ -92,7 +92,7 @@ async def run_sbatch(
     )
 
 
-async def _once(links: HelperConnections, head: Machine, ask: dict[str, Any], script: bytes) -> Ran:
+async def _once(links: HelperConnections, head: Machine, ask: dict[str, Any], script: bytes) -> CommandResult:
     """sbatch's own end. Raises Unanswered when what it had done by then is anybody's guess."""
     why = ""
     try:
@@ -262,7 +262,7 @@ def export_fault(request: SubmitIn) -> Fault | None:
 
 
 def _check(request: SubmitIn) -> None:
-    if any(one.name == "wait" for one in (*options(request.args), *script_options(request.script or ""))):
+    if any(one.name == "wait" for one in (*parse_options(request.args), *script_options(request.script or ""))):
         raise Refused(
             "--wait would hold the request until the job ends", hint="headway submit, then headway logs -f JOB"
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from headway.domain.slurm.job_states import RUNNING, WAITING
-from headway.domain.slurm.sbatch_options import options, script_options, without
+from headway.domain.slurm.sbatch_options import parse_options, remove_options, script_options
 from headway.domain.slurm.state import JobState
 from headway.schemas.jobs import ArrayOut
 from headway.schemas.submissions import SubmitIn
@@ -47,10 +47,12 @@ def compress_numbers(numbers: Iterable[int]) -> str:
 def with_array(request: SubmitIn, tasks: str) -> SubmitIn:
     """The same request for these tasks only, as many at once as it allowed: a flag goes before the script's own #SBATCH
     line."""
-    flags = (*script_options(request.script or ""), *options(request.args))
+    flags = (*script_options(request.script or ""), *parse_options(request.args))
     asked = [one.value for one in flags if one.name == "array"]
     _, percent, most = asked[-1].partition("%") if asked else ("", "", "")
-    return request.model_copy(update={"args": [*without(request.args, ("array",)), f"--array={tasks}{percent}{most}"]})
+    return request.model_copy(
+        update={"args": [*remove_options(request.args, ("array",)), f"--array={tasks}{percent}{most}"]}
+    )
 
 
 def tasks_of(jobs: Sequence[JobState], array: int, task: str = "") -> list[JobState]:

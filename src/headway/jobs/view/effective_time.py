@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from headway.domain.billing import MOST_TOLD
+from headway.domain.billing import MAX_STORED_INTEGER
 
 MAX_MARKS = 2000
 
@@ -25,8 +25,8 @@ class CheckpointStalls:
     def add_report(self, count: int, stalled_s: float) -> None:
         """What a report says of its run so far. Sums end at what a database holds: each of many runs may say much."""
         before = self._last if count >= self._last[0] else (0, 0.0)
-        self.count = min(self.count + count - before[0], MOST_TOLD)
-        self.stalled_s = min(self.stalled_s + max(0.0, stalled_s - before[1]), float(MOST_TOLD))
+        self.count = min(self.count + count - before[0], MAX_STORED_INTEGER)
+        self.stalled_s = min(self.stalled_s + max(0.0, stalled_s - before[1]), float(MAX_STORED_INTEGER))
         self._last = (count, stalled_s)
 
     def start_new_run(self) -> None:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from headway.domain.billing import MOST_TOLD, Saves
+from headway.domain.billing import MAX_STORED_INTEGER, CheckpointStats
 from headway.domain.machine import Machine
 from headway.domain.slurm.job_states import ENDED, RUNNING
 from headway.domain.slurm.state import JobState
@@ -73,7 +73,10 @@ class Progress:
 
     def _report(self, told: dict[str, object]) -> None:
         step, loss, at = _whole(told, "step", _MOST), _number(told, "loss"), _bounded(told, "t", _MOST) or 0.0
-        saves, stalled_s = _whole(told, "checkpoints", MOST_TOLD), _bounded(told, "checkpoints_s", MOST_TOLD)
+        saves, stalled_s = (
+            _whole(told, "checkpoints", MAX_STORED_INTEGER),
+            _bounded(told, "checkpoints_s", MAX_STORED_INTEGER),
+        )
         if step is not None:
             self._step(step)
             if loss is not None:
@@ -236,11 +239,11 @@ class ProgressReader:
         told = {job: one.progress.course.losses for job, one in self._reports.items()}
         return {job: tuple(losses) for job, losses in told.items() if losses}
 
-    def stalls_by_job(self) -> dict[int, Saves]:
+    def stalls_by_job(self) -> dict[int, CheckpointStats]:
         """Of each job that said how it saves."""
         told = {job: one.progress for job, one in self._reports.items()}
         return {
-            job: Saves(one.stalls.count, one.stalls.stalled_s, one.course.up_s)
+            job: CheckpointStats(one.stalls.count, one.stalls.stalled_s, one.course.up_s)
             for job, one in told.items()
             if one.stalls.count
         }

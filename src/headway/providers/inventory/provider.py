@@ -15,12 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from headway.catalog.providers import SSH
-from headway.domain.cluster import Cluster, Dataset, Host, JumpHost, OwnSite
+from headway.domain.cluster import Cluster, Dataset, Host, JumpHost, OwnedSite
 from headway.domain.machine import Gap, Jump, Machine, MachineRequest, MachineState
-from headway.domain.survey import Found
+from headway.domain.survey import DetectedHardware
 from headway.errors import HeadwayError, Refused, Unreachable
-from headway.providers.base import Place
-from headway.providers.inventory.records import Inventory, Taken
+from headway.providers.base import Placement
+from headway.providers.inventory.records import ClaimedHost, Inventory
 from headway.transport.connect import Dialer, HostKeyChanged, fingerprint, public_of
 
 
@@ -45,18 +45,18 @@ class SshProvider:
             if name not in hosts
         )
 
-    async def place(self, cluster: Cluster) -> Place:
+    async def place(self, cluster: Cluster) -> Placement:
         names = _names(cluster)
         self._kept.check_head(cluster.name, cluster.head, self._hosts)
         hosts = self._places(cluster.name, names)
         missing = [name for name in names if name not in hosts]
         if missing:
             raise Refused(f"hosts names no machine for {', '.join(missing)}", hint="the first host is the head")
-        kept = self._kept.read(cluster.name)
+        kept = self._kept.read_record(cluster.name)
         found = await asyncio.gather(*(_reached_at(hosts[name], kept.machines.get(name)) for name in names))
         addresses = dict(zip(names, found, strict=True))
         gateway = _source_address(addresses[cluster.head])
-        return Place(
+        return Placement(
             subnet=_around(list(addresses.values())),
             gateway=gateway,
             addresses=addresses,
@@ -65,16 +65,16 @@ class SshProvider:
             real_tmp_mib=0,
             gpu_devices=0,
             found={name: one.found for name, one in kept.machines.items() if one.found and name in addresses},
-            own=OwnSite(
+            own=OwnedSite(
                 operators=_operators(hosts.values()),
                 ssh_ports=tuple(sorted({host.port for host in hosts.values()})),
                 known_as={name: hosts[name].address for name in names if hosts[name].address != addresses[name]},
-                ways_in=await _ways_in(gateway, hosts.values()),
+                server_addresses=await _ways_in(gateway, hosts.values()),
                 nfs=kept.nfs,
             ),
         )
 
-    async def find(self, cluster: Cluster) -> Place | None:
+    async def find(self, cluster: Cluster) -> Placement | None:
         return await self.place(cluster)
 
     async def list(self, cluster: str) -> tuple[Machine, ...]:
@@ -83,7 +83,7 @@ class SshProvider:
         its address: the others are there all the same."""
         places = self._named(cluster)
         machines = {}
-        for name, one in self._kept.read(cluster).machines.items():
+        for name, one in self._kept.read_record(cluster).machines.items():
             host = places.get(name, one.host)
             machines[name] = replace(one, host=host) if _same(host, one) else one
         addresses = await asyncio.gather(*(_known_at(one) for one in machines.values()))
@@ -92,15 +92,15 @@ class SshProvider:
 
     async def replaced(self, cluster: str) -> frozenset[str]:
         places = self._named(cluster)
-        kept = self._kept.read(cluster).machines
+        kept = self._kept.read_record(cluster).machines
         return frozenset(name for name, one in kept.items() if name in places and not _same(places[name], one))
 
     async def candidate(self, cluster: Cluster, name: str) -> Machine:
         host = self._host(cluster.name, _names(cluster), name)
-        kept = self._kept.read(cluster.name).machines.get(name)
+        kept = self._kept.read_record(cluster.name).machines.get(name)
         pinned = kept.key if kept and _at(kept.host) == _at(host) else ""
         key = _line(host.host_key) or pinned or await self._shown(host)
-        return _machine(cluster.name, name, Taken(host, key), await _reached_at(host, kept))
+        return _machine(cluster.name, name, ClaimedHost(host, key), await _reached_at(host, kept))
 
     async def create(self, request: MachineRequest) -> Machine:
         """Checks that the machine answers, and pins its host key at first contact. Raises Unreachable when it does not,
@@ -108,7 +108,9 @@ class SshProvider:
         host = self._host(request.cluster, [host.name for host in self._hosts if host.name], request.name)
         key = await self._shown(host)
         wanted = _line(host.host_key) or key
-        pinned = await asyncio.to_thread(self._kept.pin, request.cluster, request.name, Taken(host, wanted))
+        pinned = await asyncio.to_thread(
+            self._kept.pin_host_key, request.cluster, request.name, ClaimedHost(host, wanted)
+        )
         if pinned != key:
             raise HostKeyChanged(
                 f"{request.name} ({host.address}) answers with another SSH host key, {fingerprint(key)}, "
@@ -116,16 +118,16 @@ class SshProvider:
                 hint="if it was reinstalled, give its new key in the inventory (host_key); else somebody else answers "
                 "there: do not trust it",
             )
-        return _machine(request.cluster, request.name, Taken(host, key), await _address(host.address))
+        return _machine(request.cluster, request.name, ClaimedHost(host, key), await _address(host.address))
 
-    async def note(self, cluster: str, found: Mapping[str, Found], nfs: Sequence[str]) -> None:
-        machines = {name: one for name, one in self._kept.read(cluster).machines.items() if name in found}
+    async def note(self, cluster: str, found: Mapping[str, DetectedHardware], nfs: Sequence[str]) -> None:
+        machines = {name: one for name, one in self._kept.read_record(cluster).machines.items() if name in found}
         addresses = await asyncio.gather(*(_known_at(one) for one in machines.values()))
         known = dict(zip(machines, addresses, strict=True))
-        await asyncio.to_thread(self._kept.note, cluster, found, known, nfs)
+        await asyncio.to_thread(self._kept.record_survey, cluster, found, known, nfs)
 
     async def exports(self, cluster: str) -> tuple[str, ...]:
-        return self._kept.read(cluster).nfs
+        return self._kept.read_record(cluster).nfs
 
     async def start(self, machine: Machine) -> None:
         """Headway can't switch on a machine it did not make; raises Unreachable unless it answers already."""
@@ -145,7 +147,7 @@ class SshProvider:
 
     async def delete(self, machine: Machine) -> None:
         """The machine stays; only its place is free again."""
-        await asyncio.to_thread(self._kept.forget, machine.cluster, machine.name)
+        await asyncio.to_thread(self._kept.release_host, machine.cluster, machine.name)
 
     def look_inside(self, machine: Machine) -> str:
         return f"is {machine.address} on, and does its SSH server run? look at its console"
@@ -159,7 +161,7 @@ class SshProvider:
     async def release(self, cluster: str, *, delete_data: bool) -> tuple[str, ...]:
         """Forgets the cluster's places. Homes and scratch are yours, and never deleted from here."""
         kept = [host.address for host in self._hosts if host.name == f"{cluster}-head"]
-        await asyncio.to_thread(self._kept.remove, cluster)
+        await asyncio.to_thread(self._kept.remove_cluster, cluster)
         return (f"{kept[0]}:/srv/headway-state",) if kept and not delete_data else ()
 
     async def watch(self, cluster: str) -> AsyncIterator[tuple[str, str]]:  # noqa: ARG002
@@ -168,7 +170,7 @@ class SshProvider:
         yield "", ""
 
     def _places(self, cluster: str, names: Sequence[str]) -> dict[str, Host]:
-        return self._kept.places(cluster, names, self._hosts)
+        return self._kept.assign_hosts(cluster, names, self._hosts)
 
     def _named(self, cluster: str) -> dict[str, Host]:
         return self._places(cluster, [host.name for host in self._hosts if host.name])
@@ -187,7 +189,7 @@ class SshProvider:
             await dialer.close()
 
 
-def _machine(cluster: str, name: str, one: Taken, address: str) -> Machine:
+def _machine(cluster: str, name: str, one: ClaimedHost, address: str) -> Machine:
     host = one.host
     return Machine(
         name=name,
@@ -212,7 +214,7 @@ def _at(host: Host) -> tuple[str, int]:
     return host.address, host.port
 
 
-def _same(host: Host, one: Taken) -> bool:
+def _same(host: Host, one: ClaimedHost) -> bool:
     """Whether it is the machine that has the place: one with a new host key in the inventory was installed anew."""
     return _at(host) == _at(one.host) and _line(host.host_key) in ("", one.key)
 
@@ -261,7 +263,7 @@ async def _address(name: str) -> str:
     return str(found[0][4][0])
 
 
-async def _reached_at(host: Host, kept: Taken | None) -> str:
+async def _reached_at(host: Host, kept: ClaimedHost | None) -> str:
     """Its address; where nobody knows its name just now, the one it had at the last apply. Raises Unreachable."""
     try:
         return await _address(host.address)
@@ -271,7 +273,7 @@ async def _reached_at(host: Host, kept: Taken | None) -> str:
         return kept.address
 
 
-async def _known_at(one: Taken) -> str:
+async def _known_at(one: ClaimedHost) -> str:
     """As `_reached_at`; "" where nobody knows."""
     try:
         return await _reached_at(one.host, one)

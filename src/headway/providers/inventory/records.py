@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from headway.domain.cluster import Host, JumpHost
-from headway.domain.survey import Found, FoundGpu, FoundNic
+from headway.domain.survey import DetectedGpu, DetectedHardware, DetectedNic
 from headway.errors import Refused
 from headway.images.podman import file_lock
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ClaimedHost:
     """A machine that has a place."""
 
     host: Host
     key: str  # pinned host key
-    found: Found | None = None
+    found: DetectedHardware | None = None
     address: str = ""  # at the last apply; "" where none got that far
 
 
 @dataclass(frozen=True)
-class Kept:
-    machines: Mapping[str, Taken] = field(default_factory=dict)  # head or slot name -> the machine
+class ClusterRecord:
+    machines: Mapping[str, ClaimedHost] = field(default_factory=dict)  # head or slot name -> the machine
     nfs: tuple[str, ...] = ()
 
 
@@ -45,21 +45,21 @@ class Inventory:
                 path.write_text(secrets.token_hex(8) + "\n")
             return path.read_text().strip()
 
-    def read(self, cluster: str) -> Kept:
+    def read_record(self, cluster: str) -> ClusterRecord:
         path = self._path(cluster)
         try:
             told = json.loads(path.read_text())
             machines = {name: _taken(name, one) for name, one in told["machines"].items()}
-            return Kept(machines, tuple(told["nfs"]))
+            return ClusterRecord(machines, tuple(told["nfs"]))
         except FileNotFoundError:
-            return Kept()
+            return ClusterRecord()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Refused(f"{path} is damaged: {error}", hint="remove it; host keys are pinned anew") from error
 
-    def places(self, cluster: str, names: Sequence[str], hosts: Sequence[Host]) -> dict[str, Host]:
+    def assign_hosts(self, cluster: str, names: Sequence[str], hosts: Sequence[Host]) -> dict[str, Host]:
         """Which machine has which place: one that has a place keeps it as long as there are both, whatever the order of the
         inventory; the others take the free ones in order."""
-        kept = self.read(cluster).machines
+        kept = self.read_record(cluster).machines
         left = {(host.address, host.port): host for host in hosts}
         places: dict[str, Host] = {}
         for name in names:
@@ -74,18 +74,18 @@ class Inventory:
 
     def check_head(self, cluster: str, head: str, hosts: Sequence[Host]) -> None:
         """Raises Refused when another machine is to be the head."""
-        known = self.read(cluster).machines.get(head)
+        known = self.read_record(cluster).machines.get(head)
         if known is not None and hosts and (known.host.address, known.host.port) != (hosts[0].address, hosts[0].port):
             raise Refused(
                 f"{head} is {known.host.address}, and the inventory names {hosts[0].address} as the head",
                 hint="queue and accounting lie on the head: it stays where it is until the cluster is taken down",
             )
 
-    def pin(self, cluster: str, name: str, one: Taken) -> str:
+    def pin_host_key(self, cluster: str, name: str, one: ClaimedHost) -> str:
         """Gives the machine its place, and pins its key unless one is pinned already; returns the pinned one. A key that the
         inventory names takes the place of the pinned one."""
 
-        def change(machines: dict[str, Taken]) -> None:
+        def change(machines: dict[str, ClaimedHost]) -> None:
             known = machines.get(name)
             same = known is not None and (known.host.address, known.host.port) == (one.host.address, one.host.port)
             if known is not None and same and not one.host.host_key:
@@ -95,31 +95,33 @@ class Inventory:
 
         return self._change(cluster, change).machines[name].key
 
-    def note(self, cluster: str, found: Mapping[str, Found], addresses: Mapping[str, str], nfs: Sequence[str]) -> None:
-        def change(machines: dict[str, Taken]) -> None:
+    def record_survey(
+        self, cluster: str, found: Mapping[str, DetectedHardware], addresses: Mapping[str, str], nfs: Sequence[str]
+    ) -> None:
+        def change(machines: dict[str, ClaimedHost]) -> None:
             for name, hardware in found.items():
                 if name in machines:
                     machines[name] = replace(machines[name], found=hardware, address=addresses.get(name, ""))
 
         self._change(cluster, change, nfs)
 
-    def forget(self, cluster: str, name: str) -> None:
+    def release_host(self, cluster: str, name: str) -> None:
         self._change(cluster, lambda machines: machines.pop(name, None))
 
-    def remove(self, cluster: str) -> None:
+    def remove_cluster(self, cluster: str) -> None:
         self._path(cluster).unlink(missing_ok=True)
 
     def _path(self, cluster: str) -> Path:
         return self._folder / f"{cluster}.json"
 
-    def _change(self, cluster: str, change: Any, nfs: Sequence[str] | None = None) -> Kept:
+    def _change(self, cluster: str, change: Any, nfs: Sequence[str] | None = None) -> ClusterRecord:
         """Machines are created side by side, so reading and writing are one step under a lock."""
         path = self._path(cluster)
         with file_lock(path.with_suffix(".lock")):
-            kept = self.read(cluster)
+            kept = self.read_record(cluster)
             machines = dict(kept.machines)
             change(machines)
-            kept = Kept(machines, kept.nfs if nfs is None else tuple(nfs))
+            kept = ClusterRecord(machines, kept.nfs if nfs is None else tuple(nfs))
             told = {"machines": {name: asdict(one) for name, one in machines.items()}, "nfs": list(kept.nfs)}
             draft = path.with_suffix(".draft")
             draft.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
@@ -127,12 +129,12 @@ class Inventory:
         return kept
 
 
-def _taken(name: str, told: dict[str, Any]) -> Taken:
+def _taken(name: str, told: dict[str, Any]) -> ClaimedHost:
     jump = told["host"].pop("jump", None)
     host = Host(**{**told["host"], "name": name, "jump": JumpHost(**jump) if jump else None})
-    return Taken(host, told["key"], _found(told["found"]) if told.get("found") else None, told.get("address", ""))
+    return ClaimedHost(host, told["key"], _found(told["found"]) if told.get("found") else None, told.get("address", ""))
 
 
-def _found(told: dict[str, Any]) -> Found:
-    gpus = tuple(FoundGpu(**{**gpu, "cores": tuple(gpu["cores"])}) for gpu in told["gpus"])
-    return Found(**{**told, "gpus": gpus, "nics": tuple(FoundNic(**nic) for nic in told["nics"])})
+def _found(told: dict[str, Any]) -> DetectedHardware:
+    gpus = tuple(DetectedGpu(**{**gpu, "cores": tuple(gpu["cores"])}) for gpu in told["gpus"])
+    return DetectedHardware(**{**told, "gpus": gpus, "nics": tuple(DetectedNic(**nic) for nic in told["nics"])})

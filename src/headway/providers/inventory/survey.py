@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 
 from headway.domain.machine import Machine
-from headway.domain.survey import Found, FoundGpu, FoundMount, FoundNic, Holder, Survey
+from headway.domain.survey import DetectedGpu, DetectedHardware, DetectedMount, DetectedNic, MachineClaim, Survey
 from headway.errors import Unreachable
 from headway.paths import node_dir
 from headway.transport.ssh import Remote
@@ -20,7 +20,7 @@ _NVIDIA = "0x10de"
 _CPU_LIST = re.compile(r"(\d+)(?:-(\d+))?")
 
 
-async def survey(
+async def survey_machine(
     connections: Remote,
     machine: Machine,
     paths: Iterable[str],
@@ -34,14 +34,14 @@ async def survey(
     began = time.time()
     argv = ["sh", "-s", "--", " ".join(paths), " ".join(users), state, " ".join(map(str, uids))]
     ran = await connections.remote(machine, argv, timeout_s=_SURVEY_S, input=script, check=False)
-    parts = parts_of(ran.stdout)
+    parts = split_sections(ran.stdout)
     if "end" not in parts:
         said = (ran.stderr or ran.stdout).strip()[-200:]
         raise Unreachable(f"{machine.name} ({machine.address}) could not be looked at: {said or 'it said nothing'}")
-    return read(machine.name, machine.address, parts, began, time.time())
+    return parse_survey(machine.name, machine.address, parts, began, time.time())
 
 
-def parts_of(text: str) -> dict[str, list[str]]:
+def split_sections(text: str) -> dict[str, list[str]]:
     """Of the script's output: {"system": lines, ...}, empty lines left out."""
     parts: dict[str, list[str]] = {}
     lines: list[str] = []
@@ -53,7 +53,7 @@ def parts_of(text: str) -> dict[str, list[str]]:
     return parts
 
 
-def read(name: str, address: str, parts: Mapping[str, list[str]], began: float, ended: float) -> Survey:
+def parse_survey(name: str, address: str, parts: Mapping[str, list[str]], began: float, ended: float) -> Survey:
     """Pure. `began` and `ended`: of the look, by our own clock, in unix seconds."""
     release = dict(_pairs(parts["system"], "="))
     release = {key: value.strip('"') for key, value in release.items()}
@@ -109,7 +109,7 @@ def _ipv4(text: str) -> str:
         return ""
 
 
-def _found(parts: Mapping[str, list[str]], disk: list[str]) -> Found:
+def _found(parts: Mapping[str, list[str]], disk: list[str]) -> DetectedHardware:
     memory = dict(_pairs(parts["memory"], ":"))
     allowed = _cpus(_first(parts["allowed"]))
     rows = sorted(
@@ -121,7 +121,7 @@ def _found(parts: Mapping[str, list[str]], disk: list[str]) -> Found:
     number = {place: index for index, place in enumerate(places)}  # as Slurm counts cores: socket after socket
     core_of = {cpu: number[package, core] for package, core, cpu in rows}
     sockets = len({package for package, _ in places}) or 1
-    return Found(
+    return DetectedHardware(
         cpus=len(rows) or 1,
         sockets=sockets,
         cores_per_socket=max(1, len(places) // sockets),
@@ -133,7 +133,7 @@ def _found(parts: Mapping[str, list[str]], disk: list[str]) -> Found:
     )
 
 
-def _gpus(parts: Mapping[str, list[str]], core_of: Mapping[int, int]) -> Iterator[FoundGpu]:
+def _gpus(parts: Mapping[str, list[str]], core_of: Mapping[int, int]) -> Iterator[DetectedGpu]:
     """Those the driver answers for, in its order; then those that are only seen on the bus."""
     near: dict[str, tuple[int, ...]] = {}
     silent: list[str] = []
@@ -154,9 +154,9 @@ def _gpus(parts: Mapping[str, list[str]], core_of: Mapping[int, int]) -> Iterato
         if at in silent:
             silent.remove(at)
         minor = minors.get(at, int(index))
-        yield FoundGpu(product, int(memory) if memory.isdigit() else 0, at, near.get(at, ()), minor)
+        yield DetectedGpu(product, int(memory) if memory.isdigit() else 0, at, near.get(at, ()), minor)
     for at in silent:
-        yield FoundGpu("", 0, at, near.get(at, ()))
+        yield DetectedGpu("", 0, at, near.get(at, ()))
 
 
 def _bus(text: str) -> str:
@@ -172,13 +172,13 @@ def _driver(lines: list[str]) -> str:
     return ""
 
 
-def _nics(lines: list[str]) -> Iterator[FoundNic]:
+def _nics(lines: list[str]) -> Iterator[DetectedNic]:
     for line in lines:
         name, _, *rest = line.split()
         told = dict(_pairs(rest, "="))
         rate = re.match(r"\d+", told.get("rate", ""))
         numa = told.get("numa", "")
-        yield FoundNic(
+        yield DetectedNic(
             name,
             told.get("layer", ""),
             int(rate[0]) if rate else 0,
@@ -187,12 +187,12 @@ def _nics(lines: list[str]) -> Iterator[FoundNic]:
         )
 
 
-def _mounts(lines: list[str]) -> Iterator[tuple[str, FoundMount]]:
+def _mounts(lines: list[str]) -> Iterator[tuple[str, DetectedMount]]:
     """Folder -> what is mounted right there; inode and times mark a folder that several machines share."""
     for line in lines:
         path, inode, changed, size, *rest = line.split()
         kind, source = (rest[0], rest[1]) if len(rest) > 1 else ("", "")
-        yield path, FoundMount(source, kind, f"{inode} {changed} {size}")
+        yield path, DetectedMount(source, kind, f"{inode} {changed} {size}")
 
 
 def _homes(lines: list[str]) -> Iterator[tuple[str, int]]:
@@ -201,13 +201,13 @@ def _homes(lines: list[str]) -> Iterator[tuple[str, int]]:
         yield path, int(uid)
 
 
-def _state(lines: list[str]) -> FoundMount | None:
+def _state(lines: list[str]) -> DetectedMount | None:
     if not lines:
         return None
     at, inode, *rest = lines[0].split()
     kind, source, options = (*rest, "", "", "")[:3]
     told = dict(_pairs(options.split(","), "="))
-    return FoundMount(source, kind, inode, at, told.get("addr", ""))
+    return DetectedMount(source, kind, inode, at, told.get("addr", ""))
 
 
 def _packages(lines: list[str]) -> dict[str, str]:
@@ -215,14 +215,14 @@ def _packages(lines: list[str]) -> dict[str, str]:
     return {row[-2]: row[-1] for row in rows if len(row) >= 3 and row[0].startswith("ii")}
 
 
-def _holder(lines: list[str]) -> Holder | None:
+def _holder(lines: list[str]) -> MachineClaim | None:
     if not lines:
         return None
     try:
         told = json.loads("".join(lines))
-        return Holder(str(told["cluster"]), str(told["server"]), str(told["machine"]))
+        return MachineClaim(str(told["cluster"]), str(told["server"]), str(told["machine"]))
     except (ValueError, KeyError, TypeError):
-        return Holder("?", "?", "?")  # somebody's mark all the same
+        return MachineClaim("?", "?", "?")  # somebody's mark all the same
 
 
 def _cpus(text: str) -> frozenset[int]:

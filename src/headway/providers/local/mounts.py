@@ -38,7 +38,7 @@ def _umount(target: str) -> None:
             raise Refused(f"can't unmount {target}: {os.strerror(number)}")
 
 
-def mounted() -> dict[str, tuple[str, bool]]:
+def read_mounts() -> dict[str, tuple[str, bool]]:
     """Mount point -> (root of the mount within its file system, read-only?), topmost mount of each point."""
     return {point: (root, read_only) for point, root, read_only, _ in _table()}
 
@@ -53,7 +53,7 @@ def _table() -> Iterator[tuple[str, str, bool, bool]]:
         yield point, root, "ro" in fields[5].split(","), shared
 
 
-def share(folder: Path) -> None:
+def make_shared_mount(folder: Path) -> None:
     """Makes `folder` a mount of its own from which later mounts travel on into machines. Idempotent.
 
     It is cut from its parent's group first: else every dataset would appear a second time below the parent.
@@ -67,7 +67,7 @@ def share(folder: Path) -> None:
     _mount("none", str(folder), _MS_SHARED)
 
 
-def unshare(folder: Path) -> None:
+def remove_shared_mount(folder: Path) -> None:
     """Removes the mounts below `folder`, then its own."""
     points = [point for point, *_ in _table() if point == str(folder) or point.startswith(f"{folder}/")]
     for point in reversed(points):
@@ -102,13 +102,13 @@ def _places(shared: Path) -> Iterator[int]:
         raise Refused(f"{base} is no folder", hint="remove it, then apply again") from error
 
 
-def attach(shared: Path, datasets: Sequence[Dataset]) -> None:
+def attach_datasets(shared: Path, datasets: Sequence[Dataset]) -> None:
     """Makes exactly these datasets appear at shared/datasets/NAME. Raises Refused for a source that is no folder or
     is reached through a symbolic link, and for a name that is no plain name; a fault of one keeps no other away."""
     wanted = {dataset.name: dataset for dataset in datasets}
     faults = []
     with _places(shared) as places:
-        for name in set(attached(shared)) - wanted.keys():
+        for name in set(attached_datasets(shared)) - wanted.keys():
             _umount(f"{_at(places)}/{name}")
             with contextlib.suppress(OSError):
                 os.rmdir(name, dir_fd=places)
@@ -121,7 +121,7 @@ def attach(shared: Path, datasets: Sequence[Dataset]) -> None:
         raise Refused("; ".join(faults), hint="correct storage.datasets and apply again")
 
 
-def attached(shared: Path) -> tuple[str, ...]:
+def attached_datasets(shared: Path) -> tuple[str, ...]:
     """Names of the datasets that are mounted now."""
     base = f"{shared / 'datasets'}/"
     return tuple(sorted({point[len(base) :] for point, *_ in _table() if point.startswith(base)}))
@@ -131,7 +131,7 @@ def _attach_one(shared: Path, places: int, dataset: Dataset) -> None:
     if not _NAME.fullmatch(dataset.name):
         raise Refused(f"{dataset.name!r} is no name for a dataset")
     target = shared / "datasets" / dataset.name
-    if str(target) in mounted():
+    if str(target) in read_mounts():
         if _same(dataset, target):
             return
         _umount(f"{_at(places)}/{dataset.name}")
@@ -178,4 +178,4 @@ def _same(dataset: Dataset, target: Path) -> bool:
     """Whether what is mounted at target is the dataset's folder, with the wanted writability."""
     there, source = target.stat(), Path(dataset.source).stat()
     same = (there.st_dev, there.st_ino) == (source.st_dev, source.st_ino)
-    return same and mounted()[str(target)][1] == dataset.read_only
+    return same and read_mounts()[str(target)][1] == dataset.read_only

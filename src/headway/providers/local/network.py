@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headway.domain.cluster import Cluster
 from headway.errors import Refused
-from headway.providers.base import Place
+from headway.providers.base import Placement
 
 _RANGE = ipaddress.IPv4Network("10.64.0.0/10")
 _COUNT = 1 << (24 - _RANGE.prefixlen)
@@ -33,7 +33,7 @@ def choose_subnet(seed: str, taken: Iterable[ipaddress.IPv4Network]) -> ipaddres
     raise Refused(f"no free network is left in {_RANGE}", hint="remove clusters that are not needed: headway ls")
 
 
-def routed(table: str | None = None) -> list[ipaddress.IPv4Network]:
+def routed_networks(table: str | None = None) -> list[ipaddress.IPv4Network]:
     """Networks this host has routes to (the default route aside); `table` is /proc/net/route's text."""
     text = Path("/proc/net/route").read_text() if table is None else table
     found = []
@@ -57,24 +57,26 @@ def addresses(cluster: Cluster, subnet: ipaddress.IPv4Network) -> dict[str, str]
     return found | {slot.name: str(subnet[HEAD_HOST + slot.number]) for slot in cluster.slots}
 
 
-def place_in(cluster: Cluster, subnet: ipaddress.IPv4Network, *, cpus: int, memory_mib: int, tmp_mib: int) -> Place:
-    return Place(
+def placement_in(
+    cluster: Cluster, subnet: ipaddress.IPv4Network, *, cpus: int, memory_mib: int, tmp_mib: int
+) -> Placement:
+    return Placement(
         subnet=str(subnet),
         gateway=str(subnet[1]),
         addresses=addresses(cluster, subnet),
         real_cpus=cpus,
         real_memory_mib=memory_mib,
         real_tmp_mib=tmp_mib,
-        gpu_devices=cluster.largest.gpus,
+        gpu_devices=cluster.largest_plan.gpus,
     )
 
 
-def mac(address: str) -> str:
+def mac_address(address: str) -> str:
     """A locally administered MAC that belongs to the address, so that a restarted machine keeps its own."""
     return "02:48:" + ":".join(f"{part:02x}" for part in ipaddress.IPv4Address(address).packed)
 
 
-def plug(pid: int, *, up: bool) -> None:
+def set_link(pid: int, *, up: bool) -> None:
     """Pulls the cable of the container whose first process is `pid`, or puts it in: this host's end of it. Inside, addresses
     and routes stay as they are. Raises Refused when there is no such end."""
     try:

@@ -109,7 +109,7 @@ def _limits(host: Probe) -> Iterator[Gap]:
             yield Gap(f"{name} is {text}, too low for several machines", f"sysctl -w {name}={least}", fatal=False)
 
 
-def room_gaps(need_mib: int, disk: Path, probe: Probe | None = None) -> tuple[Gap, ...]:
+def disk_space_gaps(need_mib: int, disk: Path, probe: Probe | None = None) -> tuple[Gap, ...]:
     """That too little is free where `disk` lies (or will lie), or nothing."""
     host = probe or Probe()
     while not disk.exists():
@@ -121,7 +121,7 @@ def room_gaps(need_mib: int, disk: Path, probe: Probe | None = None) -> tuple[Ga
 
 
 def _room(host: Probe, need_mib: int, need_disk_mib: int, disk: Path) -> Iterator[Gap]:
-    yield from room_gaps(need_disk_mib, disk, host)
+    yield from disk_space_gaps(need_disk_mib, disk, host)
     for line in host.read("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             available_mib = int(line.split()[1]) >> 10

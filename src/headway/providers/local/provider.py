@@ -28,9 +28,9 @@ from headway.errors import CommandFailed, HeadwayError
 from headway.images import build, local_images
 from headway.images.podman import HINT, QUERY_TIMEOUT_S, Podman, file_lock, host_lock_folder, labels
 from headway.paths import volumes_dir
-from headway.providers.base import Notice, Place
+from headway.providers.base import Placement, ReclaimNotice
 from headway.providers.local import mounts, network
-from headway.transport.process import to_the_end
+from headway.transport.process import run_to_completion
 
 UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers")  # is there with cgroup v2
 _AT_ONCE = 4  # `podman run`s side by side: more only wait for podman's own locks
@@ -81,7 +81,7 @@ class LocalProvider:
     # ---- the Protocol
 
     async def preflight(self, cluster: Cluster) -> tuple[Gap, ...]:
-        from headway.providers.local.preflight import host_gaps, room_gaps
+        from headway.providers.local.preflight import disk_space_gaps, host_gaps
 
         try:
             there = {machine.name for machine in await self.list(cluster.name)}
@@ -90,9 +90,9 @@ class LocalProvider:
         missing = len({*cluster.machine_names} - there)
         need_mib, need_disk_mib = (400 + 220 * missing, 1024 + 300 * missing) if missing else (0, _LEAST_MIB)
         head_mib = _HEAD_MIB if cluster.head not in there else _LEAST_MIB
-        return (*host_gaps(need_mib, need_disk_mib), *room_gaps(head_mib, self.state_dir))
+        return (*host_gaps(need_mib, need_disk_mib), *disk_space_gaps(head_mib, self.state_dir))
 
-    async def place(self, cluster: Cluster) -> Place:
+    async def place(self, cluster: Cluster) -> Placement:
         network.addresses(cluster, ipaddress.IPv4Network("10.64.0.0/24"))  # too many nodes: say so before making any
         found = await self.find(cluster)
         if found is not None:
@@ -111,7 +111,7 @@ class LocalProvider:
                 if ":" not in subnet["subnet"]
             ]
             owner = self._owner(cluster.name)
-            subnet = network.choose_subnet(owner, [*taken, *network.routed()])
+            subnet = network.choose_subnet(owner, [*taken, *network.routed_networks()])
             argv = [
                 "--driver",
                 "bridge",
@@ -126,7 +126,7 @@ class LocalProvider:
             lock.__exit__(None, None, None)
         return self._place(cluster, subnet)
 
-    async def find(self, cluster: Cluster) -> Place | None:
+    async def find(self, cluster: Cluster) -> Placement | None:
         argv = ("network", "inspect", self._owner(cluster.name))
         ran = await self._podman(*argv, check=False, timeout_s=QUERY_TIMEOUT_S)
         if ran.code != 0:
@@ -136,11 +136,11 @@ class LocalProvider:
         return self._place(cluster, ipaddress.IPv4Network(json.loads(ran.stdout)[0]["subnets"][0]["subnet"]))
 
     @staticmethod
-    def _place(cluster: Cluster, subnet: ipaddress.IPv4Network) -> Place:
+    def _place(cluster: Cluster, subnet: ipaddress.IPv4Network) -> Placement:
         memory_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1 << 20)
         tmp_mib = shutil.disk_usage("/var/lib").total // (1 << 20)
-        place = network.place_in(cluster, subnet, cpus=os.cpu_count() or 1, memory_mib=memory_mib, tmp_mib=tmp_mib)
-        return replace(place, old_cgroups=not UNIFIED.exists())
+        place = network.placement_in(cluster, subnet, cpus=os.cpu_count() or 1, memory_mib=memory_mib, tmp_mib=tmp_mib)
+        return replace(place, cgroup_v1=not UNIFIED.exists())
 
     async def list(self, cluster: str) -> tuple[Machine, ...]:
         found = await self._ps(cluster)
@@ -176,13 +176,13 @@ class LocalProvider:
         # A podman that is ended while it sets the network up loses the address for good: a server that stops lets it end.
         async with self._gate:
             try:
-                await to_the_end(self._podman(*argv, timeout_s=120))
+                await run_to_completion(self._podman(*argv, timeout_s=120))
             except CommandFailed as error:
                 if "already in use" not in error.stderr and "already allocated" not in error.stderr:
                     raise self._explain(request, error) from error
                 await self._remove(request.cluster, request.name)
                 try:
-                    await to_the_end(self._podman(*argv, timeout_s=120))
+                    await run_to_completion(self._podman(*argv, timeout_s=120))
                 except CommandFailed as again:
                     raise self._explain(request, again) from again
         return Machine(
@@ -210,10 +210,10 @@ class LocalProvider:
             binds.append(f"{volumes / 'head'}:/srv/headway-state")
         shm_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1 << 21)
         return [
-            *("run", "--detach", "--privileged", *boots_systemd(), "--name"),
+            *("run", "--detach", "--privileged", *systemd_argv(), "--name"),
             self._container(request.cluster, request.name),
             *("--network", self._owner(request.cluster), "--ip", request.address),
-            *("--mac-address", network.mac(request.address), "--hostname", request.name),
+            *("--mac-address", network.mac_address(request.address), "--hostname", request.name),
             *("--no-hosts", "--dns", "none", "--log-driver", "none", "--pids-limit", "-1"),
             *("--shm-size", f"{shm_mib}m", "--pull", "never"),
             *labels(own),
@@ -248,7 +248,7 @@ class LocalProvider:
                 if not folder.is_dir():
                     folder.mkdir()
                     folder.chmod(mode)
-            mounts.share(volumes / "shared")
+            mounts.make_shared_mount(volumes / "shared")
 
     async def admit(self, machine: Machine, authorized_keys: str) -> None:
         place = self._boot(machine.cluster, machine.name)
@@ -323,10 +323,10 @@ class LocalProvider:
         draft.write_text(f"{at:.3f}")
         draft.replace(folder / _NOTICE)
 
-    async def notices(self, cluster: str) -> tuple[Notice, ...]:
+    async def notices(self, cluster: str) -> tuple[ReclaimNotice, ...]:
         """A machine whose time is over is gone before this returns: here nobody else would take it."""
         found = sorted((self.state_dir / "machines" / cluster).glob(f"*/{_NOTICE}"))
-        notices = [Notice(path.parent.name, float(path.read_text())) for path in found]
+        notices = [ReclaimNotice(path.parent.name, float(path.read_text())) for path in found]
         for notice in notices:
             if time.time() >= notice.at:
                 await self._remove(cluster, notice.machine)
@@ -336,7 +336,7 @@ class LocalProvider:
     async def _plug(self, machine: Machine, *, up: bool) -> None:
         name = self._container(machine.cluster, machine.name)
         ran = await self._podman("inspect", "--format", "{{.State.Pid}}", name, timeout_s=QUERY_TIMEOUT_S)
-        await asyncio.to_thread(network.plug, int(ran.stdout), up=up)
+        await asyncio.to_thread(network.set_link, int(ran.stdout), up=up)
 
     async def delete(self, machine: Machine) -> None:
         await self._remove(machine.cluster, machine.name)
@@ -359,12 +359,12 @@ class LocalProvider:
         def work() -> None:
             self._folders(cluster)
             with file_lock(self._volumes(cluster) / ".lock"):
-                mounts.attach(self._volumes(cluster) / "shared", datasets)
+                mounts.attach_datasets(self._volumes(cluster) / "shared", datasets)
 
         await asyncio.to_thread(work)
 
     async def attached(self, cluster: str) -> tuple[str, ...]:
-        return mounts.attached(self._volumes(cluster) / "shared")
+        return mounts.attached_datasets(self._volumes(cluster) / "shared")
 
     async def release(self, cluster: str, *, delete_data: bool) -> tuple[str, ...]:
         left = [item["Id"] for item in await self._ps(cluster)]
@@ -374,7 +374,7 @@ class LocalProvider:
         if ran.code != 0 and "not found" not in ran.stderr:
             raise CommandFailed(ran.argv, ran.code, ran.stderr, hint=HINT)
         volumes = self._volumes(cluster)
-        await asyncio.to_thread(mounts.unshare, volumes / "shared")
+        await asyncio.to_thread(mounts.remove_shared_mount, volumes / "shared")
         shutil.rmtree(self._boot(cluster, "").parent / cluster, ignore_errors=True)
         if delete_data:
             await asyncio.to_thread(self._delete_data, volumes)
@@ -382,7 +382,7 @@ class LocalProvider:
 
     @staticmethod
     def _delete_data(volumes: Path) -> None:
-        inside = [point for point in mounts.mounted() if point.startswith(f"{volumes}/")]
+        inside = [point for point in mounts.read_mounts() if point.startswith(f"{volumes}/")]
         if inside:  # never delete through a mount: a dataset's own files lie behind it
             raise HeadwayError(f"{inside[0]} is still mounted, so nothing was deleted", hint="unmount it, then repeat")
         shutil.rmtree(volumes, ignore_errors=False) if volumes.is_dir() else None
@@ -412,7 +412,7 @@ def _write_private(path: Path, text: str) -> None:
     draft.replace(path)
 
 
-def boots_systemd() -> list[str]:
+def systemd_argv() -> list[str]:
     """Options of `podman run` for a machine whose systemd has a cgroup tree of its own: with the host's, slurmd can't tell
     which job a process belongs to, and machines' systemds meet in one tree."""
     own = ["--cgroupns", "private"]

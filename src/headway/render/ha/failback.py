@@ -23,14 +23,14 @@ PORT = 6817
 def files(cluster: Cluster, *, first: bool) -> dict[str, File]:
     if cluster.controllers == 1:
         return {}
-    leads = {LEADS: File(_leads(path(cluster.state, "storage.state")), mode=0o755)}
+    leads = {LEADS: File(_leads(path(cluster.state_folder, "storage.state")), mode=0o755)}
     return {**leads, **_take_back(cluster)} if first else leads
 
 
 def _take_back(cluster: Cluster) -> dict[str, File]:
     return {
         PROGRAM: File(
-            _program([word(name, "name") for name in cluster.heads[1:]], path(cluster.state, "storage.state")),
+            _program([word(name, "name") for name in cluster.heads[1:]], path(cluster.state_folder, "storage.state")),
             mode=0o755,
         )
     }

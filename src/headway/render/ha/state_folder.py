@@ -5,7 +5,7 @@ cluster file names another folder than before, the first head brings the state o
 
 from __future__ import annotations
 
-from headway.domain.cluster import STATE, Cluster
+from headway.domain.cluster import SLURM_STATE_FOLDER, Cluster
 from headway.domain.managed_file import File
 from headway.render.escaping import path, script
 
@@ -19,17 +19,17 @@ def files(cluster: Cluster, *, first: bool) -> dict[str, File]:
     """`first`: of the head that leads whenever it can, the only one that ever moves the state."""
     if cluster.provider.provides_head_state:
         return {}
-    return {PROGRAM: File(_program(path(cluster.state, "storage.state"), first=first), mode=0o755)}
+    return {PROGRAM: File(_program(path(cluster.state_folder, "storage.state"), first=first), mode=0o755)}
 
 
 def _program(now: str, *, first: bool) -> str:
     return "#!/bin/sh\n" + script(
         "set -eu",
-        f'now={now} last={LAST} own={STATE} was=""',
+        f'now={now} last={LAST} own={SLURM_STATE_FOLDER} was=""',
         'die() { echo "$1" >&2; exit 1; }',
         *(_COMES_ALONG if first else ()),
         '[ -d "$now" ] || die "$now, where Slurm\'s state lies, is not there: is it mounted?"',
-        *(_SHARED if now != STATE else ()),
+        *(_SHARED if now != SLURM_STATE_FOLDER else ()),
         *(_MOVE if first else ()),
     )
 

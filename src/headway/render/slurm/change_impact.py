@@ -68,7 +68,7 @@ _MOST_NODES = 65536  # of one line: Slurm's own limit (MAX_SLURM_NODES)
 
 
 @dataclass(frozen=True, slots=True)
-class Aborts:
+class AbortingChanges:
     """What a changed slurm.conf ends the jobs of, without asking anybody: they become NODE_FAIL."""
 
     partitions: frozenset[str] = frozenset()  # that are not there any more, their waiting jobs too
@@ -88,12 +88,12 @@ def unreadable(text: str) -> str:
     return ""
 
 
-def aborts(old: str, new: str) -> Aborts:
+def aborting_changes(old: str, new: str) -> AbortingChanges:
     """From the two texts. No old text: nothing runs."""
     partitions = frozenset(_lines(old, "partitionname")) - _lines(new, "partitionname").keys()
     before, after = _shapes(old), _shapes(new)
     nodes = frozenset(name for name in before.keys() & after.keys() if before[name] != after[name])
-    return Aborts(frozenset(name for name in partitions if name.lower() != "default"), nodes)
+    return AbortingChanges(frozenset(name for name in partitions if name.lower() != "default"), nodes)
 
 
 def _shapes(text: str) -> dict[str, tuple[str, ...]]:
@@ -107,12 +107,12 @@ def _shapes(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def _lines(text: str, kind: str) -> dict[str, codec.Line]:
-    return {line.pairs[0][1]: line for line in codec.parse(text) if line.first == kind}
+    return {line.pairs[0][1]: line for line in codec.parse_lines(text) if line.first == kind}
 
 
 def changed_keys(old: str, new: str) -> tuple[str, ...]:
     """Cluster-wide keys (lower case) whose value differs, sorted."""
-    before, after = codec.settings(codec.parse(old)), codec.settings(codec.parse(new))
+    before, after = codec.settings(codec.parse_lines(old)), codec.settings(codec.parse_lines(new))
     return tuple(sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key)))
 
 
@@ -131,4 +131,4 @@ def impact_of_change(old: str, new: str, slurm_version: str) -> Disturbs:
 
 
 def _group(text: str, kind: str) -> list[tuple[tuple[str, str], ...]]:
-    return [line.pairs for line in codec.parse(text) if line.first == kind]
+    return [line.pairs for line in codec.parse_lines(text) if line.first == kind]

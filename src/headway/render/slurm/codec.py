@@ -37,12 +37,12 @@ class Line:
         return self.pairs[0][0].lower() if self.pairs else ""
 
 
-def parse(text: str) -> tuple[Line, ...]:
+def parse_lines(text: str) -> tuple[Line, ...]:
     """Text -> logical lines. Raises ValueError naming the line that is not slurm.conf."""
     return tuple(_line(raw, number) for number, raw in _logical(text))
 
 
-def write(lines: Iterable[Line]) -> str:
+def format_lines(lines: Iterable[Line]) -> str:
     """The inverse of `parse`, one physical line each. Raises ValueError for a value that would break out of its line."""
     return "".join(_text(line) + "\n" for line in lines)
 

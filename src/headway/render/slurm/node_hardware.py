@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headway.domain.cluster import Cluster, Plan, Site
-from headway.domain.survey import Found
+from headway.domain.survey import DetectedHardware
 
 # Kept back on a real machine for the system: what the kernel and daemons take before a job sees it.
 _SYSTEM_SHARE = 0.04
@@ -65,7 +65,7 @@ class Share:
     memory_mib_per_cpu: int
 
 
-def share(nodes: Iterable[Hardware]) -> Share:
+def smallest_gpu_share(nodes: Iterable[Hardware]) -> Share:
     """The least of them in each thing, so that a job for all GPUs of a node fits on any that has so many."""
     every = tuple(nodes)
     with_gpus = [node for node in every if node.gpus]
@@ -76,7 +76,7 @@ def share(nodes: Iterable[Hardware]) -> Share:
     )
 
 
-def kinds(cluster: Cluster, site: Site, names: Sequence[str]) -> tuple[Hardware, ...]:
+def distinct_hardware(cluster: Cluster, site: Site, names: Sequence[str]) -> tuple[Hardware, ...]:
     """What these nodes have, each kind once. Of machines one owns those that were found, where any was."""
     known = [name for name in names if name in site.found] or names
     return tuple(dict.fromkeys(hardware_of(cluster, site, name) for name in known))
@@ -88,7 +88,7 @@ def hardware_of(cluster: Cluster, site: Site, name: str) -> Hardware:
     return _really(plan, found) if found else _of(plan, site)
 
 
-def pretended(cluster: Cluster, site: Site) -> bool:
+def hardware_is_simulated(cluster: Cluster, site: Site) -> bool:
     """Whether any node has less than is said of it."""
     return not site.found and any(_of(group.plan, site).pretended for group in cluster.groups)
 
@@ -104,7 +104,7 @@ def _of(plan: Plan, site: Site) -> Hardware:
     return Hardware(plan.cpus, memory, plan.gpus, plan.gpu_type, pretends, site.real_tmp_mib)
 
 
-def _really(plan: Plan, found: Found) -> Hardware:
+def _really(plan: Plan, found: DetectedHardware) -> Hardware:
     memory = int(found.memory_mib * (1 - _SYSTEM_SHARE)) // _MEMORY_STEP_MIB * _MEMORY_STEP_MIB
     gpus = found.usable_gpus
     # Cores of two kinds, or some of them kept from Slurm: it takes no such count of sockets, nor a core's number then.

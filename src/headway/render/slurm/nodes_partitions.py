@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from headway.domain.cluster import MAIN, Cluster, Group, Partition, Site
+from headway.domain.cluster import MAIN_GROUP, Cluster, Group, Partition, Site
 from headway.domain.slurm.hostlist import compress
 from headway.render.slurm.codec import Line
-from headway.render.slurm.node_hardware import Hardware, Share, hardware_of, kinds, share
+from headway.render.slurm.node_hardware import Hardware, Share, distinct_hardware, hardware_of, smallest_gpu_share
 
 # Billing units that one whole GPU (in a cluster without any, one CPU) counts for; the rest of a node in proportion.
 _BILLING_PER_GPU = 1000
@@ -45,7 +45,7 @@ def node_lines(cluster: Cluster, site: Site) -> Iterator[Line]:
 
 def features(group: Group, leaf: str) -> tuple[str, ...]:
     """What jobs may ask for with --constraint."""
-    named = () if group.name == MAIN else (group.name,)
+    named = () if group.name == MAIN_GROUP else (group.name,)
     return tuple(dict.fromkeys((*named, group.plan.name, leaf, *(("spot",) if group.spot else ()))))
 
 
@@ -59,11 +59,11 @@ def _weights(cluster: Cluster) -> dict[str, int]:
 def partition_lines(cluster: Cluster, site: Site) -> Iterator[Line]:
     yield Line(comment="--- partitions; a job counts for its largest part of a node, 1000 = one GPU")
     everything = set(cluster.slot_names)
-    all_kinds = kinds(cluster, site, cluster.slot_names)
-    usual, preempting = share(all_kinds), any(partition.preempts for partition in cluster.partitions)
+    all_kinds = distinct_hardware(cluster, site, cluster.slot_names)
+    usual, preempting = smallest_gpu_share(all_kinds), any(partition.preempts for partition in cluster.partitions)
     cpu = _cpu(all_kinds)
     for partition in cluster.partitions:
-        nodes = kinds(cluster, site, partition.nodes) or all_kinds
+        nodes = distinct_hardware(cluster, site, partition.nodes) or all_kinds
         yield _partition(partition, nodes, usual, cpu, everything, preempting=preempting)
 
 
@@ -88,7 +88,7 @@ def _partition(
         pairs.append(("GraceTime", str(partition.grace_s)))
     if partition.teams:
         pairs.append(("AllowAccounts", ",".join(partition.teams)))
-    pairs += _defaults(share(nodes), usual)
+    pairs += _defaults(smallest_gpu_share(nodes), usual)
     pairs.append(("TRESBillingWeights", _billing(nodes, cpu)))
     overridden = {key.lower(): (key, text) for key, text in partition.slurm.items()}
     merged = [overridden.pop(key.lower(), (key, text)) for key, text in pairs]

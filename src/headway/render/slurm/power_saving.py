@@ -16,13 +16,13 @@ MAKE_S = 900  # for a machine to be made, set up and heard of
 GO_S = 30  # for one to go
 
 
-def by_itself(cluster: Cluster) -> tuple[Group, ...]:
+def autoscaled_groups(cluster: Cluster) -> tuple[Group, ...]:
     return tuple(group for group in cluster.groups if group.idle_s is not None)
 
 
 def settings(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
     """(key, value, why) of slurm.conf; () where no group scales by itself."""
-    groups = by_itself(cluster)
+    groups = autoscaled_groups(cluster)
     if not groups:
         return ()
     return (
@@ -53,18 +53,18 @@ def _kept(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
     """No row where there is no such node: Slurm has no word for none."""
     fixed = [name for group in cluster.groups if group.idle_s is None for name in group.slots]
     # By name: with a count Slurm keeps so many idle ones beside those that work (power_save.c, _pick_exc_nodes).
-    least = [name for group in by_itself(cluster) for name in group.slots[: group.wanted]]
+    least = [name for group in autoscaled_groups(cluster) for name in group.slots[: group.min_machines]]
     names = ",".join(compress(some) for some in (fixed, least) if some)
     return (("SuspendExcNodes", names, "Nodes that people scale, and those that always run."),) if names else ()
 
 
 def tmpfiles(cluster: Cluster) -> tuple[str, ...]:
-    return (f"d {ASKED} 0700 slurm slurm -",) if by_itself(cluster) else ()
+    return (f"d {ASKED} 0700 slurm slurm -",) if autoscaled_groups(cluster) else ()
 
 
 def files(cluster: Cluster) -> dict[str, File]:
     """Of the head."""
-    if not by_itself(cluster):
+    if not autoscaled_groups(cluster):
         return {}
     return {path: File(_program(word), mode=0o755) for path, word in ((UP, "up"), (DOWN, "down"), (FAILED, "failed"))}
 

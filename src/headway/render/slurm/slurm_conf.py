@@ -12,7 +12,7 @@ from headway.render.escaping import MARK, pair, path, slurm_text
 from headway.render.machine_paths import EPILOG, JOB_TMP, JWT_KEY, PROLOG
 from headway.render.slurm import power_saving
 from headway.render.slurm.codec import Line
-from headway.render.slurm.node_hardware import Share, kinds, pretended, share
+from headway.render.slurm.node_hardware import Share, distinct_hardware, hardware_is_simulated, smallest_gpu_share
 from headway.render.slurm.nodes_partitions import node_lines, partition_lines
 
 PATH = "/etc/slurm/slurm.conf"
@@ -45,11 +45,11 @@ class Section:
 def slurm_conf(cluster: Cluster, site: Site) -> str:
     """The whole file. Raises InvalidSpec for a value that can't stand on a line."""
     known = slurm_release(cluster.slurm_version)
-    pretends = pretended(cluster, site)
+    pretends = hardware_is_simulated(cluster, site)
     sections = [
         _control(cluster, site),
         _daemons(cluster, known, pretends=pretends),
-        _resources(share(kinds(cluster, site, cluster.slot_names))),
+        _resources(smallest_gpu_share(distinct_hardware(cluster, site, cluster.slot_names))),
         _isolation(known, pretends=pretends),
         _accounting(cluster),
         _priority(),
@@ -109,7 +109,7 @@ def _control(cluster: Cluster, site: Site) -> Section:
                 "block_null_hash",
                 "Only messages whose content is part of what their sender signed.",
             ),
-            Setting("StateSaveLocation", path(cluster.state, "storage.state"), state),
+            Setting("StateSaveLocation", path(cluster.state_folder, "storage.state"), state),
             Setting("CliFilterPlugins", "lua", SUBMITTED_WHY),
             *_ports(site),
         ),
@@ -127,7 +127,7 @@ def _daemons(cluster: Cluster, known: SlurmRelease, *, pretends: bool) -> Sectio
     controller = ["enable_configless"]
     if known.preempt_signal_key == "SlurmctldParameters" and _preempts(cluster):
         controller.append(known.preempt_signal)
-    if power_saving.by_itself(cluster):
+    if power_saving.autoscaled_groups(cluster):
         controller.append("cloud_dns")
     rows = [
         Setting("SlurmctldParameters", ",".join(controller), "Nodes fetch this file from the controller."),

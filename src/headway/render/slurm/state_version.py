@@ -3,10 +3,10 @@ gone. Machines one owns keep the Slurm of their packages, and need no such word.
 
 from __future__ import annotations
 
-from headway.domain.cluster import STATE, WRITTEN, Cluster
+from headway.domain.cluster import SLURM_STATE_FOLDER, STATE_VERSION_FILE, Cluster
 from headway.domain.managed_file import File
 
-PATH = f"{STATE.rpartition('/')[0]}/{WRITTEN}"
+PATH = f"{SLURM_STATE_FOLDER.rpartition('/')[0]}/{STATE_VERSION_FILE}"
 
 
 def files(cluster: Cluster, *, first: bool) -> dict[str, File]:

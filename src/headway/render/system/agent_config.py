@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import json
 
-from headway.catalog.xid import draining
+from headway.catalog.xid import draining_codes
 from headway.domain.cluster import Cluster, Group, Site
 from headway.domain.managed_file import File
 from headway.render.escaping import MARK, path, word
 from headway.render.machine_paths import AGENT_PROGRAM
-from headway.render.slurm.node_hardware import hardware_of, pretended
+from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
 from headway.render.system import nfs_exports
 from headway.render.system.systemd_files import TRIES, UNITS, volumes
 
@@ -74,10 +74,10 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
         "head": word(site.addresses[head] if head else site.head_address, "address"),
         **_second(cluster, site, head),
         **({"cluster": word(cluster.name, "name")} if head else {}),
-        **({"state": path(cluster.state, "storage.state")} if head and cluster.storage.state else {}),
+        **({"state": path(cluster.state_folder, "storage.state")} if head and cluster.storage.state else {}),
         "kernel_log": SIMULATED_LOG if cluster.provider.simulates_hardware else "/dev/kmsg",
         "simulated": site.simulated_gpus,
-        "oversubscribed_cpus": pretended(cluster, site),
+        "oversubscribed_cpus": hardware_is_simulated(cluster, site),
         "own_energy": not cluster.provider.shares_one_host,
         "gpus": plan.gpus,
         "gpu_type": plan.gpu_type,
@@ -87,7 +87,7 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
         "expects": dict(sorted(plan.expects.items())),
         "mounts": mounts,
         "offline_response": cluster.health.act,
-        "drain_codes": sorted(draining(cluster.health.xid_classes)),
+        "drain_codes": sorted(draining_codes(cluster.health.xid_classes)),
     }
     if not head and site.found:
         told["machines"] = {name: _machine(cluster, site, name) for name in group.slots if name in site.found}

@@ -43,7 +43,7 @@ def rules(cluster: Cluster, site: Site) -> str:
         "        type ipv4_addr",
         f"        elements = {{ {machines} }}",
         "    }",
-        *_ways_in(cluster, own.ways_in),
+        *_ways_in(cluster, own.server_addresses),
         "    chain input {",
         "        type filter hook input priority filter - 5; policy accept;",
         '        iifname "lo" accept',

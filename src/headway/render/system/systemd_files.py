@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from headway.catalog.releases import SlurmRelease
-from headway.domain.cluster import ACCOUNTING, RESTORING, Cluster, Group, Site, Volume
+from headway.domain.cluster import ACCOUNTING_FOLDER, RESTORING_SUFFIX, Cluster, Group, Site, Volume
 from headway.domain.managed_file import File
 from headway.render.escaping import MARK, path, script, word
 from headway.render.ha import failback, state_folder
@@ -39,7 +39,7 @@ def database_units() -> dict[str, File]:
         {
             "mariadb.service": f"[Unit]\nRequiresMountsFor={DATADIR}\n{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n",
             "slurmdbd.service": (
-                f"[Unit]\nWants=mariadb.service\n{_unless_half(ACCOUNTING)}{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n"
+                f"[Unit]\nWants=mariadb.service\n{_unless_half(ACCOUNTING_FOLDER)}{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n"
             ),
         }
     )
@@ -61,8 +61,8 @@ def controller_units(cluster: Cluster, known: SlurmRelease, name: str, *, around
         {
             "munge.service": f"[Unit]\n{TRIES}\n[Service]\n{_PROTECT}\n{_MUNGE_THREADS}\n{_AGAIN}\n",
             "slurmctld.service": (
-                f"[Unit]\n{beside}RequiresMountsFor={path(cluster.state, 'storage.state')}\n"
-                f"{_unless_half(cluster.state)}{TRIES}\n"
+                f"[Unit]\n{beside}RequiresMountsFor={path(cluster.state_folder, 'storage.state')}\n"
+                f"{_unless_half(cluster.state_folder)}{TRIES}\n"
                 f"[Service]\n{_PROTECT}\n{_EVERY_LINE}\n{_AGAIN}\n{_NO_PID_FILE}\n{before}{around}"
             ),
             "slurmrestd.service": _slurmrestd(known),
@@ -72,7 +72,9 @@ def controller_units(cluster: Cluster, known: SlurmRelease, name: str, *, around
 
 def _unless_half(place: str) -> str:
     """node/slurm_state.py makes and removes it."""
-    return f"# Not on what a restore has put back in part: run it again.\nConditionPathExists=!{place}{RESTORING}\n"
+    return (
+        f"# Not on what a restore has put back in part: run it again.\nConditionPathExists=!{place}{RESTORING_SUFFIX}\n"
+    )
 
 
 def _drop_ins(texts: Mapping[str, str]) -> dict[str, File]:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.domain.billing import News, NodeSpan, Run, Saves
+from headway.domain.billing import CheckpointStats, JobRun, NodeSpan, Notification
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
@@ -45,9 +45,9 @@ class RealWork(Acting):
 
     def resolve(self, document: Document) -> Resolved:
         from headway.catalog.plans import load_catalogue
-        from headway.clusterfile.load import check
+        from headway.clusterfile.load import check_cluster_file
 
-        cluster, faults = check(document.spec, load_catalogue(document.catalogue), owner=document.owner)
+        cluster, faults = check_cluster_file(document.spec, load_catalogue(document.catalogue), owner=document.owner)
         errors = [fault for fault in faults if fault.level == "error"]
         if cluster is None or errors:
             raise InvalidSpec(errors or faults)
@@ -361,7 +361,7 @@ class RealWork(Acting):
 
     # --- the ledger
 
-    async def accounting(self, cluster: Cluster, since: int, until: int) -> tuple[Run, ...]:
+    async def accounting(self, cluster: Cluster, since: int, until: int) -> tuple[JobRun, ...]:
         from headway.slurm import sacct_usage
 
         slurm = await self._slurm(cluster)
@@ -376,7 +376,7 @@ class RealWork(Acting):
     async def losses(self, cluster: Cluster) -> dict[int, tuple[tuple[float, float], ...]]:
         return (await self._slurm(cluster)).progress.losses_by_job()
 
-    async def saves(self, cluster: Cluster) -> dict[int, Saves]:
+    async def saves(self, cluster: Cluster) -> dict[int, CheckpointStats]:
         return (await self._slurm(cluster)).progress.stalls_by_job()
 
     async def hold_back(self, cluster: Cluster, team: str, *, on: bool) -> None:
@@ -385,7 +385,7 @@ class RealWork(Acting):
         slurm = await self._slurm(cluster)
         await account_commands.hold_team_jobs(slurm.links, slurm.head, team, on=on)
 
-    async def tell(self, cluster: Cluster, news: Sequence[News]) -> None:
+    async def tell(self, cluster: Cluster, news: Sequence[Notification]) -> None:
         from headway.cluster.monitoring.alertmanager import send_alerts
 
         slurm = await self._slurm(cluster)

@@ -15,7 +15,7 @@ from headway.datasets.manifest import Folder, Manifest, Source
 from headway.datasets.s3 import SCHEME, Access, Bucket
 from headway.domain.changeset import Change
 from headway.domain.cluster import Cluster
-from headway.domain.dataset import FOLDER, Version, size
+from headway.domain.dataset import FOLDER, DatasetVersion, format_bytes
 from headway.domain.operation import DatasetParams
 from headway.errors import HeadwayError, Refused
 from headway.render.system.systemd_files import escape
@@ -77,7 +77,7 @@ class Datasets:
         else:
             while not await self._shelf.publish(self._name, number, manifest):  # of a server whose records are lost
                 number += 1
-            made = Version(
+            made = DatasetVersion(
                 self._cluster, self._name, number, manifest.digest, len(manifest.files), manifest.size, path,
                 self._operation.person, state.clock(),
             )  # fmt: skip
@@ -99,7 +99,7 @@ class Datasets:
 
         began = time.monotonic()
         manifest = await self._watched("files", "read", read)
-        text = f"{len(manifest.files)} files, {size(manifest.size)} are read"
+        text = f"{len(manifest.files)} files, {format_bytes(manifest.size)} are read"
         await self._say("files", text, done=True, seconds=time.monotonic() - began)
         return manifest
 
@@ -123,7 +123,7 @@ class Datasets:
             raise
         return folder
 
-    async def _verify(self, one: Version) -> None:
+    async def _verify(self, one: DatasetVersion) -> None:
         began = time.monotonic()
 
         async def read(progress: Progress) -> list[str]:
@@ -136,10 +136,10 @@ class Datasets:
                 f"{one.label} is damaged:\n{told(damage)}",
                 hint=f"bring it again under another number: headway dataset add {one.name} --from {one.source}",
             )
-        text = f"{one.files} files, {size(one.bytes)} are whole"
+        text = f"{one.files} files, {format_bytes(one.bytes)} are whole"
         await self._say("files", text, done=True, seconds=time.monotonic() - began)
 
-    async def _remove(self, one: Version) -> None:
+    async def _remove(self, one: DatasetVersion) -> None:
         """What was removed before the server was killed is removed to its end."""
         force = bool(self._params.force)
         if one.removed_at is None:
@@ -148,7 +148,7 @@ class Datasets:
                 await require_unused(self._state, one)
             await self._state.store.datasets.record_removal(one, self._operation.person, forced=count > 0)
         freed = await self._shelf.remove(one.name, one.number)
-        await self._say("version", f"{one.label} is removed, {size(freed)} are free", done=True)
+        await self._say("version", f"{one.label} is removed, {format_bytes(freed)} are free", done=True)
         if not await self._state.store.datasets.versions(self._cluster, self._name):
             await self._place(attached=False)
 
@@ -190,7 +190,7 @@ class Datasets:
         task = asyncio.create_task(work(progress))
         try:
             while not (await asyncio.wait({task}, timeout=pause))[0]:
-                done, every = size(progress.bytes), size(progress.of_bytes)
+                done, every = format_bytes(progress.bytes), format_bytes(progress.of_bytes)
                 text = f"{progress.files} of {progress.of_files} files are {word}, {done} of {every}"
                 await self._say(step, text if progress.of_files else "are being listed")
                 pause = min(pause * 1.5, LAST_LOOK_S)

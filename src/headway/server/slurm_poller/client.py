@@ -30,7 +30,7 @@ from headway.server.slurm_poller.frames import (
     with_nodes,
 )
 from headway.services.cluster_backend import Reading
-from headway.transport.process import hold, let_go
+from headway.transport.process import start_process, stop_process
 
 if TYPE_CHECKING:
     from headway.domain.slurm.state import JobState, NodeState, Reservation
@@ -105,7 +105,7 @@ class PollProcess:
 
     async def _running(self) -> asyncio.subprocess.Process:
         if self._process is None or self._process.returncode is not None:
-            self._process = await hold(self._argv)
+            self._process = await start_process(self._argv)
             assert self._process.stdin is not None
             self._process.stdin.write(self._settings)
         return self._process
@@ -168,7 +168,7 @@ class PollProcess:
             if process.stdin is not None:
                 process.stdin.close()
             with contextlib.suppress(ProcessLookupError):
-                await let_go(process)
+                await stop_process(process)
 
 
 def _error(said: dict[str, str]) -> HeadwayError:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from headway.billing import capacity as rules
 from headway.billing.capacity import Cover, Fragments, Stretches
-from headway.domain.billing import Life
+from headway.domain.billing import MachineLifetime
 from headway.schemas.billing import CapacityOut, HourOut, TypeOut, WaitOut
 from headway.services.billing.daily_rollups import load_coverage, load_held_seconds_by_day_sums
 from headway.services.billing.fragmentation import gpu_plans_by_group, gpus_by_node, load_fragmentation
@@ -93,7 +93,7 @@ async def _held(state: AppState, billed: BilledCluster, span: Span, whole: Cover
 
 
 def _there(
-    billed: BilledCluster, gpus: Mapping[str, int], lives: Iterable[Life], span: Span, marks: range
+    billed: BilledCluster, gpus: Mapping[str, int], lives: Iterable[MachineLifetime], span: Span, marks: range
 ) -> dict[str, list[float]]:
     """GPU-seconds that machines offered in each hour, by GPU type, of groups that the file still names. `gpus`: by node."""
     found: dict[str, Stretches] = {}

@@ -13,7 +13,7 @@ from headway.billing.goodput import Advice, Cause
 from headway.billing.invoice import Segment
 from headway.billing.money import cents, usd
 from headway.billing.periods import Period
-from headway.domain.billing import Life, Saves
+from headway.domain.billing import CheckpointStats, MachineLifetime
 from headway.errors import Refused
 from headway.schemas.billing import AdviceOut
 from headway.services.billing.loss_attribution import CHECKPOINTS, MAX_NAMED_JOBS, data_began_at
@@ -46,7 +46,7 @@ class CheckpointStall:
     """What a job's checkpoints took in a period. `usd`: what the whole job cost in it. `failure_s`: its mean time to failure."""
 
     job: int
-    saves: Saves
+    saves: CheckpointStats
     failure_s: float
     gpu_s: int
     usd: Fraction
@@ -167,7 +167,7 @@ def _stall(
         for segment in segments:
             if segment.group == one.group and (held := seconds(one, segment.start, segment.end)):
                 cost += segment.usd_per_second * Fraction(one.units * held, one.per_node)
-    saves = Saves(last.saves, last.stalled_s, last.up_s)
+    saves = CheckpointStats(last.saves, last.stalled_s, last.up_s)
     return CheckpointStall(last.job, saves, _failure_s(hours, _nodes(rows)), gpu_s, cost)
 
 
@@ -199,5 +199,5 @@ async def failure_hours(state: AppState, billed: BilledCluster, month: Period) -
     return round(hours / failures, 2) if failures and hours else None
 
 
-def _seconds(life: Life, month: Period, now: int) -> int:
+def _seconds(life: MachineLifetime, month: Period, now: int) -> int:
     return max(0, min(life.ended or now, month.end, now) - max(life.began, month.start))

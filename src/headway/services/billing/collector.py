@@ -14,7 +14,7 @@ import structlog
 
 from headway.billing import budgets, energy, goodput, machine_meter
 from headway.billing.allocation import allocations_by_group
-from headway.domain.billing import DAY_S, Held, Life, Run, SpanKind
+from headway.domain.billing import DAY_S, GroupAllocation, JobRun, MachineLifetime, SpanKind
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
 from headway.domain.slurm.state import SPARES
@@ -58,7 +58,7 @@ class MachineMeter:
         now, store = int(state.clock()), state.store
         last = self.last_seen_at.get(cluster.name, 0)
         known = [
-            Life(one.machine, one.group, one.began, 0, max(one.seen, last))
+            MachineLifetime(one.machine, one.group, one.began, 0, max(one.seen, last))
             for one in await store.machine_lives.running(cluster.name)
         ]
         of = {
@@ -141,7 +141,7 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
     await store.ledger_progress.update(name, swept_at=swept, error="")
 
 
-def ledger_entries(cluster: Cluster, runs: Iterable[Run]) -> list[tuple[Run, list[Held], int]]:
+def ledger_entries(cluster: Cluster, runs: Iterable[JobRun]) -> list[tuple[JobRun, list[GroupAllocation], int]]:
     """The runs as the store takes them: (run, its allocations, lost seconds)."""
     return [
         (run, allocations_by_group(run, cluster.group_of), goodput.lost_s(run.state, run.start, run.end, None))
@@ -162,7 +162,7 @@ async def _losses(state: AppState, cluster: Cluster) -> None:
 async def _saves(state: AppState, cluster: Cluster, now: int) -> None:
     """Stores the checkpoint statistics that trainings reported. Invalid ones are skipped and logged."""
     told = await state.work.saves(cluster)
-    saves = {job: one for job, one in told.items() if one.can_be_kept}
+    saves = {job: one for job, one in told.items() if one.fits_database}
     if left := sorted(told.keys() - saves.keys()):
         log.info("checkpoints not kept", cluster=cluster.name, jobs=left[:10])
     if saves:

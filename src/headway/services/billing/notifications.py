@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from headway.billing.budgets import BudgetStatus, Level
 from headway.billing.periods import last_week, zone
-from headway.domain.billing import News
+from headway.domain.billing import Notification
 from headway.domain.cluster import Cluster
 from headway.schemas.billing import BudgetOut, GoodputOut, UsageOut
 from headway.services.billing.budgets import load_budgets, unit_label
@@ -27,7 +27,7 @@ async def record_budget_notice(state: AppState, cluster: Cluster, one: BudgetSta
     spent = f"team {one.team}: {_words(one)}"
     key = f"budget/{one.team}/{one.start}/{one.budget.limit.normalize():f} {one.budget.unit}/{one.level.value}"
     title = f"{cluster.name}: the budget of {one.team} {'is spent' if one.level is Level.OVER else 'is soon spent'}"
-    news = News(key, "Budget", "warning", title, spent, now)
+    news = Notification(key, "Budget", "warning", title, spent, now)
     await state.store.notifications.add(cluster.name, news)
 
 
@@ -46,7 +46,7 @@ async def record_weekly_summary(state: AppState, cluster: Cluster, now: int) -> 
     good = await load_goodput(state, ReportScope(billed, week, None))
     text = summary(used, good, await load_budgets(state, billed, week.end))
     title = f"{cluster.name}: week {week.name}"
-    await store.notifications.add(cluster.name, News(key, "WeeklySummary", "info", title, text, now))
+    await store.notifications.add(cluster.name, Notification(key, "WeeklySummary", "info", title, text, now))
 
 
 def summary(used: UsageOut, good: GoodputOut, budgets: list[BudgetOut]) -> str:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from headway.billing import invoice
 from headway.billing.invoice import Segment
 from headway.billing.periods import Period
-from headway.domain.billing import Price
+from headway.domain.billing import NodePrice
 from headway.services.billing.report_scope import BilledCluster
 from headway.services.context import AppState
 from headway.store.billing.run_sums import NONE, Only, Span
@@ -70,7 +70,7 @@ async def unpriced_segments(state: AppState, billed: BilledCluster, period: Peri
 async def cut_by_prices(state: AppState, billed: BilledCluster, period: Period, groups: set[str]) -> list[Segment]:
     """The period cut wherever the price of one of these groups changed, group by group."""
     prices = [
-        Price(row.group, int(row.since), Decimal(row.usd_per_hour), row.spot, row.reserved)
+        NodePrice(row.group, int(row.since), Decimal(row.usd_per_hour), row.spot, row.reserved)
         for row in await state.store.prices.of_cluster(billed.name)
     ]
     return [one for one in invoice.segments(prices, groups, period) if one.group in groups]

@@ -108,7 +108,7 @@ async def start_key_rotation(state: AppState, who: Principal, name: str, ask: Ro
         )
     if ask.what == "munge" and cluster.munge_key is not None:
         raise Refused(
-            f"the MUNGE key of {name} comes from {cluster.munge_key.words}, as its file says",
+            f"the MUNGE key of {name} comes from {cluster.munge_key.description}, as its file says",
             hint="change it there, then headway apply",
         )
     if ask.what == "ssh" and not cluster.provider.creates_machines:

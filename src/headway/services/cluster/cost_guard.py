@@ -14,7 +14,7 @@ COST_LIMIT_FIELD = "cost.usd_per_hour"
 async def cost_limit_conflict(state: AppState, before: Cluster | None, after: Cluster) -> Conflict | None:
     """The error if `after` would exceed its limit: the machines that it always runs, plus those that its scaling groups run now.
     None if it does not, or if it asks for no more always-on machines than `before` (then power saving keeps the limit)."""
-    limit = after.most_usd_per_hour
+    limit = after.max_usd_per_hour
     if before is None or limit is None or _usd_per_hour_always_on(after) <= _usd_per_hour_always_on(before):
         return None
     scaling = [group for group in after.groups if group.idle_s is not None]
@@ -24,7 +24,7 @@ async def cost_limit_conflict(state: AppState, before: Cluster | None, after: Cl
     there = {group.name: len(machines & set(group.slots)) for group in scaling}
     # Machines in a group's first `wanted` slots are counted as always on.
     more = {
-        group.name: group.price_usd_per_node_hour * len(machines & set(group.slots[group.wanted :]))
+        group.name: group.price_usd_per_node_hour * len(machines & set(group.slots[group.min_machines :]))
         for group in scaling
     }
     total = _usd_per_hour_always_on(after) + sum(more.values())
@@ -40,4 +40,4 @@ async def cost_limit_conflict(state: AppState, before: Cluster | None, after: Cl
 
 def _usd_per_hour_always_on(cluster: Cluster) -> Decimal:
     """USD per hour of the nodes and spares that always run."""
-    return sum((group.price_usd_per_node_hour * group.wanted for group in cluster.groups), Decimal(0))
+    return sum((group.price_usd_per_node_hour * group.min_machines for group in cluster.groups), Decimal(0))

@@ -6,7 +6,7 @@ import secrets as random
 from collections.abc import Sequence
 
 from headway.domain.cluster import Cluster
-from headway.domain.dataset import FOLDER, Version, in_the_way
+from headway.domain.dataset import FOLDER, DatasetVersion, conflicting_field
 from headway.domain.operation import DatasetParams
 from headway.errors import Conflict, NotFound, Refused
 from headway.schemas.clusters import OperationOut
@@ -81,14 +81,14 @@ async def pin_versions(state: AppState, cluster: Cluster, stage_in: Sequence[str
 
 def require_free_name(cluster: Cluster, name: str) -> None:
     """Raises Refused if the cluster's file uses the mount point of a dataset of this name for something else."""
-    field = in_the_way(cluster.storage, name)
+    field = conflicting_field(cluster.storage, name)
     if field:
         raise Refused(
             f"{FOLDER}/{name} is taken on {cluster.name}: {field} of its file", hint="give the dataset another name"
         )
 
 
-async def require_unused(state: AppState, version: Version) -> None:
+async def require_unused(state: AppState, version: DatasetVersion) -> None:
     """Raises Conflict while the lineage of jobs names the version."""
     count, latest = await state.store.datasets.jobs_using(version.cluster, version.name, version.number)
     if count:
@@ -100,7 +100,9 @@ async def require_unused(state: AppState, version: Version) -> None:
         )
 
 
-async def _find_version(state: AppState, cluster: str, dataset: str, number: int, *, removed: bool = False) -> Version:
+async def _find_version(
+    state: AppState, cluster: str, dataset: str, number: int, *, removed: bool = False
+) -> DatasetVersion:
     """Raises NotFound; also for a removed one, unless `removed`."""
     await state.row(cluster)
     one = await state.store.datasets.get(cluster, dataset, number)
@@ -122,7 +124,7 @@ async def _queue(
     return operation_out(operation)
 
 
-def _version_out(version: Version, jobs: int) -> DatasetOut:
+def _version_out(version: DatasetVersion, jobs: int) -> DatasetOut:
     """`jobs`: how many name it in their lineage."""
     return DatasetOut(
         name=version.name,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from headway.domain.cluster import Cluster
-from headway.domain.dataset import FOLDER, in_the_way
+from headway.domain.dataset import FOLDER, conflicting_field
 from headway.errors import Fault, HeadwayError, NotAllowed, Refused
 from headway.services.cluster_backend import Resolved
 from headway.services.context import AppState
@@ -65,7 +65,7 @@ def moved_dataset_faults(before: Cluster, cluster: Cluster) -> Iterator[Fault]:
 
 def _library_faults(resolved: Resolved, names: Iterable[str]) -> Iterator[Fault]:
     for name in names:
-        field = in_the_way(resolved.cluster.storage, name)
+        field = conflicting_field(resolved.cluster.storage, name)
         if field:
             message = f"{FOLDER}/{name} holds versions of the dataset {name} already"
             yield Fault(field, message, f"give it another name and place, or remove those: headway dataset list {name}")

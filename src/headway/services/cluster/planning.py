@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from headway.changes.unrendered_settings import file_change, setting_changes
-from headway.clusterfile.node_counts import scaled, scaled_text, targets_of
+from headway.clusterfile.node_counts import edit_node_counts, target_node_counts, with_node_counts
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.operation import ApplyParams, DownParams, ScaleParams
@@ -97,15 +97,15 @@ async def queue_scale(state: AppState, who: Principal, name: str, ask: ScaleIn) 
 
 async def _scaled(state: AppState, name: str, ask: ScaleIn) -> tuple[dict[str, int], Document]:
     row, cluster = await state.cluster(name)
-    targets = targets_of(cluster, ask.groups)
+    targets = target_node_counts(cluster, ask.groups)
     document = scaled_document(Document.model_validate(row.document), targets)
     return targets, document.model_copy(update={"owner": ""})  # "" keeps the owner
 
 
 def scaled_document(document: Document, targets: Mapping[str, int]) -> Document:
     """The document with these numbers of nodes, by group, in its spec and text."""
-    spec = scaled(document.spec, targets)
-    return document.model_copy(update={"spec": spec, "text": scaled_text(document.text, document.spec, spec)})
+    spec = with_node_counts(document.spec, targets)
+    return document.model_copy(update={"spec": spec, "text": edit_node_counts(document.text, document.spec, spec)})
 
 
 async def queue_down(state: AppState, who: Principal, name: str, *, delete_data: bool) -> Operation:

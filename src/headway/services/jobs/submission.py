@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from headway.domain.cluster import Cluster
-from headway.domain.dataset import Version
+from headway.domain.dataset import DatasetVersion
 from headway.errors import Refused, Unanswered, Unreachable
 from headway.jobs.submission import lineage
 from headway.jobs.submission.node_capacity import NodeCapacity, largest_node
@@ -175,7 +175,7 @@ async def _is_recorded(state: AppState, cluster: Cluster, job_id: int, who: Prin
     return record is not None and record.person == who.person and record.at >= since
 
 
-async def _dataset_versions(state: AppState, cluster: Cluster, prepared: PreparedJob) -> list[Version]:
+async def _dataset_versions(state: AppState, cluster: Cluster, prepared: PreparedJob) -> list[DatasetVersion]:
     """The dataset versions that the job names."""
     if not any(one.versioned for one in cluster.storage.datasets):
         return []

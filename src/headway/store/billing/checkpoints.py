@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import select
 
-from headway.domain.billing import Saves
+from headway.domain.billing import CheckpointStats
 from headway.store.billing.runs import upsert
 from headway.store.db import billing_schema as t
 from headway.store.db.transactions import StorePart
@@ -15,7 +15,7 @@ _JOBS_AT_ONCE = 500  # that one query names
 
 
 class Checkpoints(StorePart):
-    async def record(self, cluster: str, saves: Mapping[int, Saves], at: int) -> None:
+    async def record(self, cluster: str, saves: Mapping[int, CheckpointStats], at: int) -> None:
         """What trainings said in all. One of which less is known than before (its first reports are gone) stays."""
         known = await self.of_jobs(cluster, list(saves))
         rows = [
@@ -27,11 +27,11 @@ class Checkpoints(StorePart):
             async with self._database.write() as db:
                 await db.execute(upsert(db, t.job_saves, ("cluster", "job")), rows)
 
-    async def of_jobs(self, cluster: str, jobs: Sequence[int]) -> dict[int, Saves]:
+    async def of_jobs(self, cluster: str, jobs: Sequence[int]) -> dict[int, CheckpointStats]:
         s, found = t.job_saves, {}
         async with self._database.read() as db:
             for i in range(0, len(jobs), _JOBS_AT_ONCE):
                 mine = (s.c.cluster == cluster, s.c.job.in_(jobs[i : i + _JOBS_AT_ONCE]))
                 for row in await db.execute(select(s).where(*mine)):
-                    found[row.job] = Saves(row.saves, row.stalled_s, row.up_s)
+                    found[row.job] = CheckpointStats(row.saves, row.stalled_s, row.up_s)
         return found

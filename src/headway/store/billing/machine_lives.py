@@ -6,29 +6,34 @@ from collections.abc import Iterable
 
 from sqlalchemy import or_, select, update
 
-from headway.domain.billing import Life
+from headway.domain.billing import MachineLifetime
 from headway.store.billing.runs import upsert
 from headway.store.db import billing_schema as t
 from headway.store.db.transactions import StorePart
 
 
 class MachineLives(StorePart):
-    async def between(self, cluster: str, start: int, end: int) -> list[Life]:
+    async def between(self, cluster: str, start: int, end: int) -> list[MachineLifetime]:
         """Those that were there at some time from `start` until `end`."""
         v = t.lives
         query = select(v).where(v.c.cluster == cluster, v.c.began < end, or_(v.c.ended == 0, v.c.ended > start))
         async with self._database.read() as db:
             rows = await db.execute(query.order_by(v.c.machine, v.c.began))
-            return [Life(row.machine, row.group, row.began, row.ended, row.seen) for row in rows]
+            return [MachineLifetime(row.machine, row.group, row.began, row.ended, row.seen) for row in rows]
 
-    async def running(self, cluster: str) -> list[Life]:
+    async def running(self, cluster: str) -> list[MachineLifetime]:
         v = t.lives
         async with self._database.read() as db:
             rows = await db.execute(select(v).where(v.c.cluster == cluster, v.c.ended == 0))
-            return [Life(row.machine, row.group, row.began, 0, row.seen) for row in rows]
+            return [MachineLifetime(row.machine, row.group, row.began, 0, row.seen) for row in rows]
 
     async def record(
-        self, cluster: str, began: Iterable[tuple[str, str]], ended: Iterable[Life], seen: Iterable[str], now: int
+        self,
+        cluster: str,
+        began: Iterable[tuple[str, str]],
+        ended: Iterable[MachineLifetime],
+        seen: Iterable[str],
+        now: int,
     ) -> None:
         v = t.lives
         async with self._database.write() as db:

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 
 from sqlalchemy import select, update
 
-from headway.domain.billing import News
+from headway.domain.billing import Notification
 from headway.store.db import billing_schema as t
 from headway.store.db.transactions import StorePart, insert_into
 
 
 class Notifications(StorePart):
-    async def add(self, cluster: str, one: News) -> None:
+    async def add(self, cluster: str, one: Notification) -> None:
         """To be told, once: where news with its key is known already nothing happens."""
         n = t.news
-        values = {name: getattr(one, name) for name in News.__dataclass_fields__}
+        values = {name: getattr(one, name) for name in Notification.__dataclass_fields__}
         async with self._database.write() as db:
             await db.execute(insert_into(db, n).values(cluster=cluster, told_at=0, **values).on_conflict_do_nothing())
 
@@ -25,15 +25,15 @@ class Notifications(StorePart):
             found = await db.execute(select(n.c.key).where(n.c.cluster == cluster, n.c.key == key))
             return found.first() is not None
 
-    async def pending(self, cluster: str, since: int) -> list[News]:
+    async def pending(self, cluster: str, since: int) -> list[Notification]:
         """The oldest first; what is older than `since` is no news any more."""
         n = t.news
-        query = select(*(n.c[name] for name in News.__dataclass_fields__))
+        query = select(*(n.c[name] for name in Notification.__dataclass_fields__))
         async with self._database.read() as db:
             rows = await db.execute(
                 query.where(n.c.cluster == cluster, n.c.told_at == 0, n.c.at >= since).order_by(n.c.at, n.c.key)
             )
-            return [News(*row) for row in rows]
+            return [Notification(*row) for row in rows]
 
     async def mark_sent(self, cluster: str, keys: Iterable[str], at: int) -> None:
         n = t.news

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.domain.billing import Held, Hold, Run
+from headway.domain.billing import CpuAllocation, GroupAllocation, JobRun
 from headway.domain.slurm.hostlist import compress, expand
 from headway.store.billing.daily_rollups import DailyRollups, Part
 from headway.store.billing.ledger_progress import LedgerProgress
@@ -47,7 +47,9 @@ class Runs(StorePart):
         self._rollups = rollups
         self._progress = progress
 
-    async def save(self, cluster: str, runs: Iterable[tuple[Run, Sequence[Held], int]], **mark: int) -> None:
+    async def save(
+        self, cluster: str, runs: Iterable[tuple[JobRun, Sequence[GroupAllocation], int]], **mark: int
+    ) -> None:
         """(run, what it holds by the file of now, seconds lost at its end as far as its state says) each: all of them and the
         new mark, or nothing. A run that is known (its job and start) takes what accounting says now; what Headway measured
         stays, and so do its groups while its nodes are the same: another file changes nothing of what was held. A run whose
@@ -91,21 +93,25 @@ class Runs(StorePart):
 
     async def _known_parts(
         self, db: AsyncConnection, cluster: str, jobs: Iterable[int]
-    ) -> dict[tuple[int, int], list[Held]]:
+    ) -> dict[tuple[int, int], list[GroupAllocation]]:
         """What each known run of these jobs holds, as it was put down; the part that is counted once first."""
         k, r, numbers = t.run_kinds, t.runs, sorted(jobs)
         columns = (r.c.job, r.c.start, r.c.group, r.c.nodes, k.c.gpu_type, r.c.gpus, r.c.cpus, r.c.units, k.c.per_node)
         query = select(*columns).select_from(r.join(k, r.c.kind == k.c.id)).order_by(r.c.first.desc(), r.c.group)
-        found: dict[tuple[int, int], list[Held]] = {}
+        found: dict[tuple[int, int], list[GroupAllocation]] = {}
         for at in range(0, len(numbers), _BATCH):
             mine = (r.c.cluster == cluster, r.c.job.in_(numbers[at : at + _BATCH]))
             for job, start, group, nodes, *rest in await db.execute(query.where(*mine)):
-                found.setdefault((job, start), []).append(Held(group, tuple(expand(nodes)), *rest))
+                found.setdefault((job, start), []).append(GroupAllocation(group, tuple(expand(nodes)), *rest))
         return found
 
     async def _moved_starts(
-        self, db: AsyncConnection, cluster: str, told: Iterable[Run], were: Mapping[tuple[int, int], Sequence[Held]]
-    ) -> list[tuple[Run, int]]:
+        self,
+        db: AsyncConnection,
+        cluster: str,
+        told: Iterable[JobRun],
+        were: Mapping[tuple[int, int], Sequence[GroupAllocation]],
+    ) -> list[tuple[JobRun, int]]:
         """Those of these runs that are known to run on the same nodes from an earlier start, and that start. Accounting has one
         record of a job and the moment it was submitted at, which a requeue changes; after a restore that record may be
         another run's, and what ran before was held."""
@@ -142,7 +148,7 @@ class Runs(StorePart):
             "cpu_s": int(cpu_s or 0),
         }
 
-    async def _put_in(self, db: AsyncConnection, cluster: str, run: Run, measured: Mapping[str, Any]) -> None:
+    async def _put_in(self, db: AsyncConnection, cluster: str, run: JobRun, measured: Mapping[str, Any]) -> None:
         """What `_take_out` returned, for the parts that there are now."""
         r = t.runs
         mine = (r.c.cluster == cluster, r.c.job == run.job, r.c.start == run.start)
@@ -276,7 +282,7 @@ class Runs(StorePart):
                         db, cluster, {"longest_s": await self._progress.longest_s(db, cluster, longest)}
                     )
 
-    async def allocations(self, cluster: str, since: int, until: int) -> list[Hold]:
+    async def allocations(self, cluster: str, since: int, until: int) -> list[CpuAllocation]:
         """What runs held of nodes at some time from `since` until `until`, which is not long ago."""
         k, r = t.run_kinds, t.runs
         columns = (r.c.job, r.c.start, r.c.end, r.c.group, r.c.nodes, r.c.cpus)
@@ -288,7 +294,7 @@ class Runs(StorePart):
         )
         async with self._database.read() as db:
             return [
-                Hold(row.job, row.start, row.end, row.group, tuple(expand(row.nodes)), row.cpus)
+                CpuAllocation(row.job, row.start, row.end, row.group, tuple(expand(row.nodes)), row.cpus)
                 for query in (running, ended)
                 for row in await db.execute(query)
             ]
@@ -321,7 +327,7 @@ def _added(name: str) -> BindParameter[int]:
     return bindparam(name, type_=BigInteger)
 
 
-def as_known(now: Sequence[Held], before: list[Held]) -> Sequence[Held]:
+def as_known(now: Sequence[GroupAllocation], before: list[GroupAllocation]) -> Sequence[GroupAllocation]:
     """`before` itself where it is of the same nodes and holds as much of them: groups and plans are those of the run's start.
     Else what the run holds `now`, and also where a node had no group that has one now."""
     if not before or _nodes_and_all(before) != _nodes_and_all(now):
@@ -330,12 +336,12 @@ def as_known(now: Sequence[Held], before: list[Held]) -> Sequence[Held]:
     return now if any(part.group and not nameless.isdisjoint(part.nodes) for part in now) else before
 
 
-def _nodes_and_all(parts: Iterable[Held]) -> tuple[list[str], int, int]:
+def _nodes_and_all(parts: Iterable[GroupAllocation]) -> tuple[list[str], int, int]:
     nodes = sorted(node for part in parts for node in part.nodes)
     return nodes, sum(part.gpus for part in parts), sum(part.cpus for part in parts)
 
 
-def _row(cluster: str, run: Run, part: Held, lost_s: int, *, first: bool) -> dict[str, Any]:
+def _row(cluster: str, run: JobRun, part: GroupAllocation, lost_s: int, *, first: bool) -> dict[str, Any]:
     return {
         "cluster": cluster,
         "job": run.job,
@@ -361,7 +367,7 @@ def _row(cluster: str, run: Run, part: Held, lost_s: int, *, first: bool) -> dic
     }
 
 
-def _node(cluster: str, run: Run, part: Held, node: str) -> dict[str, Any]:
+def _node(cluster: str, run: JobRun, part: GroupAllocation, node: str) -> dict[str, Any]:
     """A job's nodes hold the same of it, as far as accounting says."""
     return {
         "cluster": cluster,

@@ -19,7 +19,7 @@ from sqlalchemy import (
     select,
 )
 
-from headway.domain.billing import Use
+from headway.domain.billing import GroupUsage
 from headway.store.billing.run_sums import Only, RunSums, Span, fits
 from headway.store.billing.runs import KIND
 from headway.store.db import billing_schema as t
@@ -99,7 +99,7 @@ class Cell:
 
     by: tuple[str, ...]
     group: str
-    use: Use
+    use: GroupUsage
     times: Times = Times()
 
 
@@ -194,7 +194,7 @@ class UsageReports(StorePart):
             for i, value in enumerate(sums):
                 mine[i] += value
         return [
-            Cell(names, group, Use(team, per_node, *sums[:_HELD]), Times(*sums[_HELD:]))
+            Cell(names, group, GroupUsage(team, per_node, *sums[:_HELD]), Times(*sums[_HELD:]))
             for (names, group, team, per_node), sums in found.items()
         ]
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from sqlalchemy import Row, func, insert, select, update
 
-from headway.domain.dataset import Version
+from headway.domain.dataset import DatasetVersion
 from headway.errors import NotFound
 from headway.store.db import schema as t
 from headway.store.db.transactions import StorePart
 
 
 class Datasets(StorePart):
-    async def versions(self, cluster: str, name: str = "", *, removed: bool = False) -> tuple[Version, ...]:
+    async def versions(self, cluster: str, name: str = "", *, removed: bool = False) -> tuple[DatasetVersion, ...]:
         """By name and number; those that were removed only when asked for."""
         d = t.datasets
         query = select(d).where(d.c.cluster == cluster).order_by(d.c.name, d.c.number)
@@ -26,7 +26,7 @@ class Datasets(StorePart):
         async with self._database.read() as db:
             return tuple(_version(row) for row in await db.execute(query))
 
-    async def get(self, cluster: str, name: str, number: int) -> Version:
+    async def get(self, cluster: str, name: str, number: int) -> DatasetVersion:
         """NotFound when there was never one; it may have been removed."""
         d = t.datasets
         query = select(d).where(d.c.cluster == cluster, d.c.name == name, d.c.number == number)
@@ -52,18 +52,18 @@ class Datasets(StorePart):
                 last = max(last, (await db.execute(query)).scalar() or 0)
             return last + 1
 
-    async def add(self, version: Version) -> None:
+    async def add(self, version: DatasetVersion) -> None:
         async with self._database.write() as db:
             await db.execute(insert(t.datasets).values(**asdict(version)))
 
-    async def record_verification(self, version: Version, damage: str) -> None:
+    async def record_verification(self, version: DatasetVersion, damage: str) -> None:
         """Every file was read again; `damage`: what was found, "" for nothing."""
         await self._update(version, checked_at=self._database.now(), damage=damage)
 
-    async def record_removal(self, version: Version, person: str, *, forced: bool) -> None:
+    async def record_removal(self, version: DatasetVersion, person: str, *, forced: bool) -> None:
         await self._update(version, removed_at=self._database.now(), removed_by=person, forced=forced)
 
-    async def _update(self, version: Version, **values: Any) -> None:
+    async def _update(self, version: DatasetVersion, **values: Any) -> None:
         d = t.datasets
         mine = (d.c.cluster == version.cluster, d.c.name == version.name, d.c.number == version.number)
         async with self._database.write() as db:
@@ -94,5 +94,5 @@ def job_lines(cluster: str, job_id: int, used: Iterable[tuple[str, int]]) -> lis
     ]
 
 
-def _version(row: Row[Any]) -> Version:
-    return Version(**row._mapping)
+def _version(row: Row[Any]) -> DatasetVersion:
+    return DatasetVersion(**row._mapping)

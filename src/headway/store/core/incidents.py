@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Row, Text, cast, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.domain.incident import OUT_BEFORE, Incident, IncidentState, IncidentStep, MovedJob, XidClass
+from headway.domain.incident import OUT_BEFORE, Incident, IncidentState, IncidentStep, RequeuedJob, XidClass
 from headway.errors import NotFound
 from headway.store.db import schema as t
 from headway.store.db.transactions import StorePart
@@ -121,7 +121,7 @@ class Incidents(StorePart):
                 await db.execute(insert(m).values(incident=incident, job=job, requeued_at=at))
 
     async def record_job_recovery(
-        self, moved: MovedJob, *, running_at: float | None = None, step_at: float | None = None
+        self, moved: RequeuedJob, *, running_at: float | None = None, step_at: float | None = None
     ) -> None:
         m = t.incident_jobs
         given = {"running_at": running_at, "step_at": step_at}
@@ -129,7 +129,7 @@ class Incidents(StorePart):
         async with self._database.write() as db:
             await db.execute(update(m).where(m.c.incident == moved.incident, m.c.job == moved.job).values(**values))
 
-    async def jobs_recovering(self, cluster: str, since: float) -> tuple[MovedJob, ...]:
+    async def jobs_recovering(self, cluster: str, since: float) -> tuple[RequeuedJob, ...]:
         """Jobs moved since then that have not reported a step again."""
         i, m = t.incidents, t.incident_jobs
         query = (
@@ -157,7 +157,7 @@ class Incidents(StorePart):
         found = tuple(incidents)
         s, m, numbers = t.incident_steps, t.incident_jobs, [one.number for one in found]
         steps: dict[int, list[IncidentStep]] = defaultdict(list)
-        moved: dict[int, list[MovedJob]] = defaultdict(list)
+        moved: dict[int, list[RequeuedJob]] = defaultdict(list)
         async with self._database.read() as db:
             for row in await db.execute(select(s).where(s.c.incident.in_(numbers)).order_by(s.c.seq)):
                 steps[row.incident].append(_step_of(row))
@@ -220,7 +220,7 @@ class Incidents(StorePart):
             return tuple(row.number for row in await db.execute(query.order_by(i.c.number)))
 
 
-def _incident(row: Row[Any], steps: tuple[IncidentStep, ...] = (), jobs: tuple[MovedJob, ...] = ()) -> Incident:
+def _incident(row: Row[Any], steps: tuple[IncidentStep, ...] = (), jobs: tuple[RequeuedJob, ...] = ()) -> Incident:
     return Incident(
         row.number,
         row.cluster,
@@ -242,5 +242,5 @@ def _step_of(row: Row[Any]) -> IncidentStep:
     return IncidentStep(row.at, IncidentState(row.state), row.actor, row.text, row.evidence)
 
 
-def _moved_of(row: Row[Any]) -> MovedJob:
-    return MovedJob(row.incident, row.job, row.requeued_at, row.running_at, row.step_at)
+def _moved_of(row: Row[Any]) -> RequeuedJob:
+    return RequeuedJob(row.incident, row.job, row.requeued_at, row.running_at, row.step_at)

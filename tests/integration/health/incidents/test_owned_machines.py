@@ -15,7 +15,7 @@ from headway.domain.machine import Machine
 from headway.health import manual_actions
 from headway.health.detection.event_stream import Heartbeats
 from headway.transport.connect import SudoRefused
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support.incident_cluster import NODE, Ward, World, signal
 
 
@@ -43,7 +43,7 @@ async def test_a_restart_that_another_server_asked_for_is_waited_for(
     world = own(lab)
     real, asked = world.remote, asyncio.Event()
 
-    async def lost(at: Machine, argv: Sequence[str], **how: Any) -> Ran:
+    async def lost(at: Machine, argv: Sequence[str], **how: Any) -> CommandResult:
         ran = await real(at, argv, **how)
         if list(argv) == ["systemctl", "reboot"]:
             asked.set()

@@ -13,21 +13,21 @@ from agent.checks import gpu_checks, runner
 from agent.gpu import source
 from headway.domain.cluster import Host
 from headway.domain.incident import IncidentState
-from headway.domain.survey import Found, FoundGpu, FoundNic
+from headway.domain.survey import DetectedGpu, DetectedHardware, DetectedNic
 from headway.providers.inventory.provider import SshProvider
-from headway.providers.inventory.records import Taken
+from headway.providers.inventory.records import ClaimedHost
 from headway.render.system import agent_config
 from tests.support.incident_cluster import NODE, Ward, signal
 from tests.support.render_cases import H100, group, own_gpu_cluster, own_site
 
-A100S = tuple(FoundGpu("NVIDIA A100-SXM4-80GB", 81920, f"0000:{n}b:00.0", (), n) for n in range(4))
-H100S = tuple(FoundGpu(H100.gpu_product, 81559, f"0000:{n}b:00.0", (), n) for n in range(8))
+A100S = tuple(DetectedGpu("NVIDIA A100-SXM4-80GB", 81920, f"0000:{n}b:00.0", (), n) for n in range(4))
+H100S = tuple(DetectedGpu(H100.gpu_product, 81559, f"0000:{n}b:00.0", (), n) for n in range(8))
 DRIVERLESS = tuple(replace(one, product="", memory_mib=0, minor=-1) for one in H100S)
-FULL = Found(128, 2, 64, 1, 2_040_000, 900_000, H100S)
-PORTS = (FoundNic("mlx5_0", "InfiniBand", 400, True), FoundNic("mlx5_1", "InfiniBand", 10, False))
+FULL = DetectedHardware(128, 2, 64, 1, 2_040_000, 900_000, H100S)
+PORTS = (DetectedNic("mlx5_0", "InfiniBand", 400, True), DetectedNic("mlx5_1", "InfiniBand", 10, False))
 
 
-def config_of(folder: Path, name: str, other: Found, **plan: Any) -> Any:
+def config_of(folder: Path, name: str, other: DetectedHardware, **plan: Any) -> Any:
     """What the agent of this node goes by, in a cluster of whose two nodes the second one is another machine."""
     cluster = own_gpu_cluster()
     first, second = cluster.slot_names
@@ -82,7 +82,7 @@ async def test_a_repaired_node_has_to_show_the_gpus_that_it_had(lab: Ward) -> No
 async def test_the_provider_says_what_a_machine_had(tmp_path: Path) -> None:
     host = Host(NODE, "127.0.0.1", "root", 22, "", "", None, "")
     provider = SshProvider(tmp_path, (host,))
-    provider._kept.pin("lab", NODE, Taken(host, "ssh-ed25519 AAAA"))
+    provider._kept.pin_host_key("lab", NODE, ClaimedHost(host, "ssh-ed25519 AAAA"))
     await provider.note("lab", {NODE: FULL}, ())
     (machine,) = await provider.list("lab")
     assert machine.found == FULL

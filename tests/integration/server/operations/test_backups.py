@@ -19,7 +19,7 @@ from headway.backup.archive import Header, Reader, key_of
 from headway.backup.restore import read, remember
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import BackupRule
-from headway.domain.dataset import Version
+from headway.domain.dataset import DatasetVersion
 from headway.domain.operation import OperationKind
 from headway.errors import Refused, Unreachable
 from headway.server.operations.backups import Backups
@@ -259,7 +259,7 @@ async def test_a_restore_brings_records_and_then_the_machines(
 async def test_versions_of_datasets_are_known_again_and_those_whose_files_are_lost_are_named(
     server: Server, tmp_path: Path, parts: dict[str, bytes]
 ) -> None:
-    rows = [asdict(Version("lab", "tiny", number, "0" * 64, 1, 1, "/d", "ann", 1.0)) for number in (1, 2)]
+    rows = [asdict(DatasetVersion("lab", "tiny", number, "0" * 64, 1, 1, "/d", "ann", 1.0)) for number in (1, 2)]
     lines = "".join(json.dumps(["datasets", row]) + "\n" for row in rows)
     parts["records"] = zlib.compress(zlib.decompress(parts["records"]) + lines.encode())
     parts["about"] = json.dumps({"document": server_fakes.document().model_dump(), "owner": "ann"}).encode()

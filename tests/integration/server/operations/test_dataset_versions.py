@@ -13,7 +13,7 @@ from sqlalchemy import delete, insert
 from headway.datasets import library
 from headway.datasets.library_location import LocalLibrary
 from headway.domain.cluster import Dataset, Storage
-from headway.domain.dataset import Version, size
+from headway.domain.dataset import DatasetVersion, format_bytes
 from headway.errors import Refused, Unreachable
 from headway.jobs.submission import lineage
 from headway.jobs.submission.run_request import PreparedJob
@@ -163,7 +163,7 @@ async def test_a_number_is_not_given_twice_where_the_records_of_it_are_lost(
 
 
 V1, V2, OTHER = (
-    Version("lab", name, n, "0" * 64, 1, 1, "/d", "ann", 1.0) for name, n in (("a", 1), ("a", 2), ("ab", 1))
+    DatasetVersion("lab", name, n, "0" * 64, 1, 1, "/d", "ann", 1.0) for name, n in (("a", 1), ("a", 2), ("ab", 1))
 )
 
 
@@ -181,7 +181,7 @@ V1, V2, OTHER = (
         ({"script": "cat /datasets/a/17"}, []),
     ],
 )
-def test_which_versions_a_job_names(request_of: dict[str, Any], found: list[Version]) -> None:
+def test_which_versions_a_job_names(request_of: dict[str, Any], found: list[DatasetVersion]) -> None:
     prepared = PreparedJob(SubmitIn(**request_of), None)
     assert lineage.used_versions(prepared, [V1, V2, OTHER]) == found
 
@@ -215,7 +215,7 @@ def test_which_image_a_job_names(request_of: dict[str, Any]) -> None:
 
 
 def test_sizes_for_people() -> None:
-    assert [size(n) for n in (0, 1023, 1024, 5 << 30, 3 << 50)] == [
+    assert [format_bytes(n) for n in (0, 1023, 1024, 5 << 30, 3 << 50)] == [
         "0 bytes",
         "1023 bytes",
         "1.0 KiB",

@@ -16,7 +16,7 @@ from headway.datasets.library_location import LocalLibrary
 from headway.datasets.manifest import Folder
 from headway.domain.changeset import Change, Disturbs
 from headway.domain.cluster import Dataset, Storage, Volume
-from headway.domain.dataset import in_the_way
+from headway.domain.dataset import conflicting_field
 from headway.errors import Unreachable
 from headway.server.operations import datasets
 from headway.store.core.operations import MAX_ATTEMPTS
@@ -187,9 +187,9 @@ async def test_what_the_file_mounts_there_is_in_the_way_and_the_other_way_round(
 
 def test_the_ways_of_being_in_the_way() -> None:
     storage = Storage(datasets=(Dataset("own", "/d", "/datasets/a/b"),))
-    assert in_the_way(storage, "own") == "storage.datasets[0]"
-    assert in_the_way(storage, "a") == "storage.datasets[0]"
-    assert in_the_way(storage, "aa") == ""
+    assert conflicting_field(storage, "own") == "storage.datasets[0]"
+    assert conflicting_field(storage, "a") == "storage.datasets[0]"
+    assert conflicting_field(storage, "aa") == ""
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headway.catalog.releases import IMAGES
-from headway.domain.cluster import WRITTEN, BackupRule
+from headway.domain.cluster import STATE_VERSION_FILE, BackupRule
 from headway.errors import CommandFailed, Refused
 from headway.schemas.clusters import Document
 from headway.services.cluster_backend import Resolved
@@ -29,7 +29,7 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     made = await server_fakes.start(tmp_path / "state", builders.Clock(), roll=True, back_up=None, image_there=None)
     volume = tmp_path / "state" / "volumes" / "lab" / "head"
     volume.mkdir(parents=True)
-    slurm = volume / WRITTEN
+    slurm = volume / STATE_VERSION_FILE
 
     def resolve(document: Document) -> Resolved:
         image = str(document.spec.get("image", "debian13"))
@@ -151,14 +151,14 @@ async def test_what_a_cluster_that_is_down_has_kept_is_of_a_slurm_too(server: Se
 
 async def test_a_head_that_was_set_up_before_that_was_written_down_counts_by_its_file(server: Server) -> None:
     volume = server.state.settings.data / "volumes/lab/head"
-    (volume / WRITTEN).unlink()
+    (volume / STATE_VERSION_FILE).unlink()
     (volume / "slurmctld").mkdir()
     await newer(server)
     assert did(server) == ["back_up", "apply"]
-    (volume / WRITTEN).unlink()
+    (volume / STATE_VERSION_FILE).unlink()
     assert (await ask_for(server, "debian13")).status_code == 422
 
 
 async def newer_than_nothing(server: Server) -> None:
-    (server.state.settings.data / "volumes/lab/head" / WRITTEN).unlink()
+    (server.state.settings.data / "volumes/lab/head" / STATE_VERSION_FILE).unlink()
     assert (await ask_for(server, "debian14")).status_code == 202

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.billing import Saves
+from headway.domain.billing import CheckpointStats
 from headway.domain.cluster import Cluster
 from headway.render.monitoring.metric_queries import Row
 from headway.services.billing import collector as collecting
@@ -79,17 +79,23 @@ async def test_an_hour_in_which_nothing_was_said_is_over_too(server: Server, sai
 
 
 @pytest.mark.parametrize(
-    "bad", [Saves(10**20, 1.0, 1.0), Saves(3, math.nan, 1.0), Saves(3, 1.0, math.inf), Saves(-1, 1, 1)]
+    "bad",
+    [
+        CheckpointStats(10**20, 1.0, 1.0),
+        CheckpointStats(3, math.nan, 1.0),
+        CheckpointStats(3, 1.0, math.inf),
+        CheckpointStats(-1, 1, 1),
+    ],
 )
 async def test_what_no_database_holds_of_one_training_stops_nothing_else(
-    server: Server, said: Accounting, bad: Saves
+    server: Server, said: Accounting, bad: CheckpointStats
 ) -> None:
     cluster = (await server.state.cluster("lab"))[1]
     said.runs = [run(job, 0, 0, gpus=1, cpus=8) for job in JOBS]
-    server.work.answers |= {"saves": {1: bad, 2: Saves(4, 2.0, 60.0)}, "metrics": metrics}
+    server.work.answers |= {"saves": {1: bad, 2: CheckpointStats(4, 2.0, 60.0)}, "metrics": metrics}
     at(server, H + 20)
     await collect(server.state, cluster)
-    assert await server.store.checkpoints.of_jobs("lab", [1, 2]) == {2: Saves(4, 2.0, 60.0)}
+    assert await server.store.checkpoints.of_jobs("lab", [1, 2]) == {2: CheckpointStats(4, 2.0, 60.0)}
     assert (await server.store.ledger_progress.get("lab")).measured_to == OCTOBER.start + H
     assert await got(await server.client(), "usage?period=2026-10")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.billing import Held, NodeSpan, SpanKind
+from headway.domain.billing import GroupAllocation, NodeSpan, SpanKind
 from headway.services.billing.collector import ledger_entries
 from tests.support import builders
 from tests.support.billing_cluster import OCTOBER, Accounting, H, at, got, lab, machines, run
@@ -146,7 +146,7 @@ async def test_a_run_over_two_groups_waited_with_all_its_gpus(server: Server) ->
     """Also in the list that the figure leads to."""
     await machines(server, 2)
     at(server, 2 * H)
-    parts = [Held(name, (f"lab-{name}",), "h100", 8, 64, 8, 8) for name in ("a", "b")]
+    parts = [GroupAllocation(name, (f"lab-{name}",), "h100", 8, 64, 8, 8) for name in ("a", "b")]
     await server.store.runs.save("lab", [(run(1, 0, H, gpus=16), parts, 0)])
     await put(server, run(2, 0, H))
     ann = await server.client()
@@ -171,7 +171,7 @@ async def test_no_more_is_held_than_was_there_once_a_group_left_the_file(server:
     at(server, 2 * H)
     kept, gone = run(1, 0, H), run(2, 0, 2 * H, nodes=("lab-old-1-1",))
     await put(server, kept)
-    await server.store.runs.save("lab", [(gone, [Held("old", gone.nodes, "h100", 8, 64, 8, 8)], 0)])
+    await server.store.runs.save("lab", [(gone, [GroupAllocation("old", gone.nodes, "h100", 8, 64, 8, 8)], 0)])
     kind = await hours(server)
     assert [(one["held"], one["there"], one["free"]) for one in kind["hours"]] == [(8, 8, 0), (0, 8, 8)]
     assert kind["utilisation"] == 0.5

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headway.billing.allocation import allocations_by_group
 from headway.billing.money import cents
-from headway.domain.billing import NodeSpan, Run, SpanKind
+from headway.domain.billing import JobRun, NodeSpan, SpanKind
 from headway.services.billing import invoicing
 from headway.services.billing.report_scope import BilledCluster
 from headway.store import PriceRow
@@ -68,7 +68,7 @@ async def test_each_second_of_a_gpu_is_in_one_column_at_the_price_of_that_second
     await store.prices.record([PriceRow(name, "main", float(begun + turn), "20", False)])
     spans = [NodeSpan(NODES[1], SpanKind.DOWN, begun + at, begun + at + lasted) for at, lasted in broken]
     await store.node_spans.save(name, spans)
-    runs: list[Run] = []
+    runs: list[JobRun] = []
     expected: dict[str, Fraction] = {}
     for node, stretches in zip(NODES, given_, strict=True):
         at = first

@@ -14,7 +14,7 @@ from sqlalchemy import event
 
 from headway.billing import goodput
 from headway.billing.allocation import allocations_by_group
-from headway.domain.billing import Held, Life, NodeSpan, Run, SpanKind
+from headway.domain.billing import GroupAllocation, JobRun, MachineLifetime, NodeSpan, SpanKind
 from headway.domain.cluster import Cluster
 from headway.errors import Conflict
 from headway.store import Store
@@ -27,13 +27,13 @@ H = 3600
 T0 = 1_790_000_000
 
 
-def run(job: int, start: int, end: int, **others: object) -> Run:
+def run(job: int, start: int, end: int, **others: object) -> JobRun:
     fields = {
         "submit": T0 + start - 30, "eligible": T0 + start - 20, "team": "vision", "user": "alice", "partition": "train",
         "qos": "vision", "state": "COMPLETED" if end else "RUNNING", "nodes": ("lab-1-1",), "gpus": 4, "cpus": 32,
         "memory_mib": 1000, "time_limit_s": 3600, "used_cpu_s": 5, "used_memory_mib": 10,
     }  # fmt: skip
-    return Run(job=job, start=T0 + start, end=end and T0 + end, **{**fields, **others})  # type: ignore[arg-type]
+    return JobRun(job=job, start=T0 + start, end=end and T0 + end, **{**fields, **others})  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     await made.close()
 
 
-async def put(store: Store, *runs: Run, cluster: str = "lab", of: Cluster = LAB, **mark: int) -> None:
+async def put(store: Store, *runs: JobRun, cluster: str = "lab", of: Cluster = LAB, **mark: int) -> None:
     await store.runs.save(cluster, [(one, allocations_by_group(one, of.group_of), 0) for one in runs], **mark)
 
 
@@ -157,7 +157,7 @@ async def test_a_node_that_no_file_knew_is_of_its_group_once_one_does(store: Sto
 
 
 async def test_a_run_over_two_groups_waits_once_and_with_all_its_gpus(store: Store) -> None:
-    parts = [Held(group, (f"lab-{group}",), "h100", 8, 64, 8, 8) for group in ("a", "b")]
+    parts = [GroupAllocation(group, (f"lab-{group}",), "h100", 8, 64, 8, 8) for group in ("a", "b")]
     await store.runs.save("lab", [(run(7, 0, 100, gpus=16), parts, 0)])
     for span in (Span(T0, T0 + H, T0 + H), Span(T0, T0 + 50, T0 + H)):  # whole, and cut
         [total] = await store.usage.totals("lab", span, ["team"])
@@ -168,7 +168,7 @@ async def test_a_run_over_two_groups_waits_once_and_with_all_its_gpus(store: Sto
 async def test_what_a_run_s_gpus_draw_is_of_the_groups_that_they_are_of(store: Store) -> None:
     """Else one of two groups looks as if it drew all of it, and the other nothing."""
     sizes = {"a": 8, "b": 2, "c": 0}
-    parts = [Held(group, (f"lab-{group}",), "h100", gpus, 64, gpus, 8) for group, gpus in sizes.items()]
+    parts = [GroupAllocation(group, (f"lab-{group}",), "h100", gpus, 64, gpus, 8) for group, gpus in sizes.items()]
     await store.runs.save("lab", [(run(7, 0, 0, gpus=10), parts, 0)])
     for minute in (1, 2):
         await store.runs.add_measurements("lab", [(7, T0 + 60 * minute, 60, 30, 1001)], T0 + 60 * minute)
@@ -320,7 +320,9 @@ async def test_a_broken_node_s_jobs_are_found_by_the_node(store: Store) -> None:
 
 async def test_lives_spans_and_invoices(store: Store) -> None:
     await store.machine_lives.record("lab", [("lab-1-1", "main"), ("lab-1-2", "main")], [], [], T0)
-    await store.machine_lives.record("lab", [], [Life("lab-1-2", "main", T0, T0 + 50, T0 + 50)], ["lab-1-1"], T0 + 60)
+    await store.machine_lives.record(
+        "lab", [], [MachineLifetime("lab-1-2", "main", T0, T0 + 50, T0 + 50)], ["lab-1-1"], T0 + 60
+    )
     found = await store.machine_lives.between("lab", T0, T0 + H)
     assert [(one.machine, one.ended and one.ended - T0, one.seen - T0) for one in found] == [
         ("lab-1-1", 0, 60), ("lab-1-2", 50, 0),

@@ -13,7 +13,7 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.scaling.job_eviction import COMMANDS_AT_ONCE, JobEviction
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 
 LAB = builders.cluster(3, 0)
@@ -36,31 +36,31 @@ class Controller:
         self.asking = self.most = 0  # at once
         self.ends_at = 1010.0  # until then a job that ends is completing
 
-    async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> Ran:
+    async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> CommandResult:
         if argv[0] == "squeue":
             there = [job for job, word in self.words.items() if word != "PENDING"]
-            return Ran(tuple(argv), 0, "".join(f"{job} {NODE}\n" for job in there), "", 0.0)
+            return CommandResult(tuple(argv), 0, "".join(f"{job} {NODE}\n" for job in there), "", 0.0)
         if "show" in argv:
             out = "".join(f"JobId={job} JobState={word} Reason=None\n" for job, word in self.words.items())
-            return Ran(tuple(argv), 0, out, "", 0.0)
+            return CommandResult(tuple(argv), 0, out, "", 0.0)
         if "write" in argv:
             self.asked.append(int(argv[-2]))
             self.asking += 1
             self.most = max(self.most, self.asking)
             await asyncio.sleep(0)
             self.asking -= 1
-            return Ran(tuple(argv), 0, self.scripts.get(int(argv[-2]), "#!/bin/sh\n"), "", 0.0)
+            return CommandResult(tuple(argv), 0, self.scripts.get(int(argv[-2]), "#!/bin/sh\n"), "", 0.0)
         if argv[0] == "sacct":
-            return Ran(tuple(argv), 0, "sbatch a.sh\n" if self.lines else "", "", 0.0)
+            return CommandResult(tuple(argv), 0, "sbatch a.sh\n" if self.lines else "", "", 0.0)
         if argv[:2] == ["scontrol", "notify"] or "--signal=USR1" in argv:
             self.did.append(" ".join(argv[:3]))
-            return Ran(tuple(argv), 0, "", "", 0.0)
+            return CommandResult(tuple(argv), 0, "", "", 0.0)
         assert argv[:2] == ["scontrol", "requeue"] or argv[0] == "scancel", argv
         self.did.append(" ".join(argv).removeprefix("scontrol "))
         if error := self.answers.pop(0) if self.answers else "":
             raise CommandFailed(argv, 1, error)
         self.words[int(argv[-1])] = "PENDING"
-        return Ran(tuple(argv), 0, "", "", 0.0)
+        return CommandResult(tuple(argv), 0, "", "", 0.0)
 
     async def sleep(self, seconds: float) -> None:
         self.now += seconds

@@ -17,9 +17,9 @@ from headway.cluster.desired_state import build_desired_state
 from headway.cluster.scaling.provision_slot import provision_machine
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
-from headway.domain.slots import NO_MACHINE
+from headway.domain.slots import NO_MACHINE_REASON
 from headway.errors import Unreachable
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 
 TWO = replace(builders.cluster(2, 0), controllers=2)
@@ -46,16 +46,16 @@ class World:
     async def find(self, _: Cluster) -> Any:
         return SimpleNamespace(addresses=self.site.addresses)
 
-    async def remote(self, machine: Machine, argv: Sequence[str], **_: Any) -> Ran:
+    async def remote(self, machine: Machine, argv: Sequence[str], **_: Any) -> CommandResult:
         if machine.name in self.silent:
             raise Unreachable(f"{machine.name} does not answer")
         self.told.append((machine.name, " ".join(argv)))
         out = (
-            f"NodeName={NODE} State=DOWN Reason={NO_MACHINE}\n"
+            f"NodeName={NODE} State=DOWN Reason={NO_MACHINE_REASON}\n"
             if argv[:2] == ["scontrol", "--oneliner"]
             else "down~ \n"
         )
-        return Ran(tuple(argv), 0, out, "", 0.0)
+        return CommandResult(tuple(argv), 0, out, "", 0.0)
 
     async def bring(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async def goal(*_: Any) -> Any:

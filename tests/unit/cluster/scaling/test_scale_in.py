@@ -24,7 +24,7 @@ from headway.domain.observed import Observed
 from headway.domain.slots import Deadline
 from headway.domain.slurm.hostlist import expand
 from headway.errors import CommandFailed, Refused
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 
 LAB = builders.cluster(3, 0)
@@ -42,7 +42,7 @@ class World:
         self.reasons: dict[str, str] = {}  # of nodes that are out of service
         self.now = 1000.0
 
-    async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> Ran:
+    async def remote(self, _: Machine, argv: Sequence[str], *, check: bool = True, **__: Any) -> CommandResult:
         words, out = " ".join(argv), ""
         if argv[0] == "squeue":
             out = "".join(f"{job} {node}\n" for node, jobs in self.jobs.items() for job in jobs)
@@ -59,7 +59,7 @@ class World:
             raise CommandFailed(argv, 1, "Socket timed out on send/recv operation")
         if argv[:2] == ["scontrol", "requeue"]:
             self.end(int(argv[2]))
-        return Ran(tuple(argv), 0, out, "", 0.0)
+        return CommandResult(tuple(argv), 0, out, "", 0.0)
 
     def hear(self, argv: Sequence[str]) -> None:
         """Of an update, what the controller says of the nodes from then on."""

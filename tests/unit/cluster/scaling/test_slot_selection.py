@@ -11,8 +11,8 @@ from typing import Any
 from headway.catalog.providers import LOCAL
 from headway.cluster.context import ClusterContext
 from headway.cluster.scaling.slot_selection import leaving_with_jobs, select_slots
-from headway.providers.base import Notice
-from headway.transport.process import Ran
+from headway.providers.base import ReclaimNotice
+from headway.transport.process import CommandResult
 from tests.support import builders
 
 WHOLE = builders.cluster(4, 0)
@@ -22,8 +22,8 @@ SPOT = replace(WHOLE, groups=(replace(WHOLE.groups[0], nodes=2, most=4, spot=Tru
 class Provider:
     """Takes lab-1-1 back."""
 
-    async def notices(self, cluster: str) -> tuple[Notice, ...]:
-        return (Notice(f"{cluster}-1-1", 5000.0), Notice(f"{cluster}-1-4", 5000.0))
+    async def notices(self, cluster: str) -> tuple[ReclaimNotice, ...]:
+        return (ReclaimNotice(f"{cluster}-1-1", 5000.0), ReclaimNotice(f"{cluster}-1-4", 5000.0))
 
 
 async def chosen(*places: int) -> tuple[str, ...]:
@@ -40,10 +40,10 @@ async def test_a_machine_that_is_taken_back_is_not_counted_and_not_sent_away() -
 class Slurm:
     """As Connections: jobs on nodes 2 and 3, both drained; one of them by a person."""
 
-    async def remote(self, _: Any, argv: Sequence[str], **__: Any) -> Ran:
+    async def remote(self, _: Any, argv: Sequence[str], **__: Any) -> CommandResult:
         squeue = "7 lab-1-2\n8 lab-1-3\n"
         sinfo = "lab-1-2|draining|headway: leaves\nlab-1-3|draining|ann: a fan\nlab-1-4|drained|headway: leaves\n"
-        return Ran(tuple(argv), 0, squeue if argv[0] == "squeue" else sinfo, "", 0.0)
+        return CommandResult(tuple(argv), 0, squeue if argv[0] == "squeue" else sinfo, "", 0.0)
 
 
 async def test_nodes_that_another_operation_waits_for_are_let_be_until_their_jobs_have_ended() -> None:

@@ -20,12 +20,12 @@ from headway.catalog.providers import SSH
 from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.cluster.machine_steps import steps_by_stage
 from headway.domain.changeset import Disturbs
-from headway.domain.cluster import OwnSite, Storage, Volume
-from headway.domain.observed import NOT_SEEN
+from headway.domain.cluster import OwnedSite, Storage, Volume
+from headway.domain.observed import NOT_OBSERVED
 from headway.domain.systemd_unit import Unit
 from headway.render.system import agent_config, systemd_files
 from headway.render.system.unit_list import units_by_role
-from headway.transport.remote_program import program
+from headway.transport.remote_program import program_source
 from headway.validation.syntax_rules import mount_line_fault
 from ops import steps
 from tests.support import builders
@@ -69,7 +69,7 @@ def test_a_volume_leaves_once_the_agent_knows() -> None:
     unit = "/etc/systemd/system/models.mount"
     agent = Unit("headway-agent.service", restart_on=("/etc/headway/agent.json",), stage="node")
     wanted = DesiredMachine.build({}, {}, (agent,))
-    rows = list(machine_changes("n1", wanted, replace(NOT_SEEN, managed=(unit,))))
+    rows = list(machine_changes("n1", wanted, replace(NOT_OBSERVED, managed=(unit,))))
     (gone,) = [row for row in rows if row.what == unit]
     assert gone.disturbs is Disturbs.JOBS
     stages = steps_by_stage(rows, wanted, {}, fresh=False)
@@ -85,7 +85,7 @@ def test_a_volume_whose_server_is_away_keeps_no_head_and_no_node_from_working() 
     roles = units_by_role(cluster, builders.site(cluster))
     for role, last in (("head", "controller"), ("node", "node")):
         wanted = DesiredMachine.build({}, {}, roles[role])
-        stages = steps_by_stage(machine_changes("x", wanted, NOT_SEEN), wanted, {}, fresh=True)
+        stages = steps_by_stage(machine_changes("x", wanted, NOT_OBSERVED), wanted, {}, fresh=True)
         (mount,) = (step for step in stages["outside"] if step["op"] == "units")
         assert (mount["names"], mount["may_fail"]) == (["models.mount"], True)
         order = [stage for stage in stages if stage in ("outside", last)]
@@ -103,17 +103,17 @@ def test_a_volume_whose_server_is_away_keeps_no_head_and_no_node_from_working() 
 )
 def test_a_volume_below_what_the_head_exports_waits_for_that(volume: Volume) -> None:
     cluster = replace(builders.cluster(2, provider=SSH), storage=Storage(volumes=(MODELS_2, volume)))
-    site = replace(builders.site(cluster), own=OwnSite(nfs=("/scratch",)))
+    site = replace(builders.site(cluster), own=OwnedSite(nfs=("/scratch",)))
     unit = f"{systemd_files.escape(volume.path)}.mount"
     wanted = DesiredMachine.build({}, {}, units_by_role(cluster, site)["node"])
-    stages = steps_by_stage(machine_changes("x", wanted, NOT_SEEN), wanted, {}, fresh=True)
+    stages = steps_by_stage(machine_changes("x", wanted, NOT_OBSERVED), wanted, {}, fresh=True)
     assert [step["names"] for step in stages["outside"]] == [["models2.mount"]]
     mounts = [step for step in stages["node"] if any(name.endswith(".mount") for name in step.get("names", ()))]
     assert [step["names"][-1] for step in mounts] == ["scratch.mount", unit]
     assert [step.get("may_fail", False) for step in mounts] == [False, True]
     assert mounts[1]["names"] == [unit], "nothing else may fail with it"
 
-    local = replace(site, own=OwnSite())
+    local = replace(site, own=OwnedSite())
     (one,) = (one for one in units_by_role(cluster, local)["node"] if one.name == unit)
     assert one.stage == "outside", "every machine has /scratch already"
 
@@ -122,7 +122,9 @@ def test_what_may_fail_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
     away = {"op": "run", "argv": ["sh", "-c", "echo no route to host >&2; exit 32"], "may_fail": True}
     there = {"op": "run", "argv": ["touch", str(tmp_path / "there")]}
     ask = json.dumps({"do": "apply", "steps": [away, there]})
-    ran = subprocess.run([sys.executable, "-c", program("ops")], input=ask, capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", program_source("ops")], input=ask, capture_output=True, text=True, check=True
+    )
     first, second = (json.loads(line) for line in ran.stdout.splitlines())
     assert (first["ok"], second["ok"]) == (True, True)
     assert "no route to host" in first["warning"]
@@ -195,7 +197,7 @@ def test_scratch_of_another_machine_is_waited_for(
 def test_the_bench_measures_and_leaves_nothing(tmp_path: Path) -> None:
     ask = json.dumps({"paths": [str(tmp_path), str(tmp_path / "none")], "mib": 8})
     ran = subprocess.run(
-        [sys.executable, "-c", program("volume_speed"), ask], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program_source("volume_speed"), ask], capture_output=True, text=True, check=True
     )
     first, second = (json.loads(line) for line in ran.stdout.splitlines())
     assert min(first["write"], first["read"], first["checkpoint"]) > 0
@@ -211,14 +213,14 @@ def test_what_a_killed_bench_left_goes_with_the_next_and_a_running_one_stays(tmp
         os.utime(folder, (time.time() - age_s,) * 2)
     (tmp_path / ".headway-bench-link").symlink_to(tmp_path / ".headway-bench-new")
     ask = json.dumps({"paths": [str(tmp_path)], "mib": 1})
-    subprocess.run([sys.executable, "-c", program("volume_speed"), ask], capture_output=True, check=True)
+    subprocess.run([sys.executable, "-c", program_source("volume_speed"), ask], capture_output=True, check=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".headway-bench-link", ".headway-bench-new"]
 
 
 def test_what_the_head_exports_is_of_another_machine(tmp_path: Path) -> None:
     """Its restart is no fault of the nodes': their jobs wait for it, and go on."""
     cluster = builders.cluster(provider=SSH)
-    site = replace(builders.site(cluster), own=OwnSite(nfs=("/home", "/scratch")))
+    site = replace(builders.site(cluster), own=OwnedSite(nfs=("/home", "/scratch")))
     told = config.load(str(_written(tmp_path, agent_config.config(cluster, site, cluster.groups[0]))))
     assert [(one.path, one.outside) for one in told.mounts] == [("/home", True), ("/scratch", True)]
     told = config.load(str(_written(tmp_path, agent_config.config(cluster, site, cluster.groups[0], head="lab-head"))))

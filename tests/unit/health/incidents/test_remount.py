@@ -15,7 +15,7 @@ from headway.domain.machine import Machine
 from headway.errors import Unreachable
 from headway.health.context import MOUNTS_AT_ONCE, HealthContext
 from headway.health.incidents.remount import FIRST_PAUSE_S, LONGEST_PAUSE_S, MOUNT_S, remount_volumes
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 
 LAB = replace(builders.cluster(40), storage=Storage(volumes=(Volume("models", "/models", "nfs4", "filer:/models"),)))
@@ -33,7 +33,7 @@ class Nodes:
     async def list(self, _: str) -> tuple[Machine, ...]:
         return tuple(builders.machine(name) for name in LAB.slot_names)
 
-    async def remote(self, at: Machine, argv: Sequence[str], **_: Any) -> Ran:
+    async def remote(self, at: Machine, argv: Sequence[str], **_: Any) -> CommandResult:
         self.at_once += 1
         self.most = max(self.most, self.at_once)
         await asyncio.sleep(0)
@@ -42,11 +42,11 @@ class Nodes:
             raise Unreachable(f"{at.name} does not answer")
         if argv[0] == "systemctl":
             assert list(argv) == ["systemctl", "start", "--no-block", "models.mount"]
-            return Ran(tuple(argv), 0, "", "", 0.0)
+            return CommandResult(tuple(argv), 0, "", "", 0.0)
         assert json.loads(argv[-1])["paths"] == ["/models"]
         self.looks += 1
         row = {"path": "/models", "error": "no answer for 5 s"} if self.looks <= self.away else {"path": "/models"}
-        return Ran(tuple(argv), 0, json.dumps(row), "", 0.0)
+        return CommandResult(tuple(argv), 0, json.dumps(row), "", 0.0)
 
     async def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -83,14 +83,14 @@ async def test_what_the_head_exports_is_waited_for_and_comes_first() -> None:
 
         note = replaced = candidate
 
-        async def remote(self, at: Machine, argv: Sequence[str], **_: Any) -> Ran:
+        async def remote(self, at: Machine, argv: Sequence[str], **_: Any) -> CommandResult:
             if argv[0] == "systemctl":
                 assert list(argv[3:]) == ["home.mount", "scratch.mount", "models.mount"]
-                return Ran(tuple(argv), 0, "", "", 0.0)
+                return CommandResult(tuple(argv), 0, "", "", 0.0)
             assert json.loads(argv[-1])["paths"] == ["/home", "/scratch", "/models"]
             self.looks += 1
             row = {"path": "/home", "error": "no answer for 5 s"} if self.looks <= self.away else {"path": "/home"}
-            return Ran(tuple(argv), 0, json.dumps(row), "", 0.0)
+            return CommandResult(tuple(argv), 0, json.dumps(row), "", 0.0)
 
     nodes = Owned(away=2)
     assert await remount_volumes(nodes.context, "lab-1-1") == ""

@@ -11,7 +11,7 @@ import pytest
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed
 from headway.health.jobs.short_run_requeue import AFTER_S, SHORT_S, ShortRunRequeuer
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support.builders import job, machine
 
 HEAD = machine("lab-head")
@@ -30,7 +30,7 @@ class Controller:
     asked: list[str] = field(default_factory=list)
     requeued: list[int] = field(default_factory=list)
 
-    async def remote(self, at: Machine, argv: Sequence[str], *, check: bool = True, **_: Any) -> Ran:
+    async def remote(self, at: Machine, argv: Sequence[str], *, check: bool = True, **_: Any) -> CommandResult:
         assert at is HEAD
         line = " ".join(argv)
         self.asked.append(line)
@@ -51,7 +51,7 @@ class Controller:
             self.requeued.append(7)
         else:
             raise AssertionError(f"unexpected: {line}")
-        return Ran(tuple(argv), 0, out, "", 0.0)
+        return CommandResult(tuple(argv), 0, out, "", 0.0)
 
 
 async def test_a_run_killed_as_the_controller_came_back_goes_back_to_the_queue_once() -> None:

@@ -15,7 +15,7 @@ from headway.domain.cluster import Health, StallRule
 from headway.domain.slurm.state import JobState
 from headway.errors import CommandFailed
 from headway.health.jobs.stall_watchdog import StallWatchdog
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support.builders import cluster, job, machine
 
 HEAD = machine("lab-head")
@@ -41,31 +41,31 @@ class Head:
         check: bool = True,
         input: bytes = b"",  # noqa: A002
         **__: Any,
-    ) -> Ran:
+    ) -> CommandResult:
         argv = list(argv)
         if argv[0] == "curl":
             if not self.prometheus:
-                return Ran(tuple(argv), 7, "", "refused", 0.0)
+                return CommandResult(tuple(argv), 7, "", "refused", 0.0)
             if argv[-1].startswith("query=count by (hpc_job) (count_over_time(DCGM_FI_DEV_GPU_UTIL{hpc_job!=''}["):
                 least = int(argv[-1].rpartition(">= ")[2].rstrip(")"))
                 seen = sum(count >= least for count in self.samples.values())
                 rows = [{"metric": {"hpc_job": "7"}, "value": [NOW, str(seen)]}] * bool(seen)
-                return Ran(tuple(argv), 0, json.dumps({"data": {"result": rows}}), "", 0.0)
+                return CommandResult(tuple(argv), 0, json.dumps({"data": {"result": rows}}), "", 0.0)
             name = "traffic" if "MEM_COPY" in argv[-1] else "most" if "max_over" in argv[-1] else "least"
             row = {"metric": {"hpc_job": "7"}, "value": [NOW, self.use[name]]}
-            return Ran(tuple(argv), 0, json.dumps({"data": {"result": [row]}}), "", 0.0)
+            return CommandResult(tuple(argv), 0, json.dumps({"data": {"result": [row]}}), "", 0.0)
         if argv[:3] == ["xargs", "-0", "stat"]:
             paths = input.decode().split("\0")
             assert all(len(path) < 4096 for path in paths), "else nothing is said of any"
             said = [f"{self.words[path]} {path}" for path in paths if path in self.words]
-            return Ran(tuple(argv), 123, "\n".join(said), "", 0.0)
+            return CommandResult(tuple(argv), 123, "\n".join(said), "", 0.0)
         if argv[0] == "squeue":
-            return Ran(tuple(argv), 0, "7 7\n", "", 0.0)
+            return CommandResult(tuple(argv), 0, "7 7\n", "", 0.0)
         assert argv[0] in ("scontrol", "scancel"), argv
         self.done.append(argv)
         if self.refuses and argv[1] == "requeue":
             raise CommandFailed(argv, 1, "Requested operation is presently disabled")
-        return Ran(tuple(argv), 0, "", "", 0.0)
+        return CommandResult(tuple(argv), 0, "", "", 0.0)
 
 
 def running(**changes: Any) -> JobState:
@@ -173,7 +173,7 @@ async def test_a_job_that_was_suspended_has_its_time_anew_when_it_is_resumed() -
 async def test_jobs_without_gpus_and_young_ones_cost_no_question() -> None:
     head = Head()
 
-    async def never(*_: Any, **__: Any) -> Ran:
+    async def never(*_: Any, **__: Any) -> CommandResult:
         raise AssertionError("asked")
 
     head.remote = never  # type: ignore[method-assign]

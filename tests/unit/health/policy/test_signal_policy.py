@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.catalog.xid import class_of, table
+from headway.catalog.xid import xid_class, xid_table
 from headway.domain.incident import DRAINS, Incident, IncidentState, Signal, XidClass
 from headway.health.policy.signal_policy import BURST_S, find_incident, judge_signal, more_severe
 
@@ -22,10 +22,14 @@ def incident(state: IncidentState = IncidentState.OUT, action: XidClass = XidCla
 
 
 def test_every_code_of_the_table_has_a_known_class() -> None:
-    assert len(table()) > 70
-    assert table()[79].kind is XidClass.RMA
-    assert table()[31].kind is XidClass.APP
-    assert {row.kind for row in table().values()} == set(XidClass) - {XidClass.MOUNT, XidClass.RECLAIM, XidClass.MAKE}
+    assert len(xid_table()) > 70
+    assert xid_table()[79].kind is XidClass.RMA
+    assert xid_table()[31].kind is XidClass.APP
+    assert {row.kind for row in xid_table().values()} == set(XidClass) - {
+        XidClass.MOUNT,
+        XidClass.RECLAIM,
+        XidClass.MAKE,
+    }
 
 
 @pytest.mark.parametrize(
@@ -51,7 +55,7 @@ def test_a_cluster_s_own_word_wins_over_the_table() -> None:
     ],
 )
 def test_154_acts_on_the_action_it_carries(text: str, action: XidClass) -> None:
-    assert class_of(154, text, {}) is action
+    assert xid_class(154, text, {}) is action
 
 
 def test_the_third_app_error_in_a_day_from_different_jobs_is_the_node_s() -> None:

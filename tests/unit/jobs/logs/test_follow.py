@@ -14,7 +14,7 @@ import pytest
 from headway.domain.slurm.state import JobState
 from headway.errors import CommandFailed, NotFound, Refused, Unreachable
 from headway.jobs.logs.follow import LogPiece, follow_log
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support.builders import job, machine, question_of
 
 HEAD = machine("lab-head")
@@ -50,13 +50,13 @@ class Head:
         self.follows: list[dict[str, Any]] = []
         self.open = 0
 
-    async def remote(self, machine: Any, argv: Sequence[str], **options: Any) -> Ran:
+    async def remote(self, machine: Any, argv: Sequence[str], **options: Any) -> CommandResult:
         (one,) = question_of(options["input"])[0]["files"]
         if self.file is None:
-            return Ran((), 0, json.dumps({"error": "", "missing": True}), "", 0.0)
+            return CommandResult((), 0, json.dumps({"error": "", "missing": True}), "", 0.0)
         part = self.file[one["offset"] : one["offset"] + one["limit"]]
         answer = {"size": len(self.file), "offset": one["offset"], "b64": base64.b64encode(part).decode()}
-        return Ran((), 0, json.dumps(answer), "", 0.0)
+        return CommandResult((), 0, json.dumps(answer), "", 0.0)
 
     async def stream(
         self, machine: Any, argv: Sequence[str], *, timeout_s: float | None = None

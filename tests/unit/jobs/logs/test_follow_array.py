@@ -13,7 +13,7 @@ import pytest
 from headway.domain.slurm.state import JobState
 from headway.errors import NotFound
 from headway.jobs.logs.follow_array import follow_array_logs
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support.builders import job, machine, question_of
 
 HEAD = machine("lab-head")
@@ -33,7 +33,7 @@ class Files:
         self.files = {f"/home/alice/{name.strip('_')}.log": data for name, data in files.items()}
         self.most = 0
 
-    async def remote(self, _: Any, argv: Sequence[str], **options: Any) -> Ran:
+    async def remote(self, _: Any, argv: Sequence[str], **options: Any) -> CommandResult:
         answers = []
         for one in question_of(options["input"])[0]["files"]:
             data = self.files.get(one["path"])
@@ -45,7 +45,7 @@ class Files:
             answers.append(
                 json.dumps({"size": len(data), "offset": one["offset"], "b64": base64.b64encode(part).decode()})
             )
-        return Ran((), 0, "\n".join(answers), "", 0.0)
+        return CommandResult((), 0, "\n".join(answers), "", 0.0)
 
     def stream(self, *_: Any, **__: Any) -> Any:
         raise AssertionError("nothing is streamed")

@@ -20,7 +20,7 @@ from headway.jobs.remote.helper_pool import HELPER_IDLE_S, MAX_HELPERS_PER_USER,
 from headway.jobs.remote.user_helper import call_helper, helper_argv
 from headway.jobs.submission.submit import run_sbatch
 from headway.schemas.submissions import SubmitIn
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from headway.transport.streams import Reader
 from tests.support.builders import Clock
 from tests.support.local_head import HEAD, PERSON, Machine, head_here
@@ -299,9 +299,9 @@ class Counting(Machine):
         self.made.append(one)
         return one
 
-    async def remote(self, machine: Any, argv: Sequence[str], **options: Any) -> Ran:
+    async def remote(self, machine: Any, argv: Sequence[str], **options: Any) -> CommandResult:
         self.fresh += 1
-        return Ran(tuple(argv), 0, "8\n", "", 0.0, b"8\n")
+        return CommandResult(tuple(argv), 0, "8\n", "", 0.0, b"8\n")
 
 
 async def test_an_answer_may_come_in_any_pieces() -> None:

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from headway.domain.slurm.sbatch_options import options, script_lines
+from headway.domain.slurm.sbatch_options import parse_options, script_lines
 from headway.errors import CommandFailed, NotAllowed, NotFound, Refused
 from headway.jobs.remote.user_helper import helper_argv
 from headway.jobs.submission.submit import cancel_jobs, run_command, run_sbatch, script_name
 from headway.schemas.submissions import SubmitIn
-from headway.transport.process import Ran
-from headway.transport.remote_program import program as text
+from headway.transport.process import CommandResult
+from headway.transport.remote_program import program_source as text
 from tests.support.builders import machine, open_to_all, question_of
 
 HEAD = machine("lab-head")
@@ -37,14 +37,14 @@ class Head:
         self.stdin: bytes | None = None
         self.most = 0
 
-    async def remote(self, machine: Any, argv: Sequence[str], **options: Any) -> Ran:
+    async def remote(self, machine: Any, argv: Sequence[str], **options: Any) -> CommandResult:
         self.argv, self.stdin, self.most = argv, options.get("input"), options.get("max_output", 0)
         if argv[-1] == text("user_helper"):
             self.ask, self.stdin = question_of(options["input"])
         elif argv[0] == "python3":
             self.ask = json.loads(argv[-1])
         code, out, err = self.answer
-        return Ran(tuple(argv), code, out, err, 0.0, out.encode())
+        return CommandResult(tuple(argv), code, out, err, 0.0, out.encode())
 
     def stream(self, *_: Any, **__: Any) -> Any:
         raise AssertionError("nothing is streamed")
@@ -180,8 +180,8 @@ def test_what_no_job_can_have_is_no_request(words: dict[str, Any], said: str) ->
 def test_many_words_are_read_as_quickly_as_they_are_many() -> None:
     """Read one from another's rest, these would take minutes."""
     many, began = 400_000, time.process_time()
-    assert sum(1 for _ in options(["-N", "2"] * many)) == many
-    assert sum(1 for _ in options([f"-{'H' * many}"])) == many
+    assert sum(1 for _ in parse_options(["-N", "2"] * many)) == many
+    assert sum(1 for _ in parse_options([f"-{'H' * many}"])) == many
     assert len(script_lines(f"#SBATCH {'-H ' * many}# x")[0]) == many
     assert time.process_time() - began < 10
 

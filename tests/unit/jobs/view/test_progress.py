@@ -23,7 +23,7 @@ from headway.jobs.view.progress import (
     ProgressReader,
     jobs_to_read,
 )
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from headway.transport.streams import MAX_OUTPUT
 from tests.support.builders import job, machine, question_of
 
@@ -197,7 +197,7 @@ class Head:
         self.asked: list[dict[str, Any]] = []
         self.most: list[int] = []  # bytes that each question may be answered with
 
-    async def remote(self, machine: Any, argv: Sequence[str], **options: Any) -> Ran:
+    async def remote(self, machine: Any, argv: Sequence[str], **options: Any) -> CommandResult:
         ask, _ = question_of(options["input"])
         assert ask["do"] == "read"
         lines = []
@@ -211,7 +211,7 @@ class Head:
             start = max(0, len(data) + one["offset"]) if one["offset"] < 0 else one["offset"]
             part = data[start : start + one["limit"]]
             lines.append({"size": len(data), "offset": start, "b64": base64.b64encode(part).decode()})
-        return Ran((), 0, "\n".join(json.dumps(line) for line in lines), "", 0.0)
+        return CommandResult((), 0, "\n".join(json.dumps(line) for line in lines), "", 0.0)
 
     def stream(self, *_: Any, **__: Any) -> Any:
         raise AssertionError("not followed")

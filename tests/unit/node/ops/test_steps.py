@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from headway.transport.remote_program import program
+from headway.transport.remote_program import program_source
 from ops import facts, files, user_processes
 
 ME = getpass.getuser()
@@ -26,7 +26,7 @@ MY_GROUP = grp.getgrgid(os.getgid()).gr_name
 
 def perform(*steps: dict[str, Any]) -> list[dict[str, Any]]:
     ran = subprocess.run(
-        [sys.executable, "-c", program("ops")],
+        [sys.executable, "-c", program_source("ops")],
         input=json.dumps({"do": "apply", "steps": steps}),
         capture_output=True,
         text=True,

@@ -21,29 +21,29 @@ from headway.domain.changeset import ChangeSet, Disturbs
 from headway.domain.cluster import Host
 from headway.domain.machine import Machine
 from headway.domain.managed_file import File
-from headway.domain.survey import Found
+from headway.domain.survey import DetectedHardware
 from headway.errors import Unreachable
 from headway.health.policy.reconcile_rules import plan_actions
 from headway.providers.inventory import provider as ssh_provider
 from headway.providers.inventory.provider import SshProvider
-from headway.providers.inventory.records import Taken
+from headway.providers.inventory.records import ClaimedHost
 from headway.services.cluster import planning
-from headway.transport.process import Ran
+from headway.transport.process import CommandResult
 from tests.support import builders
 from tests.support.server_fakes import document
 
 LAB = builders.cluster(2, 0, provider=SSH)
 HOSTS = tuple(Host(name, f"127.0.0.{n}") for n, name in enumerate(LAB.machine_names, 1))
 KEY = "ssh-ed25519 AAAA"
-FOUND = Found(8, 1, 8, 1, 32_000)
+FOUND = DetectedHardware(8, 1, 8, 1, 32_000)
 
 
 def provider(folder: Path, hosts: Sequence[Host] = HOSTS) -> SshProvider:
     """Of an inventory, where the machines of HOSTS have their places."""
     made = SshProvider(folder, hosts)
-    if not made._kept.read("lab").machines:
+    if not made._kept.read_record("lab").machines:
         for one in HOSTS:
-            made._kept.pin("lab", one.name, Taken(one, KEY))
+            made._kept.pin_host_key("lab", one.name, ClaimedHost(one, KEY))
     return made
 
 
@@ -90,10 +90,10 @@ async def test_what_is_set_in_the_inventory_about_one_that_stays_counts_at_once(
 class Squeue:
     """A head whose controller says what runs where; nothing else answers."""
 
-    async def remote(self, _: Machine, argv: Sequence[str], **__: Any) -> Ran:
+    async def remote(self, _: Machine, argv: Sequence[str], **__: Any) -> CommandResult:
         if argv[0] != "squeue":
             raise Unreachable("no answer")
-        return Ran(tuple(argv), 0, "7 lab-1-2\n", "", 0.0)
+        return CommandResult(tuple(argv), 0, "7 lab-1-2\n", "", 0.0)
 
 
 async def planned(folder: Path, *members: str) -> ChangeSet:
@@ -127,7 +127,7 @@ async def test_nodes_do_not_vouch_by_the_key_of_one_that_is_to_go(tmp_path: Path
 async def test_one_whose_name_nobody_knows_leaves_the_others_reachable(tmp_path: Path, names: dict[str, str]) -> None:
     hosts = moved("lab-1-2", address="node2")
     made = provider(tmp_path, hosts)
-    made._kept.pin("lab", "lab-1-2", Taken(hosts[2], KEY))
+    made._kept.pin_host_key("lab", "lab-1-2", ClaimedHost(hosts[2], KEY))
     listed = {one.name: one.address for one in await made.list("lab")}
     assert listed == {LAB.head: "127.0.0.1", "lab-1-1": "127.0.0.2", "lab-1-2": "node2"}
     await made.note("lab", {"lab-1-2": FOUND}, ())
@@ -144,7 +144,7 @@ async def test_one_has_the_address_of_the_last_apply_while_its_name_is_not_known
     names["node2"] = "127.0.0.9"
     hosts = moved("lab-1-2", address="node2")
     made = provider(tmp_path, hosts)
-    made._kept.pin("lab", "lab-1-2", Taken(hosts[2], KEY))
+    made._kept.pin_host_key("lab", "lab-1-2", ClaimedHost(hosts[2], KEY))
     await made.note("lab", {"lab-1-2": FOUND}, ("/home",))
     assert await made.exports("lab") == ("/home",)
     names.clear()

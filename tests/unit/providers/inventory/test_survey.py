@@ -1,4 +1,4 @@
-"""What a look at a machine is read as: one recorded from a bare Debian 13, and parts of larger machines beside it."""
+"""What a look at a machine is parse_survey as: one recorded from a bare Debian 13, and parts of larger machines beside it."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import pytest
 
 from headway.changes.owned_machines import SurveyResult
 from headway.cluster.machine_claims import InventorySurvey
-from headway.domain.cluster import Host, JumpHost, OwnSite
-from headway.domain.survey import Found, FoundGpu, FoundMount, FoundNic, Holder
+from headway.domain.cluster import Host, JumpHost, OwnedSite
+from headway.domain.survey import DetectedGpu, DetectedHardware, DetectedMount, DetectedNic, MachineClaim
 from headway.errors import Refused
-from headway.providers.base import Place
-from headway.providers.inventory.records import Inventory, Taken
-from headway.providers.inventory.survey import parts_of, read
+from headway.providers.base import Placement
+from headway.providers.inventory.records import ClaimedHost, Inventory
+from headway.providers.inventory.survey import parse_survey, split_sections
 
 RECORDED = (Path(__file__).parents[3] / "support" / "data" / "survey-bare-debian13.txt").read_text()
 NOW = 1795282644.0
 
 
 def parts(**others: str) -> dict[str, list[str]]:
-    found = parts_of(RECORDED)
+    found = split_sections(RECORDED)
     return {**found, **{name: text.splitlines() for name, text in others.items()}}
 
 
 def test_a_bare_machine() -> None:
-    told = read("lab-head", "10.9.0.10", parts(), NOW, NOW)
+    told = parse_survey("lab-head", "10.9.0.10", parts(), NOW, NOW)
     assert (told.system, told.system_name, told.hostname) == ("debian13", "Debian GNU/Linux 13 (trixie)", "rack10")
     assert (told.found.cpus, told.found.sockets, told.found.cores_per_socket, told.found.threads_per_core) == (
         2,
@@ -57,7 +57,7 @@ def test_a_bare_machine() -> None:
     ],
 )
 def test_a_look_that_takes_long_is_no_clock_that_is_off(clocks: tuple[float, float], off: float) -> None:
-    told = read("a", "b", parts(time="\n".join(str(NOW + clock) for clock in clocks)), NOW, NOW + 10)
+    told = parse_survey("a", "b", parts(time="\n".join(str(NOW + clock) for clock in clocks)), NOW, NOW + 10)
     assert told.clock_off_s == off
 
 
@@ -81,38 +81,38 @@ mlx5_1 1 numa=1 layer=InfiniBand state=1:_DOWN rate=10_Gb/sec_(4X_SDR)""",
 
 
 def test_gpus_with_their_device_files_and_the_cores_beside_them() -> None:
-    told = read("lab-1-1", "10.9.0.11", parts(**GPU_PARTS), NOW, NOW)
+    told = parse_survey("lab-1-1", "10.9.0.11", parts(**GPU_PARTS), NOW, NOW)
     assert told.driver == "550.54.15"
     assert told.found.gpus == (
-        FoundGpu("NVIDIA H100 80GB HBM3", 81559, "0000:1b:00.0", (0, 1, 2, 3), 1),
-        FoundGpu("NVIDIA H100 80GB HBM3", 81559, "0000:9b:00.0", (4, 5, 6, 7), 0),
-        FoundGpu("", 0, "0000:9c:00.0", (4, 5, 6, 7), -1),  # on the bus, and the driver says nothing of it
+        DetectedGpu("NVIDIA H100 80GB HBM3", 81559, "0000:1b:00.0", (0, 1, 2, 3), 1),
+        DetectedGpu("NVIDIA H100 80GB HBM3", 81559, "0000:9b:00.0", (4, 5, 6, 7), 0),
+        DetectedGpu("", 0, "0000:9c:00.0", (4, 5, 6, 7), -1),  # on the bus, and the driver says nothing of it
     )
     assert len(told.found.usable_gpus) == 2
     assert told.found.topology == (2, 4, 2)
     assert told.found.nics == (
-        FoundNic("mlx5_0", "InfiniBand", 400, True, 0),
-        FoundNic("mlx5_1", "InfiniBand", 10, False, 1),
+        DetectedNic("mlx5_0", "InfiniBand", 400, True, 0),
+        DetectedNic("mlx5_1", "InfiniBand", 10, False, 1),
     )
 
 
 def test_a_driver_that_fails_is_no_gpu() -> None:
     said = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
-    told = read("lab-1-1", "10.9.0.11", parts(**{**GPU_PARTS, "nvidia": said, "minors": ""}), NOW, NOW)
+    told = parse_survey("lab-1-1", "10.9.0.11", parts(**{**GPU_PARTS, "nvidia": said, "minors": ""}), NOW, NOW)
     assert told.found.usable_gpus == ()
     assert len(told.found.gpus) == 3
 
 
 def test_only_cpus_we_may_use_count() -> None:
-    told = read("lab-1-1", "10.9.0.11", parts(**{**GPU_PARTS, "allowed": "0-3"}), NOW, NOW)
+    told = parse_survey("lab-1-1", "10.9.0.11", parts(**{**GPU_PARTS, "allowed": "0-3"}), NOW, NOW)
     assert (told.found.cpus, told.found.topology) == (4, (1, 4, 1))
     assert told.found.gpus[0].cores == ()  # beside all that there are
 
 
 def test_a_mark_is_somebodys_even_when_it_can_t_be_read() -> None:
-    assert read("a", "b", parts(held="{broken"), NOW, NOW).held == Holder("?", "?", "?")
+    assert parse_survey("a", "b", parts(held="{broken"), NOW, NOW).held == MachineClaim("?", "?", "?")
     good = '{"cluster": "lab", "server": "s", "machine": "lab-1-1"}'
-    assert read("a", "b", parts(held=good), NOW, NOW).held == Holder("lab", "s", "lab-1-1")
+    assert parse_survey("a", "b", parts(held=good), NOW, NOW).held == MachineClaim("lab", "s", "lab-1-1")
 
 
 # --- which machine has which place
@@ -126,7 +126,7 @@ NAMES = ("lab-head", "lab-1-1", "lab-1-2")
 
 
 def addresses(kept: Inventory, *order: str, names: tuple[str, ...] = NAMES) -> dict[str, str]:
-    return {name: host.address for name, host in kept.places("lab", names, hosts(*order)).items()}
+    return {name: host.address for name, host in kept.assign_hosts("lab", names, hosts(*order)).items()}
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def kept(tmp_path: Path) -> Inventory:
     """h is the head, a and b are nodes."""
     made = Inventory(tmp_path)
     for name, host in zip(NAMES, hosts("h", "a", "b"), strict=True):
-        assert made.pin("lab", name, Taken(host, f"ssh-ed25519 {name}")) == f"ssh-ed25519 {name}"
+        assert made.pin_host_key("lab", name, ClaimedHost(host, f"ssh-ed25519 {name}")) == f"ssh-ed25519 {name}"
     return made
 
 
@@ -153,11 +153,11 @@ def test_the_head_does_not_move(kept: Inventory) -> None:
 
 
 def test_what_is_kept_comes_back_as_it_was(kept: Inventory, tmp_path: Path) -> None:
-    found = Found(
-        8, 1, 8, 1, 64_000, 10_000, (FoundGpu("H", 1, "b", (0, 1), 0),), (FoundNic("m", "InfiniBand", 400, True),)
+    found = DetectedHardware(
+        8, 1, 8, 1, 64_000, 10_000, (DetectedGpu("H", 1, "b", (0, 1), 0),), (DetectedNic("m", "InfiniBand", 400, True),)
     )
-    kept.note("lab", {"lab-1-1": found}, {"lab-1-1": "10.0.0.2"}, ("/home",))
-    again = Inventory(tmp_path).read("lab")
+    kept.record_survey("lab", {"lab-1-1": found}, {"lab-1-1": "10.0.0.2"}, ("/home",))
+    again = Inventory(tmp_path).read_record("lab")
     assert (again.machines["lab-1-1"].found, again.machines["lab-1-1"].address) == (found, "10.0.0.2")
     assert again.machines["lab-1-1"].host.jump == JumpHost("bastion")
     assert again.nfs == ("/home",)
@@ -165,15 +165,15 @@ def test_what_is_kept_comes_back_as_it_was(kept: Inventory, tmp_path: Path) -> N
 
 def test_a_pinned_key_stays_until_the_inventory_names_another(kept: Inventory) -> None:
     (host,) = hosts("a")
-    assert kept.pin("lab", "lab-1-1", Taken(host, "ssh-ed25519 other")) == "ssh-ed25519 lab-1-1"
+    assert kept.pin_host_key("lab", "lab-1-1", ClaimedHost(host, "ssh-ed25519 other")) == "ssh-ed25519 lab-1-1"
     named = Host("", "a", host_key="ssh-ed25519 new")
-    assert kept.pin("lab", "lab-1-1", Taken(named, "ssh-ed25519 new")) == "ssh-ed25519 new"
+    assert kept.pin_host_key("lab", "lab-1-1", ClaimedHost(named, "ssh-ed25519 new")) == "ssh-ed25519 new"
 
 
 def test_a_damaged_file_is_said(kept: Inventory, tmp_path: Path) -> None:
     (tmp_path / "hosts" / "lab.json").write_text("{")
     with pytest.raises(Refused, match=r"lab\.json is damaged"):
-        kept.read("lab")
+        kept.read_record("lab")
 
 
 @pytest.mark.parametrize(
@@ -187,20 +187,20 @@ def test_a_damaged_file_is_said(kept: Inventory, tmp_path: Path) -> None:
     ],
 )
 def test_from_where_a_machine_was_looked_at(said: str, understood: str) -> None:
-    assert read("lab-head", "10.9.0.10", parts(**{"from": said}), NOW, NOW).seen_from == understood
+    assert parse_survey("lab-head", "10.9.0.10", parts(**{"from": said}), NOW, NOW).seen_from == understood
 
 
 def test_the_firewall_lets_in_those_whom_the_machines_see() -> None:
     """The server's own address is another one to them where something between translates it."""
     seen = {
-        name: read(name, "10.9.0.10", parts(**{"from": address}), NOW, NOW)
+        name: parse_survey(name, "10.9.0.10", parts(**{"from": address}), NOW, NOW)
         for name, address in {"lab-head": "198.51.100.7", "lab-1-1": "198.51.100.8", "lab-1-2": ""}.items()
     }
-    place: Any = Place("10.9.0.0/24", "10.87.3.1", {}, 0, 0, 0, 0, own=OwnSite({}, (22,), {}, ("10.87.3.1",), ()))
+    place: Any = Placement("10.9.0.0/24", "10.87.3.1", {}, 0, 0, 0, 0, own=OwnedSite({}, (22,), {}, ("10.87.3.1",), ()))
     judged: Any = SurveyResult((), (), {}, ())
     kept = InventorySurvey(None, {}, seen, {}, frozenset(), judged).place(place)  # type: ignore[arg-type]
     assert kept.own is not None
-    assert kept.own.ways_in == ("10.87.3.1", "198.51.100.7", "198.51.100.8")
+    assert kept.own.server_addresses == ("10.87.3.1", "198.51.100.7", "198.51.100.8")
 
 
 @pytest.mark.parametrize("above", ["env SSH_CONNECTION='198.51.100.7 5 10.9.0.10 22'"])
@@ -223,7 +223,9 @@ def state_part(folder: Path) -> str:
 
 
 def test_what_a_folder_that_is_not_there_yet_would_lie_on(tmp_path: Path) -> None:
-    told = read("lab-head", "10.9.0.10", parts(state=state_part(tmp_path / "not" / "yet").splitlines()[0]), NOW, NOW)
+    told = parse_survey(
+        "lab-head", "10.9.0.10", parts(state=state_part(tmp_path / "not" / "yet").splitlines()[0]), NOW, NOW
+    )
     assert told.state is not None
     assert (
         told.state.at == subprocess.run(["stat", "-c", "%m", tmp_path], capture_output=True, text=True).stdout.strip()
@@ -231,7 +233,7 @@ def test_what_a_folder_that_is_not_there_yet_would_lie_on(tmp_path: Path) -> Non
     assert told.state.kind
     # Of times each head may show its own for a while.
     assert told.state.mark == str(Path(told.state.at).stat().st_ino)
-    assert read("lab-head", "10.9.0.10", parts(), NOW, NOW).state is None
+    assert parse_survey("lab-head", "10.9.0.10", parts(), NOW, NOW).state is None
 
 
 def test_whose_homes_and_uids_there_are(tmp_path: Path) -> None:
@@ -250,21 +252,21 @@ def test_whose_homes_and_uids_there_are(tmp_path: Path) -> None:
     ]
     text = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60).stdout
     homes, _, owners = text.partition("### owners\n")
-    told = read("lab-head", "10.9.0.10", parts(homes=homes, owners=owners), NOW, NOW)
+    told = parse_survey("lab-head", "10.9.0.10", parts(homes=homes, owners=owners), NOW, NOW)
     assert told.homes == {f"{tmp_path}/ann": (tmp_path / "ann").stat().st_uid}
     assert told.owners == {0: "root"}
-    bare = read("lab-head", "10.9.0.10", parts(), NOW, NOW)
+    bare = parse_survey("lab-head", "10.9.0.10", parts(), NOW, NOW)
     assert (bare.homes, bare.owners) == ({}, {})
 
 
 def test_the_server_of_a_mount_is_told_by_its_address() -> None:
     line = "/shared 2 nfs4 filer:/srv rw,vers=4.2,clientaddr=10.9.0.10,addr=10.9.0.50"
-    told = read("lab-head", "10.9.0.10", parts(state=line, addresses="10.9.0.10\n127.0.0.1\nx"), NOW, NOW)
-    assert told.state == FoundMount("filer:/srv", "nfs4", "2", "/shared", "10.9.0.50")
+    told = parse_survey("lab-head", "10.9.0.10", parts(state=line, addresses="10.9.0.10\n127.0.0.1\nx"), NOW, NOW)
+    assert told.state == DetectedMount("filer:/srv", "nfs4", "2", "/shared", "10.9.0.50")
     assert told.addresses == {"10.9.0.10", "127.0.0.1"}
 
 
 def test_a_second_head_is_the_next_machine_and_those_with_a_place_keep_it(kept: Inventory) -> None:
     names = ("lab-head", "lab-head2", "lab-1-1", "lab-1-2")
-    assert kept.places("new", names, hosts("h", "a", "b", "c"))["lab-head2"].address == "a"
+    assert kept.assign_hosts("new", names, hosts("h", "a", "b", "c"))["lab-head2"].address == "a"
     assert addresses(kept, "h", "a", "b", "c", names=names)["lab-head2"] == "c"

@@ -20,7 +20,7 @@ wg0\t0000400A\t00000000\t0001\t0\t0\t0\t0000C0FF\t0\t0\t0
 
 
 def test_routes_of_the_host_are_read_without_the_default_one() -> None:
-    assert network.routed(ROUTES) == [IPv4Network("10.86.54.0/24"), IPv4Network("10.64.0.0/10")]
+    assert network.routed_networks(ROUTES) == [IPv4Network("10.86.54.0/24"), IPv4Network("10.64.0.0/10")]
 
 
 def test_the_same_cluster_gets_the_same_subnet_while_it_is_free() -> None:
@@ -49,7 +49,7 @@ def test_addresses_follow_slot_numbers_and_never_meet() -> None:
     assert found["lab-1-1"] == "10.70.1.11"
     assert len(set(found.values())) == 241
     assert "10.70.1.255" not in found.values()
-    assert len({network.mac(address) for address in found.values()}) == 241
+    assert len({network.mac_address(address) for address in found.values()}) == 241
 
 
 def test_more_nodes_than_a_host_can_hold_are_refused_with_what_to_do() -> None:

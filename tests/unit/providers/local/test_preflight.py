@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.providers.local.preflight import Probe, host_gaps, room_gaps
+from headway.providers.local.preflight import Probe, disk_space_gaps, host_gaps
 
 GOOD = {
     "etc/os-release": 'ID=debian\nVERSION_ID="12"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n',
@@ -84,6 +84,8 @@ def test_a_port_that_something_listens_on_is_seen(tmp_path: Path) -> None:
 
 
 def test_room_is_looked_for_where_a_folder_will_lie(tmp_path: Path) -> None:
-    (gap,) = room_gaps(100, tmp_path / "not" / "yet", Probe(free_mib=lambda path: 7 if path == tmp_path else 1 << 20))
+    (gap,) = disk_space_gaps(
+        100, tmp_path / "not" / "yet", Probe(free_mib=lambda path: 7 if path == tmp_path else 1 << 20)
+    )
     assert gap.what == f"{tmp_path} has 7 MiB free, 100 MiB are needed"
-    assert room_gaps(7, tmp_path, Probe(free_mib=lambda _: 7)) == ()
+    assert disk_space_gaps(7, tmp_path, Probe(free_mib=lambda _: 7)) == ()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.domain.cluster import STATE
+from headway.domain.cluster import SLURM_STATE_FOLDER
 from headway.render.ha import failback
 from headway.render.slurm import slurm_conf
 from headway.render.system.unit_list import units_by_role
@@ -34,7 +34,7 @@ def program(folder: Path, port: int) -> Path:
     cluster = replace(builders.cluster(), controllers=2)
     text = failback.files(cluster, first=True)[failback.PROGRAM].text
     for old, new in (
-        (STATE, str(folder)),
+        (SLURM_STATE_FOLDER, str(folder)),
         (f"PORT, HEARTBEAT = ['{cluster.heads[1]}'], {failback.PORT}", f"PORT, HEARTBEAT = ['127.0.0.1'], {port}"),
     ):
         assert old in text
@@ -96,7 +96,7 @@ def test_who_leads_and_can_not_be_reached_keeps_the_first_from_starting(tmp_path
 def test_who_begins_to_lead_says_in_which_folder(tmp_path: Path) -> None:
     text = failback.files(replace(builders.cluster(), controllers=2), first=False)[slurm_conf.LEADS].text
     ours = tmp_path / "ours"
-    text = text.replace(STATE, str(tmp_path)).replace("/run/slurmctld/leads", str(ours))
+    text = text.replace(SLURM_STATE_FOLDER, str(tmp_path)).replace("/run/slurmctld/leads", str(ours))
     subprocess.run(["sh", "-c", text], check=True, timeout=60)
     assert ours.read_text() == (tmp_path / "leads").read_text()
     assert ours.read_text().split()[0] == os.uname().nodename

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.domain.cluster import STATE, Storage
+from headway.domain.cluster import SLURM_STATE_FOLDER, Storage
 from headway.render.ha import state_folder
 from tests.support import builders
 
@@ -30,7 +30,7 @@ class Place:
     def start(self, now: Path, *, first: bool = True) -> subprocess.CompletedProcess[str]:
         cluster = OWN if now == self.own else replace(OWN, storage=Storage(state=str(now.parent.parent)))
         text = state_folder.files(cluster, first=first)[state_folder.PROGRAM].text
-        text = text.replace(state_folder.LAST, str(self.last)).replace(STATE, str(self.own))
+        text = text.replace(state_folder.LAST, str(self.last)).replace(SLURM_STATE_FOLDER, str(self.own))
         bin_ = self.folder / "bin"
         bin_.mkdir(exist_ok=True)
         # Which disk a folder is on: all are on one here.

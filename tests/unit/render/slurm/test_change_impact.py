@@ -8,7 +8,7 @@ import pytest
 
 from headway.domain.changeset import Disturbs
 from headway.render.files import render_files
-from headway.render.slurm.change_impact import Aborts, aborts, changed_keys, impact_of_change
+from headway.render.slurm.change_impact import AbortingChanges, aborting_changes, changed_keys, impact_of_change
 from tests.support.render_cases import gpu_cluster, site_of
 
 BEFORE = gpu_cluster(1, 3)
@@ -47,13 +47,13 @@ def test_nothing_changed_or_nothing_there_disturbs_nothing() -> None:
 def test_slurm_ends_the_jobs_of_a_partition_that_goes_and_of_nodes_of_another_shape() -> None:
     old = "NodeName=a-[1-3] CPUs=96 Gres=gpu:h100:8\nPartitionName=DEFAULT X=1\nPartitionName=train Nodes=a-1\n"
     debug = "PartitionName=debug Nodes=ALL\n"
-    assert aborts(old + debug, old) == Aborts(frozenset({"debug"}))
-    assert not aborts(old, old + debug)
-    assert not aborts("", old)
-    assert not aborts(old, old.replace("Nodes=a-1", "Nodes=ALL"))
+    assert aborting_changes(old + debug, old) == AbortingChanges(frozenset({"debug"}))
+    assert not aborting_changes(old, old + debug)
+    assert not aborting_changes("", old)
+    assert not aborting_changes(old, old.replace("Nodes=a-1", "Nodes=ALL"))
     fewer = old.replace("a-[1-3] CPUs=96", "a-[1-2] CPUs=96")
-    assert not aborts(old, fewer)  # a node that goes is drained before
+    assert not aborting_changes(old, fewer)  # a node that goes is drained before
     other = "NodeName=a-1 CPUs=96 Gres=gpu:h100:8\nNodeName=a-[2-3] CPUs=96 Gres=gpu:h100:4\nPartitionName=train Nodes=a-1\n"
-    assert aborts(old, other) == Aborts(nodes=frozenset({"a-2", "a-3"}))
-    assert aborts(old, old.replace("CPUs=96", "CPUs=128")).nodes == {"a-1", "a-2", "a-3"}
-    assert not aborts(text(), text({"PriorityWeightAge": "5"}))
+    assert aborting_changes(old, other) == AbortingChanges(nodes=frozenset({"a-2", "a-3"}))
+    assert aborting_changes(old, old.replace("CPUs=96", "CPUs=128")).nodes == {"a-1", "a-2", "a-3"}
+    assert not aborting_changes(text(), text({"PriorityWeightAge": "5"}))

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from headway.catalog.plans import load_catalogue
-from headway.clusterfile.load import parse_yaml, resolve
+from headway.clusterfile.load import parse_yaml, resolve_cluster_file
 from headway.domain.cluster import Cluster, Site
 from headway.domain.slurm.hostlist import expand
-from headway.domain.survey import Found, FoundGpu
+from headway.domain.survey import DetectedGpu, DetectedHardware
 from headway.render.slurm import codec
 from headway.render.slurm.slurm_conf import slurm_conf
 from tests.support.render_cases import own_gpu_cluster, own_site, site_of
 
-A100S = tuple(FoundGpu("NVIDIA A100-SXM4-80GB", 81920, f"0000:{n}b:00.0", (), n) for n in range(8))
+A100S = tuple(DetectedGpu("NVIDIA A100-SXM4-80GB", 81920, f"0000:{n}b:00.0", (), n) for n in range(8))
 GROUPS = """
 groups:
   gpu: {plan: h100-8, nodes: 1}
@@ -27,23 +27,25 @@ partitions: {whole: {}, inf: {groups: [inf]}, cpu: {groups: [cpu]}, small: {grou
 
 
 def mixed() -> tuple[Cluster, Site]:
-    cluster = resolve({"name": "lab", **parse_yaml(GROUPS)}, load_catalogue({}), owner="ann")
+    cluster = resolve_cluster_file({"name": "lab", **parse_yaml(GROUPS)}, load_catalogue({}), owner="ann")
     return cluster, site_of(cluster, departed=())
 
 
-def own(*found: Found) -> tuple[Cluster, Site]:
+def own(*found: DetectedHardware) -> tuple[Cluster, Site]:
     cluster = replace(own_gpu_cluster(), slurm={})
     return cluster, own_site(cluster, found=dict(zip(cluster.slot_names, found, strict=True)))
 
 
-UNEQUAL = own(Found(224, 2, 56, 2, 1_000_000, 0, A100S), Found(128, 2, 32, 2, 1_010_000, 0, A100S))
-ODD = own(*[Found(88, 2, 22, 2, 500_000, 0, A100S)] * 2)
+UNEQUAL = own(
+    DetectedHardware(224, 2, 56, 2, 1_000_000, 0, A100S), DetectedHardware(128, 2, 32, 2, 1_010_000, 0, A100S)
+)
+ODD = own(*[DetectedHardware(88, 2, 22, 2, 500_000, 0, A100S)] * 2)
 
 
 def parts(world: tuple[Cluster, Site]) -> dict[str, tuple[dict[str, str], list[dict[str, str]]]]:
     """Partition -> its settings over the cluster's, and the lines of its nodes."""
     cluster, site = world
-    lines = codec.parse(slurm_conf(cluster, site))
+    lines = codec.parse_lines(slurm_conf(cluster, site))
     nodes = {line.pairs[0][1]: dict(line.pairs) for line in lines if line.first == "nodename"}
     by_name = {partition.name: partition for partition in cluster.partitions}
     found = {}
@@ -90,5 +92,5 @@ def test_each_thing_is_the_least_of_its_own() -> None:
 def test_a_gpu_brings_whole_cores() -> None:
     """Of 44 cores with two threads each 11 threads a GPU would take 6 cores: seven GPUs, and none for the eighth."""
     assert parts(ODD)["train"][0]["defcpupergpu"] == "10"
-    few = own(*[Found(4, 1, 2, 2, 500_000, 0, A100S)] * 2)
+    few = own(*[DetectedHardware(4, 1, 2, 2, 500_000, 0, A100S)] * 2)
     assert parts(few)["train"][0]["defcpupergpu"] == "1"

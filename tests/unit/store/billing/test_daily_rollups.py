@@ -13,7 +13,7 @@ from sqlalchemy import delete
 from headway.billing.allocation import allocations_by_group
 from headway.billing.capacity import cover
 from headway.billing.periods import month, zone
-from headway.domain.billing import DAY_S, Held, Run
+from headway.domain.billing import DAY_S, GroupAllocation, JobRun
 from headway.services.billing import daily_rollups
 from headway.store import Store
 from headway.store.billing.daily_rollups import HOURS, RUNS, SUMS
@@ -31,16 +31,16 @@ NOW = D0 + 6 * DAY_S
 BY = ("team", "user", "group")
 
 
-def run(job: int, start: int, end: int, **others: object) -> Run:
+def run(job: int, start: int, end: int, **others: object) -> JobRun:
     fields = {
         "submit": start - 30, "eligible": start - 20, "team": "vision", "user": "alice", "partition": "train",
         "qos": "vision", "state": "COMPLETED" if end else "RUNNING", "nodes": ("lab-1-1",), "gpus": 4, "cpus": 32,
         "memory_mib": 1000, "time_limit_s": 3600, "used_cpu_s": 5, "used_memory_mib": 10,
     }  # fmt: skip
-    return Run(job=job, start=start, end=end, **{**fields, **others})  # type: ignore[arg-type]
+    return JobRun(job=job, start=start, end=end, **{**fields, **others})  # type: ignore[arg-type]
 
 
-def told(*runs: Run, lost_s: int = 0) -> list[tuple[Run, list[Held], int]]:
+def told(*runs: JobRun, lost_s: int = 0) -> list[tuple[JobRun, list[GroupAllocation], int]]:
     return [(one, allocations_by_group(one, LAB.group_of), lost_s) for one in runs]
 
 
@@ -82,9 +82,9 @@ async def summed(store: Store, now: int = NOW + daily_rollups.DELAY_S) -> None:
 @pytest.mark.parametrize("seed", range(4))
 async def test_reports_tell_the_same_with_and_without_sums(store: Store, seed: int) -> None:
     dice = random.Random(seed)
-    known: dict[tuple[int, int], Run] = {}
+    known: dict[tuple[int, int], JobRun] = {}
 
-    def some() -> Run:
+    def some() -> JobRun:
         if known and dice.random() < 0.5:
             was = dice.choice(list(known.values()))
             end = was.end or dice.choice((0, was.start, dice.randrange(was.start, NOW)))

@@ -11,7 +11,7 @@ from sqlalchemy import insert, select
 
 from headway.billing import machine_meter
 from headway.billing.allocation import allocations_by_group
-from headway.domain.billing import NodeSpan, Run, SpanKind
+from headway.domain.billing import JobRun, NodeSpan, SpanKind
 from headway.domain.incident import IncidentState, XidClass
 from headway.errors import Refused
 from headway.store.billing.run_sums import Span
@@ -105,7 +105,7 @@ async def test_runs_find_their_kind_under_its_new_number(stores: tuple[Store, St
     for store, clusters in ((one, ("lab",)), (two, ("other",))):
         for cluster in clusters:
             user = "ann" if cluster == "lab" else "eve"
-            run = Run(
+            run = JobRun(
                 job=7, start=100, end=200, submit=90, eligible=90, team="vision", user=user, partition="train", qos="",
                 state="COMPLETED", nodes=("lab-1-1",), gpus=4, cpus=32, memory_mib=1, time_limit_s=None, used_cpu_s=0,
                 used_memory_mib=0,

@@ -11,7 +11,7 @@ import typer
 from headway.cli import session, tables
 from headway.cli.session import Format, Output
 from headway.domain.role import Role
-from headway.validation.syntax_rules import listed
+from headway.validation.syntax_rules import join_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,7 @@ def _places(teams: Mapping[str, list[str]]) -> str:
 @app.command("set")
 def put(
     person: Annotated[str, typer.Argument(metavar="PERSON", help="Person name.")],
-    role: Annotated[Role, typer.Argument(metavar="ROLE", help=f"Role: {listed(Role)}.")],
+    role: Annotated[Role, typer.Argument(metavar="ROLE", help=f"Role: {join_words(Role)}.")],
     user: Annotated[
         str | None, typer.Option("--user", help="Linux user on clusters; '' for none (read-only access).")
     ] = None,

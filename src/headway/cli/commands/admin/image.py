@@ -13,7 +13,7 @@ from headway.catalog.releases import DEFAULT_IMAGE, IMAGES
 from headway.cli import formatting, session, tables
 from headway.cli.operation_progress import STEP_WIDTH
 from headway.cli.session import Format, Output
-from headway.validation.syntax_rules import listed
+from headway.validation.syntax_rules import join_words
 
 if TYPE_CHECKING:
     from headway.images.local_images import ImageInfo
@@ -23,7 +23,7 @@ T = TypeVar("T")
 app = typer.Typer(
     help="Build, list and remove node images.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
 )
-Name = Annotated[str, typer.Argument(metavar="NAME", help=f"{listed(IMAGES)}.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help=f"{join_words(IMAGES)}.")]
 
 
 @app.command()

@@ -36,6 +36,6 @@ def init(
 
 def schema() -> None:
     """Print the JSON Schema of cluster.yaml, for editors and checks."""
-    from headway.clusterfile.json_schema import schema as json_schema
+    from headway.clusterfile.json_schema import cluster_file_schema as json_schema
 
     session.print_json(json_schema())

@@ -12,7 +12,7 @@ import typer
 from headway.cli import formatting, session, tables
 from headway.cli.operation_progress import follow_operation
 from headway.cli.session import ClusterOption, Format, Output
-from headway.domain.dataset import size
+from headway.domain.dataset import format_bytes
 from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _row(one: DatasetOut) -> list[tables.Cell]:
     return [
         f"{one.name}@{one.version}",
         str(one.files),
-        size(one.bytes),
+        format_bytes(one.bytes),
         formatting.local_time(one.at),
         one.person,
         str(one.jobs),

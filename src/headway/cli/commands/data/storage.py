@@ -8,7 +8,7 @@ import typer
 
 from headway.cli import session, tables
 from headway.cli.session import ClusterName, Format, Output
-from headway.domain.dataset import size
+from headway.domain.dataset import format_bytes
 
 if TYPE_CHECKING:
     from headway.schemas.storage import VolumeOut
@@ -48,8 +48,8 @@ def _row(one: VolumeOut) -> list[tables.Cell]:
     return [
         one.path,
         one.type or "-",
-        size(one.used_bytes) if one.used_bytes is not None else "-",
-        size(one.free_bytes) if one.free_bytes is not None else "-",
+        format_bytes(one.used_bytes) if one.used_bytes is not None else "-",
+        format_bytes(one.free_bytes) if one.free_bytes is not None else "-",
         f"{one.nodes} of {one.nodes + len(one.lost)}" if one.lost else str(one.nodes),
         *(
             _speed(value)

@@ -108,7 +108,7 @@ async def new(state: State, who: Planner, cluster: str = "") -> Response:
         stored = await clusters.get_document(state, cluster)
         text = stored.text if _self_contained(stored) else dump_yaml(stored.spec)
     else:
-        text = dump_yaml(forms.write(forms.start(await _free_name(state)), {}))
+        text = dump_yaml(forms.apply_form(forms.new_form(await _free_name(state)), {}))
     return _page(who, await look(state, who, text))
 
 
@@ -152,7 +152,7 @@ async def apply(request: Request, state: State, who: Admin) -> Response:
 async def look(state: AppState, who: Principal, text: str) -> Flow:
     """The text read and checked as an apply would; reaches no machine."""
     from headway.catalog.plans import load_catalogue
-    from headway.clusterfile.field_lines import lines_of
+    from headway.clusterfile.field_lines import field_lines
     from headway.validation.yaml_parser import parse_yaml
 
     try:
@@ -160,7 +160,7 @@ async def look(state: AppState, who: Principal, text: str) -> Flow:
     except InvalidSpec as error:
         faults = tuple(_shown(fault, {}) for fault in error.faults)
         return Flow(text, forms.Form(plan="", nodes=""), faults, load_catalogue(), readable=False)
-    form, lines = forms.read(spec), lines_of(text)
+    form, lines = forms.form_from_spec(spec), field_lines(text)
     document = await _document(state, text)
     resolved, found = await planning.check_document(state, who, document)
     row = await _row(state, spec)
@@ -182,11 +182,11 @@ async def _follow(state: AppState, who: Principal, sent: Mapping[str, list[str]]
     text = _one(sent, "text").replace("\r\n", "\n")
     if digest(text) != _one(sent, "was"):
         return await look(state, who, text), "text"
-    typed = forms.from_fields(sent)
+    typed = forms.form_from_fields(sent)
     flow = await look(state, who, text)
     if not flow.readable or typed == _normal(flow.form):
         return flow, ""
-    led = await look(state, who, dump_yaml(forms.write(typed, parse_yaml(text))))
+    led = await look(state, who, dump_yaml(forms.apply_form(typed, parse_yaml(text))))
     return led, "form"
 
 
@@ -200,7 +200,7 @@ def _normal(form: forms.Form) -> forms.Form:
     for number, one in enumerate(form.datasets):
         sent |= {f"dataset-{number}-name": [one.name], f"dataset-{number}-path": [one.path]}
         sent[f"dataset-{number}-writable"] = ["on" if one.writable else ""]
-    return forms.from_fields(sent)
+    return forms.form_from_fields(sent)
 
 
 async def _with_changes(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, State
-from headway.domain.dataset import size
+from headway.domain.dataset import format_bytes
 from headway.services.cluster.datasets import list_versions
 from headway.services.cluster.storage import get_storage
 from headway.services.identity import Right
@@ -27,7 +27,7 @@ async def page(name: str, state: State, who: Anyone) -> Response:
         tab="storage",
         found=found,
         versions=versions,
-        size=size,
+        size=format_bytes,
         full=FULL,
         may_measure=who.may(Right.OPERATE_NODES),
         may_add=who.may(Right.ADMIN),

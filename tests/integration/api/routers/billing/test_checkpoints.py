@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from headway.domain.billing import Saves
+from headway.domain.billing import CheckpointStats
 from headway.domain.incident import Incident, IncidentState, XidClass
 from headway.services.billing.collector import collect, ledger_entries
 from headway.services.billing.loss_attribution import CHECKPOINTS
@@ -72,7 +72,7 @@ async def test_what_a_training_said_is_told_of_no_job_of_that_number_in_the_clus
     await server.apply("lab", note="again")
     await machines(server, 2, began=101 * H)
     said.runs = [run(5, 110 * H, 111 * H, team="speech", user="sam")]
-    server.work.answers["saves"] = {5: Saves(10, 360.0, 3600.0)}
+    server.work.answers["saves"] = {5: CheckpointStats(10, 360.0, 3600.0)}
     at(server, 112 * H)
     await collect(server.state, (await server.state.cluster("lab"))[1])
 
@@ -101,7 +101,7 @@ async def test_a_job_over_several_groups_has_the_nodes_of_all_of_them(server: Se
     await server.store.runs.save("lab", ledger_entries(both, [first, last]))
     said.away = True
     at(server, 10 * H)
-    await server.store.checkpoints.record("lab", {7: Saves(10, 100.0, 3600.0)}, OCTOBER.start + 10 * H)
+    await server.store.checkpoints.record("lab", {7: CheckpointStats(10, 100.0, 3600.0)}, OCTOBER.start + 10 * H)
     ann = await server.client()
     assert (await got(ann, "goodput/checkpoints?job=7"))["failure_s"] == 10 * H
     assert [one["failure_s"] for one in (await got(ann, "goodput"))["checkpoints"]] == [10 * H]

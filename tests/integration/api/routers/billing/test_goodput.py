@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.domain.billing import Saves
+from headway.domain.billing import CheckpointStats
 from headway.domain.cluster import Budget, Cluster, Partition
 from headway.errors import HeadwayError
 from headway.jobs.view.effective_time import EffectiveTime
@@ -192,10 +192,10 @@ async def test_slow_checkpoints_are_a_cause_and_the_better_interval_is_told_in_d
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 2)
     said.runs = [run(7, 0, 0), run(8, 0, 0, team="speech", user="sam", nodes=("lab-1-2",))]
-    server.work.answers["saves"] = {7: Saves(100, 2000.0, 20_000.0), 8: Saves(1, 50.0, 60.0)}
+    server.work.answers["saves"] = {7: CheckpointStats(100, 2000.0, 20_000.0), 8: CheckpointStats(1, 50.0, 60.0)}
     at(server, 10 * H)
     await collect(server.state, cluster)
-    server.work.answers["saves"] = {7: Saves(1, 1.0, 1.0)}  # its reports were cut: what was known stays
+    server.work.answers["saves"] = {7: CheckpointStats(1, 1.0, 1.0)}  # its reports were cut: what was known stays
     at(server, 10 * H + 60)
     await collect(server.state, cluster)
     at(server, 10 * H)
@@ -395,7 +395,7 @@ async def test_a_job_s_goodput_is_not_mixed_with_that_of_its_number_before(serve
     cluster = (await server.state.cluster("lab"))[1]
     await machines(server, 1)
     said.runs = [run(7, 0, H, state="NODE_FAIL"), run(7, 2 * H, 3 * H), run(8, H, 2 * H)]
-    server.work.answers |= {"saves": {7: Saves(50, 500.0, 5000.0)}, "down": ()}
+    server.work.answers |= {"saves": {7: CheckpointStats(50, 500.0, 5000.0)}, "down": ()}
     at(server, 4 * H)
     await collect(server.state, cluster)
     ann = await server.client()
@@ -405,7 +405,7 @@ async def test_a_job_s_goodput_is_not_mixed_with_that_of_its_number_before(serve
     assert (await got(ann, "goodput/jobs/7"))["runs"] == 2, "it is gone, and there is no other"
     at(server, 5 * H)
     await server.apply("lab", note="again")
-    server.work.answers["saves"] = {7: Saves(3, 3.0, 30.0)}
+    server.work.answers["saves"] = {7: CheckpointStats(3, 3.0, 30.0)}
     said.runs = [run(7, 5 * H, 7 * H, team="speech", user="sam")]
     at(server, 8 * H)
     await collect(server.state, cluster)

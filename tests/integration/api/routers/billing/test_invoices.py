@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.billing import Life, NodeSpan, SpanKind
+from headway.domain.billing import MachineLifetime, NodeSpan, SpanKind
 from headway.domain.cluster import Costs
 from headway.errors import HeadwayError
 from headway.services.billing.collector import DAY_S, collect
@@ -134,7 +134,7 @@ async def test_a_closed_invoice_stays_and_what_turns_out_later_is_a_correction(
     assert again.status_code == 409
     # A machine that nobody knew of, a price of then, a run that came late.
     await server.store.machine_lives.record("lab", [("lab-1-2", "main")], [], [], OCTOBER.start)
-    late = Life("lab-1-2", "main", OCTOBER.start, OCTOBER.start + 10 * H, 0)
+    late = MachineLifetime("lab-1-2", "main", OCTOBER.start, OCTOBER.start + 10 * H, 0)
     await server.store.machine_lives.record("lab", [], [late], [], OCTOBER.start + 10 * H)
     said.runs.append(run(9, 20 * H, 30 * H, team="speech", user="sam"))
     at(server, 744 * H + 2 * H)

@@ -420,7 +420,7 @@ def growing(nodes: int, limit: str = "250") -> Cluster:
     price, names = builders.H100.price_usd_per_node_hour, whole.slot_names
     own = Group("own", builders.H100, nodes, nodes, slots=names[:6], price_usd_per_node_hour=price)
     jobs = Group("jobs", builders.H100, 0, 4, slots=names[6:], idle_s=60, price_usd_per_node_hour=price)
-    return replace(whole, groups=(own, jobs), most_usd_per_hour=Decimal(limit))
+    return replace(whole, groups=(own, jobs), max_usd_per_hour=Decimal(limit))
 
 
 async def test_no_more_is_asked_for_than_the_limit_leaves_beside_what_runs_for_jobs(server: Server) -> None:

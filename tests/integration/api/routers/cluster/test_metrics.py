@@ -12,7 +12,7 @@ import pytest
 
 from headway.cluster.monitoring.alertmanager import send_alerts
 from headway.cluster.monitoring.prometheus import query_range
-from headway.domain.billing import News
+from headway.domain.billing import Notification
 from headway.domain.machine import Machine
 from headway.errors import Unreachable
 from headway.render.monitoring.metric_queries import SERIES, Query, Row, queries
@@ -140,7 +140,9 @@ async def test_prometheus_is_asked_through_the_forwarded_port(forward: Forward) 
 
 async def test_news_is_an_alert_of_a_day_with_its_key(forward: Forward) -> None:
     forward.port = 9093
-    news = News("week/2026-W41", "WeeklySummary", "info", "lab: week 2026-W41", "all: 3.00 GPU-hours\n2", 1_000_000)
+    news = Notification(
+        "week/2026-W41", "WeeklySummary", "info", "lab: week 2026-W41", "all: 3.00 GPU-hours\n2", 1_000_000
+    )
     await send_alerts(forward, builders.machine("lab-head"), [news], 1_000_060.0)
     [alert] = json.loads(forward.asked)
     assert (alert["labels"]["news"], alert["labels"]["alertname"]) == ("week/2026-W41", "WeeklySummary")

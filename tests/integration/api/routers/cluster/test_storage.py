@@ -17,7 +17,7 @@ from headway.domain.incident import XidClass
 from headway.domain.slurm.state import Room
 from headway.errors import Unreachable
 from headway.schemas.backups import VolumeSpeedOut
-from headway.transport.remote_program import program
+from headway.transport.remote_program import program_source
 from tests.support import builders
 from tests.support.server_fakes import Server, reading
 
@@ -107,7 +107,7 @@ def volumes(
     """What the program says of each place; /hangs lasts for `hangs` seconds, whatever is done to who looks at it."""
     looks = "time.sleep(HANGS if path == '/hangs' else 0); told = os.statvfs('/' if path == '/hangs' else path)"
     code = (
-        program("volume_usage")
+        program_source("volume_usage")
         .replace('LOOKS = "/run/headway/looks"', f"LOOKS = {str(tmp_path / 'looks')!r}")
         .replace("ANSWER_S = 5.0", f"ANSWER_S = {answer_s}")
         .replace("told = os.statvfs(path)", looks.replace("HANGS", str(hangs)))
