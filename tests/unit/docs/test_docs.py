@@ -15,7 +15,7 @@ import pytest
 from headway.catalog.plans import load_catalogue
 from headway.cli.main import UsageError, load_command
 from headway.cli.registry import ENTRIES
-from headway.clusterfile.load import check
+from headway.clusterfile.load import check_cluster_file
 from headway.validation.yaml_parser import parse_yaml
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -144,7 +144,7 @@ def completed(part: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("path", WRITTEN, ids=name_of)
 def test_cluster_files_validate(path: Path) -> None:
     for part in yaml_blocks(path.read_text(encoding="utf-8")):
-        _, faults = check(completed(part), load_catalogue(), owner="ann")
+        _, faults = check_cluster_file(completed(part), load_catalogue(), owner="ann")
         assert [str(fault) for fault in faults if fault.level == "error"] == [], part
 
 

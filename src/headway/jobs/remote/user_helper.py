@@ -12,7 +12,7 @@ from headway.transport.process import CommandResult
 from headway.transport.remote_program import program_source
 from headway.transport.streams import MAX_OUTPUT
 
-REFUSED_CODE = 97  # how the program_source says that the person or the folder can't be used
+REFUSED_CODE = 97  # how the program says that the person or the folder can't be used
 PROGRAM = "user_helper"
 _MOST = 120_000  # bytes of one word of a command that Linux takes (128 KiB)
 
@@ -42,12 +42,12 @@ def helper_argv(ask: dict[str, Any]) -> list[str]:
 
 
 def stdin_helper_argv() -> list[str]:
-    """The argv of a program_source that is asked one `question` on standard input."""
+    """The argv of a program that is asked one `question` on standard input."""
     return ["python3", "-I", "-S", "-c", program_source(PROGRAM)]
 
 
 def encode_request(ask: dict[str, Any], data: bytes = b"") -> bytes:
-    """`ask`, which may hold secrets, and the data that comes with it, for a fresh program_source and for a helper alike. Raises
+    """`ask`, which may hold secrets, and the data that comes with it, for a fresh program and for a helper alike. Raises
     Refused for arguments that no command can have."""
     if (size := len(json.dumps(ask))) > _MOST:
         raise Refused(
