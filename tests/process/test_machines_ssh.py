@@ -18,7 +18,6 @@ import pytest
 
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Refused, Unreachable
-from headway.transport.connect import fingerprint, read_host_key
 from headway.transport.ssh import Connections
 
 # What the server of these tests leaves behind when it is torn down under a command.
@@ -298,9 +297,3 @@ async def test_a_command_that_ended_before_it_was_told_anything_breaks_no_connec
         link.connection.create_process = ended
         assert (await ssh.remote(server.machine, ["true"], timeout_s=5)).code == 0
         assert len(server.connections) == 1
-
-
-async def test_host_key_can_be_read_before_signing_in(server: Server) -> None:
-    key = await read_host_key("127.0.0.1", server.machine.port)
-    assert key == " ".join(server.machine.host_key.split()[:2])
-    assert fingerprint(key).startswith("SHA256:")

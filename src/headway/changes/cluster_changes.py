@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -53,12 +51,6 @@ def _notes(cluster: Cluster, observed: Observed) -> Iterator[str]:
     """A newer node image is no change: a roll takes it up, and what is below /etc comes by apply anyway."""
     if observed.of_earlier_image and not observed.other_slurm:
         yield earlier_image_note(cluster, observed.of_earlier_image)
-
-
-def changeset_digest(changes: ChangeSet) -> str:
-    """Returns a digest of the ChangeSet: apply refuses to carry out another one than was shown."""
-    rows = [[c.kind, c.where, c.what, c.disturbs.value] for c in changes.changes]
-    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
 
 
 def with_effects(goal: DesiredState, observed: Observed) -> DesiredState:

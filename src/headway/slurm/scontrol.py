@@ -28,12 +28,6 @@ def ping_argv() -> list[str]:
     return ["scontrol", "ping"]
 
 
-async def controller_answers(connections: Remote, head: Machine) -> bool:
-    """Return whether scontrol on the head reports a slurmctld that is UP."""
-    ran = await connections.remote(head, ping_argv(), timeout_s=TIMEOUT_S, check=False)
-    return ran.code == 0 and " is UP" in ran.stdout
-
-
 async def controller_started_at(connections: Remote, head: Machine) -> int:
     """Return when slurmctld started, in unix seconds; 0 when it does not report it."""
     argv = [*UNIX_TIMES, "scontrol", "show", "config"]

@@ -245,11 +245,6 @@ async def _shown(address: str, port: int, tunnel: Any, timeout_s: float) -> str:
     return " ".join(key.export_public_key().decode().split()[:2])
 
 
-async def read_host_key(address: str, port: int = 22, *, timeout_s: float = 10) -> str:
-    """The Ed25519 host key a machine shows before anybody signs in, as a public key line. Raises Unreachable."""
-    return await _shown(address, port, (), timeout_s)
-
-
 def fingerprint(public_key: str) -> str:
     """ "SHA256:..." of a public key line, as ssh-keygen -l prints it."""
     import asyncssh

@@ -40,16 +40,12 @@ ORDER_WAIT_S = 0.01  # of who asks, for an order that is still being made
 MAX_OLD_PAGE_S = 5.0  # and of a reading older than this nobody gets a page instead
 
 
-async def list_jobs(state: AppState, name: str, who: Principal, ask: JobsAsk) -> JobsPage:
-    """One page of a cluster's jobs. Raises NotFound, Refused for an order or cursor that does not exist, and Unreachable
-    where Slurm was never read."""
-    return JobsPage.model_validate_json(await jobs_page_json(state, name, who, ask))
-
-
 async def jobs_page_json(
     state: AppState, name: str, who: Principal, ask: JobsAsk, *, compressed: bool = False
 ) -> bytes:
-    """The same as its JSON, gzipped if `packed`. Made once for all who ask the same within a second."""
+    """Returns one page of a cluster's jobs as JSON, gzipped if `compressed`. Equal questions within a second share one answer.
+
+    Raises NotFound, Refused for an order or cursor that does not exist, and Unreachable where Slurm was never read."""
     who.require_cluster(name)
     cluster = await state.cached_cluster(name)
     snapshot = await state.cached_snapshot(cluster)
