@@ -52,7 +52,7 @@ def test_the_count_of_an_arrays_tasks_goes_on(demo: Site, page: Page) -> None:
     demo.goto(page, "/clusters/demo/jobs/300", role="viewer")
     expect(page.locator("#tasks")).to_contain_text("0 of 2 done, 1 running, 1 waiting")
     states |= {"0": "RUNNING", "1": "FAILED"}
-    demo.state._kept.clear()
+    demo.state.cache.forget_cluster("demo")
     shows(demo, task, replace(other, state="FAILED"))
     expect(page.locator("#tasks")).to_contain_text("0 of 2 done, 1 running, 0 waiting, 1 failed: 1")
 
