@@ -31,10 +31,10 @@ from headway.domain.billing import DAY_S, CheckpointStats, GroupAllocation, JobR
 from headway.domain.cluster import Cluster
 from headway.domain.incident import XidClass
 from headway.services.billing.capacity import load_capacity
-from headway.services.billing.daily_rollups import sum_days
 from headway.services.billing.energy import load_energy
 from headway.services.billing.goodput import load_goodput
 from headway.services.billing.invoice_reports import load_chargeback
+from headway.services.billing.ledger.daily_rollups import sum_days
 from headway.services.billing.report_scope import BilledCluster, ReportScope
 from headway.services.billing.usage import load_usage
 from headway.store import PriceRow, Store, open_store

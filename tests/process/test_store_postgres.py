@@ -16,12 +16,12 @@ from headway.billing.allocation import allocations_by_group
 from headway.domain.billing import DAY_S, MAX_STORED_INTEGER, CheckpointStats, JobRun
 from headway.domain.incident import XidClass
 from headway.errors import Unanswered
-from headway.services.billing import daily_rollups
+from headway.services.billing.ledger import daily_rollups
 from headway.store import Store, StoreAway, open_store
 from headway.store.billing.losses import Amount, CutShort, Piece
 from headway.store.billing.run_sums import Only, Span
 from headway.store.billing.usage import Behind, Times, run_place
-from headway.store.core.cluster_records import Row
+from headway.store.clusters.cluster_records import Row
 from headway.store.db import engine as opening
 from headway.store.db.engine import open_engine
 from tests.support import builders

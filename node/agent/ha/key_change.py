@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 
-MARK = "/run/headway/keys-change"  # made by whoever changes the key (cluster/munge_key.py)
+MARK = "/run/headway/keys-change"  # made by whoever changes the key (cluster/keys/munge_key.py)
 CHANGE_S = 240.0  # so long a mark counts: Slurm itself gives a node up that it can't read for 300 s
 UNREAD = b"unread"
 MOST_BAD = 10  # messages a second that MUNGE is asked about for nothing, from one address

@@ -23,7 +23,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState
 from headway.domain.operation import SECRET_PREFIXES
 from headway.errors import CommandFailed, Conflict
-from headway.store.core.cluster_records import BRINGING
+from headway.store.clusters.cluster_records import BRINGING
 from headway.transport.remote_program import program_source
 
 DATABASE = "slurm_acct_db"

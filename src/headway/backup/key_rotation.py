@@ -1,7 +1,7 @@
 """Another key in a key's place while jobs run.
 
 MUNGE and JWT keys are files like others: an apply carries the new one to every machine and restarts what reads it. MUNGE's
-lies beside the old one everywhere before it takes its place anywhere (cluster/munge_key.py); munged is restarted
+lies beside the old one everywhere before it takes its place anywhere (cluster/keys/munge_key.py); munged is restarted
 everywhere within
 seconds; slurmd and slurmctld go on, and what they say to each other in between is said again. The key that Headway signs in
 with is let in beside the old one before that goes."""
@@ -13,9 +13,9 @@ import base64
 import secrets as random
 from collections.abc import Awaitable, Callable, Iterable
 
-from headway.cluster import secrets
 from headway.cluster.apply import apply_cluster, plan_changes
 from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.keys import secrets
 from headway.cluster.observe import list_machines
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState

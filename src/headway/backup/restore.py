@@ -23,7 +23,7 @@ from headway.domain.cluster import ACCOUNTING_FOLDER, Cluster, head_names
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Conflict, HeadwayError, Refused
 from headway.slurm.account_commands import close_runaway_jobs_argv
-from headway.store.core.cluster_records import BRINGING
+from headway.store.clusters.cluster_records import BRINGING
 
 STAMP = "/srv/headway-state/restored"  # which restore this head's state is of
 _DAEMONS = ("slurmctld.service", "slurmrestd.service", "slurmdbd.service")

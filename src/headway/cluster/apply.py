@@ -8,10 +8,11 @@ from collections.abc import Mapping
 
 from headway.changes.cluster_changes import DesiredState, changeset, with_effects
 from headway.changes.slurm_accounts import desired_accounts
-from headway.cluster import machine_claims, secrets
+from headway.cluster import machine_claims
 from headway.cluster.apply_run import ApplyRun, BeforeStage, store_new_secrets
 from headway.cluster.context import ClusterContext, ReportProgress
 from headway.cluster.desired_state import read_site, render_desired_state
+from headway.cluster.keys import secrets
 from headway.cluster.observe import list_machines, observe_cluster
 from headway.cluster.readiness import finish_bring_up
 from headway.cluster.scaling.scale_in import WaitingWork

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from headway.changes.cluster_changes import DesiredState
 from headway.changes.machine_changes import machine_changes
 from headway.changes.slurm_accounts import account_changes
-from headway.cluster import head_upgrade, machine_claims, munge_key, remote_steps, secrets
+from headway.cluster import head_upgrade, machine_claims, remote_steps
 from headway.cluster.active_head import active_or_stopped_head
 from headway.cluster.context import ClusterContext, ReportProgress
 from headway.cluster.desired_state import read_site
+from headway.cluster.keys import munge_key, secrets
 from headway.cluster.machine_steps import (
     CONVERT_S,
     STAGE_S,
@@ -185,7 +186,8 @@ class ApplyRun:
         return leaving.waited
 
     async def turn_key(self) -> None:
-        """Replaces the MUNGE key of running machines (cluster.munge_key). Raises Refused if a machine can't take the key while
+        """Replaces the MUNGE key of running machines (cluster.keys.munge_key). Raises Refused if a machine can't take
+        the key while
         the head still uses the old one, or if the head itself can't."""
         env, cluster, seen = self.env, self.goal.cluster, self.observed.seen
         names = munge_key.machines_to_rekey(self.goal, seen)

@@ -11,9 +11,9 @@ from typing import Any
 from headway.changes.cluster_changes import DesiredState
 from headway.changes.machine_changes import DesiredMachine
 from headway.changes.slurm_accounts import desired_accounts
-from headway.cluster import secrets as cluster_secrets
 from headway.cluster.agent_bundle import bundled_files
 from headway.cluster.context import ClusterContext
+from headway.cluster.keys import secrets as cluster_secrets
 from headway.cluster.observe import replaced_machines
 from headway.domain.cluster import SHARED_FOLDER, Cluster, OwnedSite, Site
 from headway.images import recipe

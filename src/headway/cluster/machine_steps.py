@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from headway.catalog.releases import slurm_release
 from headway.changes.machine_changes import DesiredMachine
-from headway.cluster import secrets as cluster_secrets
+from headway.cluster.keys import secrets as cluster_secrets
 from headway.cluster.remote_steps import Step, file_step, run_step
 from headway.domain.changeset import Change
 from headway.domain.systemd_unit import Unit

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 from headway.changes.cluster_changes import DesiredState
-from headway.cluster import secrets
 from headway.cluster.active_head import active_head
 from headway.cluster.context import ClusterContext, ReportProgress
+from headway.cluster.keys import secrets
 from headway.cluster.observe import list_machines
 from headway.cluster.scaling.scale_in import keep_node
 from headway.cluster.scaling.spares import spares_to_reserve

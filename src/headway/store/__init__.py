@@ -1,7 +1,7 @@
 """SQL: SQLite by default, PostgreSQL by URL."""
 
-from headway.store.core.audit import AuditAsk
-from headway.store.core.operations import OperationAsk
+from headway.store.access.audit import AuditAsk
+from headway.store.clusters.operations import OperationAsk
 from headway.store.db.rows import (
     AuditRow,
     ClusterRow,

@@ -8,6 +8,12 @@ from pathlib import Path
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from headway.store.access.audit import AuditTrail
+from headway.store.access.credential_cache import CredentialCache
+from headway.store.access.linux_users import LinuxUsers
+from headway.store.access.people import People
+from headway.store.access.sessions import Sessions
+from headway.store.access.tokens import Tokens
 from headway.store.billing.budgets import Budgets
 from headway.store.billing.capacity import CapacityReports
 from headway.store.billing.checkpoints import Checkpoints
@@ -22,29 +28,23 @@ from headway.store.billing.prices import Prices
 from headway.store.billing.run_sums import RunSums
 from headway.store.billing.runs import Runs
 from headway.store.billing.usage import UsageReports
-from headway.store.core.activity import ActivityLog
-from headway.store.core.audit import AuditTrail
-from headway.store.core.cap_refills import CapRefills
-from headway.store.core.cluster_records import ClusterRecords
-from headway.store.core.clusters import Clusters
-from headway.store.core.credential_cache import CredentialCache
-from headway.store.core.datasets import Datasets
-from headway.store.core.idempotency_keys import IdempotencyKeys
-from headway.store.core.incidents import Incidents
-from headway.store.core.jobs import JobRecords
-from headway.store.core.linux_users import LinuxUsers
-from headway.store.core.node_images import NodeImages
-from headway.store.core.notebooks import Notebooks
-from headway.store.core.operations import Operations
-from headway.store.core.people import People
-from headway.store.core.pipelines import Pipelines
-from headway.store.core.secrets import Secrets
-from headway.store.core.sessions import Sessions
-from headway.store.core.signals import Signals
-from headway.store.core.tokens import Tokens
-from headway.store.core.volume_speeds import VolumeSpeeds
+from headway.store.clusters.activity import ActivityLog
+from headway.store.clusters.cap_refills import CapRefills
+from headway.store.clusters.cluster_records import ClusterRecords
+from headway.store.clusters.clusters import Clusters
+from headway.store.clusters.datasets import Datasets
+from headway.store.clusters.idempotency_keys import IdempotencyKeys
+from headway.store.clusters.incidents import Incidents
+from headway.store.clusters.node_images import NodeImages
+from headway.store.clusters.operations import Operations
+from headway.store.clusters.secrets import Secrets
+from headway.store.clusters.signals import Signals
+from headway.store.clusters.volume_speeds import VolumeSpeeds
 from headway.store.db.engine import database_url, open_engine
 from headway.store.db.transactions import Database
+from headway.store.jobs.jobs import JobRecords
+from headway.store.jobs.notebooks import Notebooks
+from headway.store.jobs.pipelines import Pipelines
 
 
 class Store:

@@ -21,7 +21,7 @@ from headway.schemas.clusters import NewsOut
 from headway.schemas.submissions import ExecOut, SubmitOut
 from headway.services.jobs.notebooks import owner_may_still_open
 from headway.store import AuditAsk, NotebookRow
-from headway.store.core import sessions
+from headway.store.access import sessions
 from tests.support import builders
 from tests.support.server_fakes import URL, Server, reading
 

@@ -16,9 +16,10 @@ from headway.backup.key_rotation import rotate
 from headway.changes.cluster_changes import DesiredState
 from headway.changes.machine_changes import DesiredMachine
 from headway.changes.slurm_accounts import desired_accounts
-from headway.cluster import munge_key, remote_steps, secrets
+from headway.cluster import remote_steps
 from headway.cluster.apply_run import ApplyRun
 from headway.cluster.context import ClusterContext
+from headway.cluster.keys import munge_key, secrets
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster, KeySource
 from headway.domain.machine import Machine, MachineState

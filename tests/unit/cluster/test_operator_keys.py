@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.cluster import secrets
 from headway.cluster.desired_state import read_site
+from headway.cluster.keys import secrets
 from headway.domain.cluster import Cluster, Host, Site
 from headway.providers.inventory.provider import SshProvider
 from headway.render.system import sshd

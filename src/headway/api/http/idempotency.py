@@ -31,7 +31,7 @@ from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.mappers import operation_out
 from headway.store import AuditAsk, Operation, StoreAway
-from headway.store.core.idempotency_keys import Answer
+from headway.store.clusters.idempotency_keys import Answer
 
 AUDITED_WITHIN_S = 60.0  # an operation's audit line is written this soon after it is queued
 REPLAYED = "idempotency-replayed"

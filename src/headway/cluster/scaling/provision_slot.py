@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headway.changes.cluster_changes import DesiredState
-from headway.cluster import secrets
 from headway.cluster.active_head import require_active_head
 from headway.cluster.apply_run import ApplyRun
 from headway.cluster.context import ClusterContext, ReportProgress
 from headway.cluster.desired_state import read_site, render_desired_state
+from headway.cluster.keys import secrets
 from headway.cluster.observe import list_machines
 from headway.domain.changeset import Change, ChangeSet
 from headway.domain.cluster import Cluster

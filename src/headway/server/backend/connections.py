@@ -148,7 +148,7 @@ class Holding:
 
     async def _slurm(self, cluster: Cluster) -> Slurm:
         """What speaks to the head as it is now: one that was made again has another address or host key."""
-        from headway.cluster.secrets import secret_content
+        from headway.cluster.keys.secrets import secret_content
         from headway.jobs.remote.helper_pool import HelperPool
         from headway.jobs.view.progress import ProgressReader
         from headway.slurm.reader import SlurmReader

@@ -10,7 +10,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.operation import DownParams
 from headway.errors import HeadwayError
 from headway.server.operations.run import OperationRun
-from headway.services.billing.collector import read_accounting
+from headway.services.billing.ledger.collector import read_accounting
 from headway.services.context import AppState
 from headway.services.mappers import released
 

@@ -19,7 +19,7 @@ from headway.services.error_report import error_out, first_line
 from headway.services.mappers import operation_news
 from headway.services.read_model.snapshot import OPERATIONS_TOPIC, operation_topic
 from headway.store import Operation, StoreAway
-from headway.store.core.operations import MAX_ATTEMPTS
+from headway.store.clusters.operations import MAX_ATTEMPTS
 from headway.store.db.transactions import Late
 
 LEASE_S = 30.0

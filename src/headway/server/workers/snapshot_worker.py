@@ -14,7 +14,7 @@ from headway.domain.machine import MachineState
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.errors import HeadwayError
 from headway.server.backend.watcher import Watcher
-from headway.services.billing.collector import MachineMeter
+from headway.services.billing.ledger.collector import MachineMeter
 from headway.services.cluster.nodes import resume_reboots
 from headway.services.context import AppState
 from headway.services.read_model.snapshot import ALL_JOBS, Snapshot

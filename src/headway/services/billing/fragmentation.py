@@ -16,7 +16,7 @@ from headway.billing.capacity import Cover, Fragments, Stretches, fragments
 from headway.billing.intervals import Span as Stretch
 from headway.domain.billing import MachineLifetime
 from headway.domain.cluster import Plan
-from headway.services.billing.daily_rollups import load_touched_seconds
+from headway.services.billing.ledger.daily_rollups import load_touched_seconds
 from headway.services.billing.report_scope import BilledCluster
 from headway.services.context import AppState
 from headway.store.billing.run_sums import Span

@@ -10,7 +10,7 @@ from headway.schemas.people import HappeningOut, HappeningPage
 from headway.services.context import AppState
 from headway.services.cursors import decode_cursor, encode_cursor
 from headway.store import HappeningPlace, HappeningRow
-from headway.store.core.activity import KINDS
+from headway.store.clusters.activity import KINDS
 
 MAX_NUMBER = 2**31 - 1  # the largest integer that the database's columns hold
 Kind = Literal["", "operation", "incident", "deed"]

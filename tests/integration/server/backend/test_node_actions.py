@@ -12,7 +12,7 @@ import pytest
 
 from headway.autoscale import executor
 from headway.cluster.context import ClusterContext
-from headway.cluster.secrets import new_key
+from headway.cluster.keys.secrets import new_key
 from headway.errors import Unreachable
 from headway.server.backend.backend import RealWork
 from headway.server.backend.connections import Open

@@ -24,7 +24,7 @@ from headway.domain.operation import OperationKind
 from headway.errors import Refused, Unreachable
 from headway.server.operations.backups import Backups
 from headway.server.workers.operation_worker import Reconciler
-from headway.store.core.operations import MAX_ATTEMPTS
+from headway.store.clusters.operations import MAX_ATTEMPTS
 from headway.store.db.rows import PriceRow
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import Server

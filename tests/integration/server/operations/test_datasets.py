@@ -19,7 +19,7 @@ from headway.domain.cluster import Dataset, Storage, Volume
 from headway.domain.dataset import conflicting_field
 from headway.errors import Unreachable
 from headway.server.operations import datasets
-from headway.store.core.operations import MAX_ATTEMPTS
+from headway.store.clusters.operations import MAX_ATTEMPTS
 from tests.support import builders, server_fakes
 from tests.support.dataset_cluster import API, Mounts, add, done, mounts, server, source
 from tests.support.server_fakes import Server

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headway.domain.billing import GroupAllocation, NodeSpan, SpanKind
-from headway.services.billing.collector import ledger_entries
+from headway.services.billing.ledger.collector import ledger_entries
 from tests.support import builders
 from tests.support.billing_cluster import OCTOBER, Accounting, H, at, got, lab, machines, run
 from tests.support.server_fakes import Server

@@ -12,7 +12,7 @@ import pytest
 from headway.domain.billing import CheckpointStats
 from headway.domain.incident import XidClass
 from headway.services.billing import loss_attribution as api_causes
-from headway.services.billing.collector import collect, ledger_entries
+from headway.services.billing.ledger.collector import collect, ledger_entries
 from headway.store import PriceRow
 from tests.support.billing_cluster import OCTOBER, V1, Accounting, H, at, got, machines, run, said, server
 from tests.support.server_fakes import Server

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from headway.cluster import apply_run, remote_steps, secrets
+from headway.cluster import apply_run, remote_steps
 from headway.cluster.apply_run import ApplyRun
 from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import build_desired_state
+from headway.cluster.keys import secrets
 from headway.cluster.scaling.provision_slot import provision_machine
 from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine, MachineState

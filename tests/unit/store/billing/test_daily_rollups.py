@@ -14,7 +14,7 @@ from headway.billing.allocation import allocations_by_group
 from headway.billing.capacity import cover
 from headway.billing.periods import month, zone
 from headway.domain.billing import DAY_S, GroupAllocation, JobRun
-from headway.services.billing import daily_rollups
+from headway.services.billing.ledger import daily_rollups
 from headway.store import Store
 from headway.store.billing.daily_rollups import HOURS, RUNS, SUMS
 from headway.store.billing.run_sums import Only, Span

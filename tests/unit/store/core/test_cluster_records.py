@@ -15,7 +15,7 @@ from headway.domain.billing import JobRun, NodeSpan, SpanKind
 from headway.domain.incident import IncidentState, XidClass
 from headway.errors import Refused
 from headway.store.billing.run_sums import Span
-from headway.store.core.cluster_records import Row, tables
+from headway.store.clusters.cluster_records import Row, tables
 from headway.store.db import schema as t
 from headway.store.store import Store
 from tests.support import builders
@@ -158,7 +158,7 @@ async def test_others_may_write_while_rows_come_back(
     stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A million rows take longer than an operation's lease lasts that is not renewed."""
-    monkeypatch.setattr("headway.store.core.cluster_records.AT_ONCE", 2)
+    monkeypatch.setattr("headway.store.clusters.cluster_records.AT_ONCE", 2)
     one, two = stores
     await filled(one)
     rows = [row async for row in one.cluster_records.export("lab")]
@@ -180,7 +180,7 @@ async def test_what_a_try_brought_that_did_not_end_goes_again(
     stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch, how: type[BaseException]
 ) -> None:
     """Refused: the file can't be read any further. Cancelled: the server was ended, and only the next try can clear up."""
-    monkeypatch.setattr("headway.store.core.cluster_records.AT_ONCE", 1)
+    monkeypatch.setattr("headway.store.clusters.cluster_records.AT_ONCE", 1)
     one, two = stores
     await filled(one)
     await two.cap_refills.record("lab", "speech", 9.0)  # its own, which stays

@@ -10,7 +10,7 @@ from headway.schemas.billing import BudgetOut, EstimateOut
 from headway.schemas.submissions import CheckJobIn
 from headway.services.billing.budgets import load_visible_budgets
 from headway.services.billing.cost_estimate import estimate_cost
-from headway.services.billing.ledger_refresh import refresh_ledger
+from headway.services.billing.ledger.ledger_refresh import refresh_ledger
 from headway.services.billing.report_scope import load_billed_cluster, visible_teams
 from headway.services.jobs import submission
 

@@ -8,7 +8,7 @@ from headway.api.auth.dependencies import Anyone, PathNumber, State
 from headway.api.http.billing_parameters import MonthText
 from headway.schemas.billing import GoodputOut, JobGoodputOut
 from headway.services.billing.goodput import load_goodput, load_job_goodput
-from headway.services.billing.ledger_refresh import load_report_scope, refresh_ledger
+from headway.services.billing.ledger.ledger_refresh import load_report_scope, refresh_ledger
 from headway.services.billing.report_scope import load_billed_cluster, visible_teams
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])

@@ -14,7 +14,7 @@ from headway.services.billing.invoice_reports import (
     load_closed_invoices,
     load_invoice,
 )
-from headway.services.billing.ledger_refresh import load_report_scope, rebuild_ledger
+from headway.services.billing.ledger.ledger_refresh import load_report_scope, rebuild_ledger
 from headway.services.billing.report_scope import load_billed_cluster
 
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])

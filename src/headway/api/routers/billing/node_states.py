@@ -18,8 +18,8 @@ from headway.api.http.billing_parameters import (
 )
 from headway.api.http.pagination import Cursor
 from headway.schemas.billing import NodeStatesOut
-from headway.services.billing.ledger_refresh import refresh_ledger
-from headway.services.billing.node_states import (
+from headway.services.billing.ledger.ledger_refresh import refresh_ledger
+from headway.services.billing.ledger.node_states import (
     NodeStateFilter,
     load_all_node_states,
     load_node_states_page,

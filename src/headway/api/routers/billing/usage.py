@@ -11,7 +11,7 @@ from headway.api.auth.dependencies import MAX_PATH_NUMBER, Anyone, State
 from headway.api.http.billing_parameters import MAX_ROWS, ReportFormat, TimeText, UsageFilterQuery, csv_response
 from headway.api.http.pagination import Cursor
 from headway.schemas.billing import RunsOut, UsageOut
-from headway.services.billing.ledger_refresh import refresh_ledger
+from headway.services.billing.ledger.ledger_refresh import refresh_ledger
 from headway.services.billing.report_scope import load_billed_cluster, parse_period
 from headway.services.billing.runs import RunSelection, load_runs
 from headway.services.billing.usage import load_usage, parse_dimensions, usage_selection

@@ -11,7 +11,7 @@ from headway.domain.cluster import Budget, Cluster, GpuHourCap, Group, Partition
 from headway.domain.slurm.accounts import Share
 from headway.errors import Unreachable
 from headway.schemas.submissions import SubmitOut
-from headway.services.billing.collector import collect
+from headway.services.billing.ledger.collector import collect
 from tests.support import builders
 from tests.support.billing_cluster import (
     NOVEMBER,

@@ -9,7 +9,7 @@ import pytest
 
 from headway.domain.billing import CheckpointStats
 from headway.domain.incident import Incident, IncidentState, XidClass
-from headway.services.billing.collector import collect, ledger_entries
+from headway.services.billing.ledger.collector import collect, ledger_entries
 from headway.services.billing.loss_attribution import CHECKPOINTS
 from tests.support.billing_cluster import OCTOBER, Accounting, H, at, got, machines, run, said, server
 from tests.support.server_fakes import Server

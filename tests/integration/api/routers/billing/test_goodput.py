@@ -15,7 +15,7 @@ from headway.errors import HeadwayError
 from headway.jobs.view.effective_time import EffectiveTime
 from headway.render.monitoring.metric_queries import Row
 from headway.schemas.submissions import SubmitOut
-from headway.services.billing.collector import collect
+from headway.services.billing.ledger.collector import collect
 from headway.store import PriceRow
 from tests.support import builders
 from tests.support.billing_cluster import OCTOBER, TEAMS, V1, Accounting, H, at, got, machines, run, said, server

@@ -12,7 +12,7 @@ import pytest
 from headway.domain.billing import MachineLifetime, NodeSpan, SpanKind
 from headway.domain.cluster import Costs
 from headway.errors import HeadwayError
-from headway.services.billing.collector import DAY_S, collect
+from headway.services.billing.ledger.collector import DAY_S, collect
 from headway.store import PriceRow
 from tests.support.billing_cluster import OCTOBER, V1, Accounting, H, at, got, machines, run, said, server, summed
 from tests.support.server_fakes import Server

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.role import Role
 from headway.errors import Conflict, NotFound
-from headway.store.core.credential_cache import CredentialCache
+from headway.store.access.credential_cache import CredentialCache
 from headway.store.db import schema as t
 from headway.store.db.rows import Person
 from headway.store.db.transactions import Database, StorePart

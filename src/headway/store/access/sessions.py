@@ -7,8 +7,8 @@ import secrets as random
 from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.store.core.credential_cache import CredentialCache, digest
-from headway.store.core.people import PERSON_COLUMNS, person_of_row
+from headway.store.access.credential_cache import CredentialCache, digest
+from headway.store.access.people import PERSON_COLUMNS, person_of_row
 from headway.store.db import schema as t
 from headway.store.db.rows import Person
 from headway.store.db.transactions import Database, StorePart

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.incident import NUMBERS_BEFORE
 from headway.store.billing.daily_rollups import SUMS, forget_sums
-from headway.store.core.secrets import Secrets
+from headway.store.clusters.secrets import Secrets
 from headway.store.db import billing_schema as ledger
 from headway.store.db import schema as t
 from headway.store.db.transactions import Database, StorePart, insert_into

@@ -9,8 +9,8 @@ from contextlib import suppress
 from sqlalchemy import delete, insert, select, update
 
 from headway.errors import NotFound
-from headway.store.core.credential_cache import CredentialCache, digest
-from headway.store.core.people import PERSON_COLUMNS, person_of_row
+from headway.store.access.credential_cache import CredentialCache, digest
+from headway.store.access.people import PERSON_COLUMNS, person_of_row
 from headway.store.db import schema as t
 from headway.store.db.rows import Held, Token
 from headway.store.db.transactions import Database, Locked, StorePart

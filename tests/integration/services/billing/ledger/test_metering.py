@@ -16,7 +16,7 @@ __all__ = ["said", "server"]  # fixtures
 
 
 async def test_spares_and_machines_are_metered_as_they_are_seen(server: Server) -> None:
-    from headway.services.billing.collector import MachineMeter
+    from headway.services.billing.ledger.collector import MachineMeter
 
     cluster = (await server.state.cluster("lab"))[1]
     state: AppState = server.state
@@ -42,7 +42,7 @@ async def test_spares_and_machines_are_metered_as_they_are_seen(server: Server) 
 
 async def test_a_machine_whose_slot_left_the_file_is_metered_until_it_goes(server: Server) -> None:
     """A scale waits for the jobs that run there; where the slot is another group's it is another machine."""
-    from headway.services.billing.collector import MachineMeter
+    from headway.services.billing.ledger.collector import MachineMeter
 
     cluster = (await server.state.cluster("lab"))[1]
     main, meter = cluster.groups[0], MachineMeter()

@@ -10,8 +10,8 @@ import pytest
 from headway.domain.billing import CheckpointStats
 from headway.domain.cluster import Cluster
 from headway.render.monitoring.metric_queries import Row
-from headway.services.billing import collector as collecting
-from headway.services.billing.collector import collect
+from headway.services.billing.ledger import collector as collecting
+from headway.services.billing.ledger.collector import collect
 from headway.store import StoreAway
 from tests.support.billing_cluster import OCTOBER, Accounting, H, at, got, run, said, server
 from tests.support.server_fakes import Server

@@ -20,8 +20,8 @@ from headway.domain.machine import Machine
 from headway.domain.slurm.state import SPARES
 from headway.errors import HeadwayError
 from headway.render.monitoring.metric_queries import Query, Row
-from headway.services.billing import notifications
 from headway.services.billing.budgets import load_budget_states
+from headway.services.billing.ledger import notifications
 from headway.services.context import AppState
 from headway.store.billing.runs import Sample
 

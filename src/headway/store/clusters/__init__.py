@@ -1,0 +1,1 @@
+"""What the server remembers of clusters: files, secrets, operations, incidents, datasets, activity."""

@@ -1,1 +1,0 @@
-"""What the server remembers of clusters, operations, people, jobs and incidents: one class a subject."""
