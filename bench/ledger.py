@@ -29,7 +29,7 @@ from headway.catalog.plans import load_catalogue
 from headway.clusterfile.load import resolve_cluster_file
 from headway.domain.billing import DAY_S, CheckpointStats, GroupAllocation, JobRun, NodeSpan, SpanKind
 from headway.domain.cluster import Cluster
-from headway.domain.incident import XidClass
+from headway.domain.incident import FaultAction
 from headway.services.billing.capacity import load_capacity
 from headway.services.billing.energy import load_energy
 from headway.services.billing.goodput import load_goodput
@@ -118,7 +118,7 @@ async def others(store: Store, count: int, names: tuple[str, ...]) -> None:
         "lab", [NodeSpan(name, SpanKind.DRAINED, at, at + 5400, "tests") for name, at in drains]
     )
     for i in range(300):
-        opened = await store.incidents.open("lab", names[i % NODES], f"XID {i % 9}", XidClass.RESET, half + i, {})
+        opened = await store.incidents.open("lab", names[i % NODES], f"XID {i % 9}", FaultAction.RESET, half + i, {})
         await store.incidents.record_requeued_jobs(opened.number, [count // 2 + i], half + i)
     await store.checkpoints.record(
         "lab", {job: CheckpointStats(20, 200.0 + job % 9, 4000.0) for job in range(1, count, 100)}, MONTH.end

@@ -10,8 +10,8 @@
     slurm_state.py end STAMP REF FOLDER PLACE   after them: STAMP says which restore this head's state is of
 
 Between begin and end there is FOLDER.restoring and PLACE.restoring, and slurmctld and slurmdbd don't start
-(render/system/systemd_files.py):
-one of the two may be half there. Whoever begins again finds them, and then what is kept of before stays as it is.
+(render/system/systemd_files.py): one of the two may be half there. Whoever begins again finds them, and then what is kept of
+before stays as it is.
 
 slurmctld renames each of its files into place, so a second name for each is a copy of one moment that costs nothing. A job's
 script is written before the list of jobs says it, and goes after that: scripts are looked at before and after the list.
@@ -29,7 +29,8 @@ import tarfile
 import time
 
 SAVED_S = 8.0  # slurmctld writes what has changed within five seconds
-# agent/recall.py submits again what came after the last state that was written: not so what came after a backup, for the
+# agent/jobs/queue_recovery.py submits again what came after the last state that was written: not so what came after a
+# backup, for the
 # accounting that is put back with it does not know which of that has ended.
 AHEAD_S = 20.0
 RESTORING = ".restoring"

@@ -2,9 +2,9 @@
 
     volume_usage.py '{"paths": ["/home", "/scratch"], "mounted_s": 1}'
 
-`mounted_s`: seconds within which each path must be mounted. Each path is read by a process of its own, because a file
-system whose
-server is away may block the reader for ever, and not even SIGKILL ends it. While such a process exists, no other is started."""
+`mounted_s`: seconds within which each path must be mounted. Each path is read by a process of its own, because a file system
+whose server is away may block the reader for ever, and not even SIGKILL ends it. While such a process exists, no other is
+started."""
 
 from __future__ import annotations
 

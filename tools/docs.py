@@ -305,7 +305,7 @@ def _resource(path: str) -> str:
 def metrics_page() -> str:
     sys.path.insert(0, str(ROOT / "node"))
     try:
-        from agent.gpu.source import FIELDS  # type: ignore[import-not-found]
+        from agent.gpu.interface import FIELDS  # type: ignore[import-not-found]
     finally:
         sys.path.pop(0)
 

@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.lab import Lab
 
 from headway.domain.cluster import SLURM_STATE_FOLDER
-from headway.render.slurm.slurm_conf import TAKEOVER_S
+from headway.render.slurm.slurm_conf import SLURMCTLD_TIMEOUT_S
 
 SPEC = """\
 name: pair
@@ -51,7 +51,9 @@ def test_heads_that_do_not_hear_each_other_are_never_both_in_control(lab: Lab) -
         began, _ = beat(lab)
         assert "pair-head is DOWN" in on(lab, "pair-head2", "scontrol", "ping")
         lab.wait_job(lab.sbatch("ada", wrap="true"), "COMPLETED")
-        lab.wait(lambda: beat(lab)[0] >= began + 2 * TAKEOVER_S + 2, "heartbeats long after a takeover was due")
+        lab.wait(
+            lambda: beat(lab)[0] >= began + 2 * SLURMCTLD_TIMEOUT_S + 2, "heartbeats long after a takeover was due"
+        )
         assert beat(lab)[1] == 0
     finally:
         on(lab, "pair-head2", "ip", "route", "del", "blackhole", address)

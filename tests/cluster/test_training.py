@@ -6,7 +6,7 @@ import re
 
 import pytest
 from tests.cluster.lab import Lab
-from tests.cluster.trained import EXAMPLES, HOME, log, losses
+from tests.cluster.training_run import EXAMPLES, HOME, log, losses
 
 STEPS = ("--steps", "30", "--log-every", "1", "--checkpoint-every", "5", "--step-seconds", "0.5")
 TWO = ("--nodes=2", "--gpus-per-node=1")

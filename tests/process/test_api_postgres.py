@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import NotFound
-from headway.services.context import AppState, Settings
+from headway.services.app_state import AppState, Settings
 from headway.services.cursors import encode_cursor
 from headway.services.read_model.snapshot import LiveState
 from headway.store import open_store

@@ -12,7 +12,7 @@ import pytest
 from headway.errors import Unreachable
 from headway.server.workers import leader_election
 from headway.server.workers.leader_election import Follower, Leading
-from headway.services.context import AppState, Settings
+from headway.services.app_state import AppState, Settings
 from headway.services.read_model.snapshot import LiveState
 from headway.store import Store, open_store
 from headway.store.db import advisory_locks

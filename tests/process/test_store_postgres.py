@@ -12,14 +12,14 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from headway.billing.allocation import allocations_by_group
+from headway.billing.run_allocation import allocations_by_group
 from headway.domain.billing import DAY_S, MAX_STORED_INTEGER, CheckpointStats, JobRun
-from headway.domain.incident import XidClass
+from headway.domain.incident import FaultAction
 from headway.errors import Unanswered
 from headway.services.billing.ledger import daily_rollups
 from headway.store import Store, StoreAway, open_store
 from headway.store.billing.losses import Amount, CutShort, Piece
-from headway.store.billing.run_sums import Only, Span
+from headway.store.billing.run_sums import Only, ReportSpan
 from headway.store.billing.usage import Behind, Times, run_place
 from headway.store.clusters.cluster_records import Row
 from headway.store.db import engine as opening
@@ -144,7 +144,7 @@ async def test_a_clusters_records_are_of_one_moment_and_come_back(
 ) -> None:
     """Also when the disk that they go to stands still for longer than a transaction may say nothing."""
     one = await _impatient(tmp_path, url, monkeypatch)
-    there = await one.incidents.open("kept", "n1", "XID 79", XidClass.RMA, 1.0, {})
+    there = await one.incidents.open("kept", "n1", "XID 79", FaultAction.RMA, 1.0, {})
     try:
         rows = []
         async for row in one.cluster_records.export("kept"):
@@ -161,7 +161,7 @@ async def test_a_clusters_records_are_of_one_moment_and_come_back(
                 yield name, values | ({"number": 60} if name == "incidents" else {"incident": 60})
 
         await one.cluster_records.restore("kept", again())
-        assert (await one.incidents.open("kept", "n1", "XID 48", XidClass.RMA, 2.0, {})).number == 61
+        assert (await one.incidents.open("kept", "n1", "XID 48", FaultAction.RMA, 2.0, {})).number == 61
     finally:
         await one.close()
 
@@ -282,7 +282,7 @@ async def test_the_ledger_s_sums_are_the_same_there(url: str) -> None:
             )
         await store.runs.record_loss("ledger", 1, t0 - 50, 30, saved_at=t0 + 70.0)
         await store.runs.add_measurements("ledger", [(2, t0 + 60, 60, 40, 5000)], t0 + 60)
-        span = Span(t0, t0 + 1000, t0 + 300)
+        span = ReportSpan(t0, t0 + 1000, t0 + 300)
         [total] = await store.usage.totals("ledger", span, ["team"])
         assert (total.runs, total.gpu_s, total.lost_gpu_s, total.idle_gpu_s) == (3, 4 * 300, 4 * 30, 4 * 40)
         assert (total.waited_s, total.energy_j, total.unmeasured_gpu_s) == (40, 5000, 4 * 240)
@@ -321,7 +321,7 @@ async def test_a_large_run_of_weeks_is_cut_to_the_joule_there(url: str) -> None:
         await store.runs.save("large", [(one, allocations_by_group(one, lab.group_of), 0)])
         await store.runs.add_measurements("large", [], t0, {(1, t0, "main"): (joules, cpu_s)})
         during = life_s // 2
-        [total] = await store.usage.totals("large", Span(t0, t0 + during, t0 + 2 * life_s), [])
+        [total] = await store.usage.totals("large", ReportSpan(t0, t0 + during, t0 + 2 * life_s), [])
         assert total.energy_j == joules * during // life_s
         assert total.unmeasured_cpu_s == cpus * during - cpu_s * during // life_s
     finally:
@@ -349,7 +349,7 @@ async def test_a_run_of_two_groups_whose_start_is_moved_is_one_run_there(url: st
         rows = await store.usage.runs_of_job("moved", 1)
         assert [(row.start - t0, row.group, row.measured_s) for row in rows] == [(90, "a", 60), (90, "b", 60)]
         assert sum(row.energy_j for row in rows) == 1001
-        span = Span(t0, t0 + 1000, t0 + 300)
+        span = ReportSpan(t0, t0 + 1000, t0 + 300)
         assert await store.capacity.queue_waits("moved", span) == [(16, 110, 1)]
         [total] = await store.usage.totals("moved", span, [], Only(gpus=(9, 64)))
         assert (total.runs, total.gpu_s) == (1, 16 * 210)
@@ -408,7 +408,7 @@ async def test_many_runs_are_measured_and_end_at_once_there(url: str) -> None:
         await store.close()
 
 
-async def _losses_and_capacity(store: Store, span: Span, marks: range) -> None:
+async def _losses_and_capacity(store: Store, span: ReportSpan, marks: range) -> None:
     t0, how = span.start, CutShort("NODE_FAIL", "lab-1-1")
     assert await store.losses.totals("ledger", span, Only()) == [(how, Amount("main", 8, 4 * 30, 4 * 30))]
     piece = Piece(1, t0 - 50, "main", 8, 4 * 30, 4 * 30)
@@ -418,7 +418,7 @@ async def _losses_and_capacity(store: Store, span: Span, marks: range) -> None:
         "ledger", 2, person="ann", user="ann", kind="notebook", request={}, facts={}, audit={"job": 2}
     )
     assert await store.losses.idle_notebooks("ledger", span, Only()) == []  # a later job of that number is the notebook
-    opened = await store.incidents.open("ledger", "lab-1-1", "XID 79", XidClass.RESET, t0 + 90, {})
+    opened = await store.incidents.open("ledger", "lab-1-1", "XID 79", FaultAction.RESET, t0 + 90, {})
     await store.incidents.record_requeued_jobs(opened.number, [1], t0 + 110.0)
     [blamed] = await store.losses.lost_to_incidents("ledger", span, Only(), 120.0)
     assert (blamed.job, blamed.how, blamed.what, blamed.node) == (1, how, "XID 79", "lab-1-1")
@@ -449,7 +449,7 @@ async def _losses_and_capacity(store: Store, span: Span, marks: range) -> None:
 async def _days(store: Store, t0: int) -> None:
     """Sums of days tell what single runs do, until one of those changes."""
     day = t0 // DAY_S * DAY_S
-    span, marks = Span(day, day + DAY_S, t0 + 2 * DAY_S), range(day, day + DAY_S + 1, 3600)
+    span, marks = ReportSpan(day, day + DAY_S, t0 + 2 * DAY_S), range(day, day + DAY_S + 1, 3600)
 
     async def told() -> tuple[object, ...]:
         whole = await daily_rollups.load_coverage(store, "ledger", span, marks)

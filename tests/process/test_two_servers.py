@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.ordeal import Ordeal
+from tests.process.two_server_chaos import Ordeal
 from tests.support.postgres import BIN, postgres
 
 pytestmark = [

@@ -2,7 +2,7 @@
 
 A row names the roles that get through. Where it matters whose thing is asked for, it names them for one's own, for that of
 somebody in one's own team (which the lead leads) and for that of another team. Everything else a request needs is made by
-test_access_table.py: NAMES there fills the {places} of an address.
+test_route_access.py: NAMES there fills the {places} of an address.
 """
 
 from __future__ import annotations

@@ -6,16 +6,22 @@ from typing import Any
 
 from agent import config
 from agent.checks import runner
-from agent.gpu import source
+from agent.gpu import interface
 
 PLAN = config.Config(head="h", simulated=True, gpus=2, gpu_memory_mib=80000, memory_mib=1000, expects={"nvlinks": 18})
-SOUND = {source.NVLINKS: 18, source.PCIE_WIDTH: 16, source.PCIE_MAX_WIDTH: 16, source.THROTTLE: 0, source.FB_USED: 0}
+SOUND = {
+    interface.NVLINKS: 18,
+    interface.PCIE_WIDTH: 16,
+    interface.PCIE_MAX_WIDTH: 16,
+    interface.THROTTLE: 0,
+    interface.FB_USED: 0,
+}
 
 
 def gpus(**figures: float) -> list[Any]:
     """Two; the second has these figures, or is lost."""
-    second = source.Gpu(1, "b", "H100", "", {**SOUND, **figures}, lost="lost" in figures)
-    return [source.Gpu(0, "a", "H100", "", dict(SOUND)), second]
+    second = interface.Gpu(1, "b", "H100", "", {**SOUND, **figures}, lost="lost" in figures)
+    return [interface.Gpu(0, "a", "H100", "", dict(SOUND)), second]
 
 
 def seen(**more: Any) -> Any:

@@ -19,10 +19,10 @@ from headway.domain.slots import Deadline
 from headway.domain.slurm.state import JobState
 from headway.errors import Fault, InvalidSpec, Refused
 from headway.schemas.clusters import Document
-from headway.server.page_data import PageLive
+from headway.server.live_data import PageLive
 from headway.server.workers.operation_worker import Reconciler
+from headway.services.app_state import AppState, Settings
 from headway.services.cluster_backend import Reading, Resolved
-from headway.services.context import AppState, Settings
 from headway.services.identity import Right
 from headway.services.read_model.snapshot import OPERATIONS_TOPIC, LiveState
 from headway.store import Store

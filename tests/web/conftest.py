@@ -28,7 +28,7 @@ from page_demo import Snapshot
 from playwright.sync_api import Page, expect
 from tests.support.server_fakes import FakeWork, shared_app
 
-from headway.services.context import AppState, Settings
+from headway.services.app_state import AppState, Settings
 from headway.services.read_model.snapshot import LiveState
 from headway.store import open_store
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.domain.billing import GroupAllocation, JobRun, NodeSpan, SpanKind
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.store import PriceRow, Store
 
 HOUR = 3600

@@ -46,8 +46,8 @@ from headway.schemas.clusters import ClusterOut, NodeOut, StatusOut
 from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import JobOut, LogFoundOut, LogLineOut, LogPartOut
 from headway.schemas.submissions import ExecIn, ExecOut, SubmitOut
+from headway.services.app_state import AppState
 from headway.services.cluster_backend import Reading
-from headway.services.context import AppState
 from headway.services.mappers import summary_of
 from headway.services.read_model.snapshot import Notice
 from headway.services.read_model.snapshot import Snapshot as Known

@@ -14,7 +14,7 @@ import uvicorn
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import FakeWork, Server, changes, reading
 
-from headway.domain.incident import Incident, IncidentState, XidClass
+from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.slurm.accounts import Share
 from headway.schemas.backups import VolumeSpeedOut
 from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
@@ -47,7 +47,7 @@ class AnyWork(FakeWork):
 
 def answers() -> dict[str, Any]:
     submitted = SubmitOut(job_id=5, cluster="lab", user="ann", workdir="/home/ann")
-    incident = Incident(1, "lab", "lab-1-1", "XID 79", XidClass.REBOOT, IncidentState.RETURNED, 1.0, 1.0)
+    incident = Incident(1, "lab", "lab-1-1", "XID 79", FaultAction.REBOOT, IncidentState.RETURNED, 1.0, 1.0)
     return {
         "metrics": (),
         "plan": changes(),

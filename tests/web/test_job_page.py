@@ -65,5 +65,5 @@ def test_charts_stay_when_the_stream_says_the_same_again(demo: Site, page: Page)
     )
     demo.goto(page, "/clusters/demo/jobs/104")
     expect(page.locator("#gpus [data-charts]")).to_have_attribute("data-state", "drawn")
-    page.wait_for_function("window.told")
+    page.wait_for_function("() => window.told")
     assert len(asked) == 1

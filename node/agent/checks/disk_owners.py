@@ -32,9 +32,9 @@ def jobs_filling_disk(
     owners: Mapping[int, int] | None = None,
     proc: str = "/proc",
 ) -> list[int]:
-    """Jobs without whose files there would be room in `place`, the one with the most first; [] where there would be none without
-    them either. Files of theirs that hide, or are too many to be counted, are taken for what is lacking.
-    `owners`: uid -> a job of theirs; those who have one here by default."""
+    """Jobs without whose files there would be room in `place`, the one with the most first; [] where there would be none
+    without them either. Files of theirs that hide, or are too many to be counted, are taken for what is lacking. `owners`:
+    uid -> a job of theirs; those who have one here by default."""
     size, devices, walks = _size(place), {_device(place)}, deque[Iterator[Row]]()
     for top in (jobs, containers, *others):
         if _device(top) != _device(place) and _size(top) != size:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from agent.checks.runner import DRAIN, REBOOT, REPLACE, RESET_GPU, MachineState, Result, bad, check, warn
-from agent.gpu import source
-from agent.gpu.source import Gpu
+from agent.gpu import interface
+from agent.gpu.interface import Gpu
 
 SILENT_S = 45.0  # a driver that has not answered for so long hangs
 SLOWED_S = 60.0
@@ -44,14 +44,16 @@ def gpu_answers(seen: MachineState) -> Result | None:
 @check(every_s=5, prolog=True)
 def gpu_memory_errors(seen: MachineState) -> Result | None:
     """ECC and remapped rows."""
-    if one := _first(seen, source.ROWS_FAILED):
+    if one := _first(seen, interface.ROWS_FAILED):
         return bad(f"GPU {one.index} has no spare memory rows left: remapping failed", REPLACE, one.index)
-    if one := _first(seen, source.DBE):
-        return bad(f"GPU {one.index} had {one.figures[source.DBE]:.0f} uncorrected memory errors", RESET_GPU, one.index)
-    if one := _first(seen, source.ROWS_PENDING):
+    if one := _first(seen, interface.DBE):
+        return bad(
+            f"GPU {one.index} had {one.figures[interface.DBE]:.0f} uncorrected memory errors", RESET_GPU, one.index
+        )
+    if one := _first(seen, interface.ROWS_PENDING):
         return bad(f"GPU {one.index} replaces a memory row at its next reset", RESET_GPU, one.index)
-    if one := _first(seen, source.ROWS_BAD, 8):
-        return warn(f"GPU {one.index} has replaced {one.figures[source.ROWS_BAD]:.0f} memory rows", gpu=one.index)
+    if one := _first(seen, interface.ROWS_BAD, 8):
+        return warn(f"GPU {one.index} has replaced {one.figures[interface.ROWS_BAD]:.0f} memory rows", gpu=one.index)
     return None
 
 
@@ -60,7 +62,7 @@ def gpu_nvlink(seen: MachineState) -> Result | None:
     """All links up."""
     links = seen.config.expects.get("nvlinks", 0)
     for one in seen.gpus:
-        up = one.figures.get(source.NVLINKS)
+        up = one.figures.get(interface.NVLINKS)
         if links and up is not None and up < links:
             return bad(f"GPU {one.index} has {up:.0f} of {links:.0f} NVLinks", RESET_GPU, one.index)
     return None
@@ -79,7 +81,7 @@ def gpu_throttled(seen: MachineState) -> Result | None:
 
 
 def _throttled(one: Gpu) -> str:
-    bits = int(one.figures.get(source.THROTTLE, 0))
+    bits = int(one.figures.get(interface.THROTTLE, 0))
     return ", ".join(dict.fromkeys(why for bit, why in _THROTTLES.items() if bits & bit))
 
 
@@ -87,7 +89,7 @@ def _throttled(one: Gpu) -> str:
 def gpu_pcie(seen: MachineState) -> Result | None:
     """Width only: the link's speed falls on purpose while a GPU is idle."""
     for one in seen.gpus:
-        width, most = one.figures.get(source.PCIE_WIDTH), one.figures.get(source.PCIE_MAX_WIDTH)
+        width, most = one.figures.get(interface.PCIE_WIDTH), one.figures.get(interface.PCIE_MAX_WIDTH)
         if width and most and width < most:
             return bad(f"GPU {one.index} is linked by {width:.0f} of {most:.0f} PCIe lanes", REBOOT, one.index)
     return None
@@ -97,7 +99,7 @@ def gpu_pcie(seen: MachineState) -> Result | None:
 def gpu_left_over(seen: MachineState) -> Result | None:
     """Memory in use although no job is here: a process that nobody ended."""
     for one in seen.gpus:
-        used = one.figures.get(source.FB_USED, 0)
+        used = one.figures.get(interface.FB_USED, 0)
         if used > 1024 + seen.config.gpu_memory_mib * 0.02:
             return warn(f"GPU {one.index}: {used:.0f} MiB in use, and no job is here", RESET_GPU, one.index)
     return None

@@ -1,4 +1,4 @@
-"""Defines checks and runs them. The checks are in gpu_checks.py and node_checks.py; docs/checks.md says how to add one.
+"""Defines checks and runs them. The checks are in gpu_checks.py and node_checks.py; docs/howto/monitoring.md says how to add one.
 
 A check receives the machine's state (`MachineState`) and returns what is wrong, or None. It changes nothing and repairs nothing:
 the policy, on the head and the server, decides what follows from a result."""
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.config import Config
+from agent.gpu.interface import Gpu
 from agent.gpu.job_gpus import Job
-from agent.gpu.source import Gpu
 from agent.journal import log
 
 OK, WARN, BAD = "ok", "warn", "bad"
@@ -60,7 +60,7 @@ class MachineState:
     """The machine as it was last read: what checks look at."""
 
     config: Config
-    now: float = 0.0  # as watcher.Awake has it, as all times here
+    now: float = 0.0  # as metrics.sampler.ActiveClock has it, as all times here
     gpus: list[Gpu] = field(default_factory=list)
     gpus_at: float | None = None  # when they answered; None: never yet
     gpu_error: str = ""  # what the driver said instead

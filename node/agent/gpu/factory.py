@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from agent.config import Config
 from agent.gpu.dcgm import Dcgm
+from agent.gpu.interface import Source
 from agent.gpu.nvml import Nvml
 from agent.gpu.simulated import Simulated
-from agent.gpu.source import Source
 
 
 def open_source(config: Config) -> Source | None:

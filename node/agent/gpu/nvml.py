@@ -7,8 +7,8 @@ from collections.abc import Callable
 from ctypes import Structure, byref, c_char, c_uint, c_ulonglong, c_void_p
 from typing import Any
 
-from agent.gpu import source
-from agent.gpu.source import Gpu
+from agent.gpu import interface
+from agent.gpu.interface import Gpu
 
 GPU_IS_LOST = 15
 XID_EVENT = 0x8
@@ -121,29 +121,29 @@ class Nvml:
                 pass
 
         busy, memory, rows = _Utilization(), _Memory(), [c_uint() for _ in range(4)]
-        put(source.UTIL, lambda: self._into("nvmlDeviceGetUtilizationRates", handle, busy).gpu)
-        if source.UTIL in found:
-            found[source.MEM_UTIL] = busy.memory
-        put(source.FB_USED, lambda: self._into("nvmlDeviceGetMemoryInfo", handle, memory).used >> 20)
-        if source.FB_USED in found:
-            found[source.FB_FREE] = memory.free >> 20
-        put(source.POWER, lambda: self._number("nvmlDeviceGetPowerUsage", handle) / 1000)
-        put(source.ENERGY, lambda: self._long("nvmlDeviceGetTotalEnergyConsumption", handle))
-        put(source.TEMP, lambda: self._number("nvmlDeviceGetTemperature", handle, c_uint(0)))
-        put(source.MEM_TEMP, lambda: self._field(handle, _MEMORY_TEMP))
-        put(source.SM_CLOCK, lambda: self._number("nvmlDeviceGetClockInfo", handle, c_uint(1)))
-        put(source.MEM_CLOCK, lambda: self._number("nvmlDeviceGetClockInfo", handle, c_uint(2)))
-        put(source.SBE, lambda: self._long("nvmlDeviceGetTotalEccErrors", handle, c_uint(0), c_uint(0)))
-        put(source.DBE, lambda: self._long("nvmlDeviceGetTotalEccErrors", handle, c_uint(1), c_uint(0)))
-        put(source.ROWS_WEAK, lambda: self._rows(handle, rows))
-        if source.ROWS_WEAK in found:
-            names = (source.ROWS_WEAK, source.ROWS_BAD, source.ROWS_PENDING, source.ROWS_FAILED)
+        put(interface.UTIL, lambda: self._into("nvmlDeviceGetUtilizationRates", handle, busy).gpu)
+        if interface.UTIL in found:
+            found[interface.MEM_UTIL] = busy.memory
+        put(interface.FB_USED, lambda: self._into("nvmlDeviceGetMemoryInfo", handle, memory).used >> 20)
+        if interface.FB_USED in found:
+            found[interface.FB_FREE] = memory.free >> 20
+        put(interface.POWER, lambda: self._number("nvmlDeviceGetPowerUsage", handle) / 1000)
+        put(interface.ENERGY, lambda: self._long("nvmlDeviceGetTotalEnergyConsumption", handle))
+        put(interface.TEMP, lambda: self._number("nvmlDeviceGetTemperature", handle, c_uint(0)))
+        put(interface.MEM_TEMP, lambda: self._field(handle, _MEMORY_TEMP))
+        put(interface.SM_CLOCK, lambda: self._number("nvmlDeviceGetClockInfo", handle, c_uint(1)))
+        put(interface.MEM_CLOCK, lambda: self._number("nvmlDeviceGetClockInfo", handle, c_uint(2)))
+        put(interface.SBE, lambda: self._long("nvmlDeviceGetTotalEccErrors", handle, c_uint(0), c_uint(0)))
+        put(interface.DBE, lambda: self._long("nvmlDeviceGetTotalEccErrors", handle, c_uint(1), c_uint(0)))
+        put(interface.ROWS_WEAK, lambda: self._rows(handle, rows))
+        if interface.ROWS_WEAK in found:
+            names = (interface.ROWS_WEAK, interface.ROWS_BAD, interface.ROWS_PENDING, interface.ROWS_FAILED)
             found.update({name: row.value for name, row in zip(names, rows, strict=True)})
-        put(source.THROTTLE, lambda: self._long("nvmlDeviceGetCurrentClocksThrottleReasons", handle))
-        put(source.PCIE_WIDTH, lambda: self._number("nvmlDeviceGetCurrPcieLinkWidth", handle))
-        put(source.PCIE_MAX_WIDTH, lambda: self._number("nvmlDeviceGetMaxPcieLinkWidth", handle))
-        put(source.PCIE_REPLAYS, lambda: self._number("nvmlDeviceGetPcieReplayCounter", handle))
-        put(source.NVLINKS, lambda: self._links(handle))
+        put(interface.THROTTLE, lambda: self._long("nvmlDeviceGetCurrentClocksThrottleReasons", handle))
+        put(interface.PCIE_WIDTH, lambda: self._number("nvmlDeviceGetCurrPcieLinkWidth", handle))
+        put(interface.PCIE_MAX_WIDTH, lambda: self._number("nvmlDeviceGetMaxPcieLinkWidth", handle))
+        put(interface.PCIE_REPLAYS, lambda: self._number("nvmlDeviceGetPcieReplayCounter", handle))
+        put(interface.NVLINKS, lambda: self._links(handle))
         return found
 
     def _links(self, handle: c_void_p) -> int:

@@ -10,9 +10,9 @@ import os
 import time
 
 from agent.config import Config
-from agent.gpu import source
+from agent.gpu import interface
+from agent.gpu.interface import Gpu
 from agent.gpu.job_gpus import JOBS, Job, jobs_on_node
-from agent.gpu.source import Gpu
 
 FAULTS = "/run/headway/faults"
 DEVICES = "/dev"
@@ -73,30 +73,30 @@ class Simulated:
         self._energy[index] += power * passed * 1000
         used = min(self._config.gpu_memory_mib, CONTEXT_MIB + self._memory(job) // len(job.gpus)) if job else 0
         found.figures = {
-            source.UTIL: util,
-            source.MEM_UTIL: _number(fault.get("mem_util"), round(util * 0.4)),
-            source.FB_USED: used,
-            source.FB_FREE: self._config.gpu_memory_mib - used,
-            source.POWER: round(power, 1),
-            source.ENERGY: round(self._energy[index]),
-            source.TEMP: _number(fault.get("temp"), 95 if hot else round(IDLE_C + util / 100 * (BUSY_C - IDLE_C))),
-            source.MEM_TEMP: round(IDLE_C + 5 + util / 100 * 40),
-            source.SM_CLOCK: 900 if hot else (BUSY_MHZ if util else IDLE_MHZ),
-            source.MEM_CLOCK: MEM_MHZ,
-            source.SBE: _number(fault.get("ecc-corrected")),
-            source.DBE: _number(fault.get("ecc")),
-            source.ROWS_BAD: _number(fault.get("rows")),
-            source.ROWS_WEAK: 0,
-            source.ROWS_PENDING: float("rows-pending" in fault),
-            source.ROWS_FAILED: float("rows-failed" in fault),
-            source.THROTTLE: THERMAL if hot else 0 if util else 1,
-            source.PCIE_WIDTH: _number(fault.get("pcie"), 16),
-            source.PCIE_MAX_WIDTH: 16,
-            source.PCIE_REPLAYS: 0,
+            interface.UTIL: util,
+            interface.MEM_UTIL: _number(fault.get("mem_util"), round(util * 0.4)),
+            interface.FB_USED: used,
+            interface.FB_FREE: self._config.gpu_memory_mib - used,
+            interface.POWER: round(power, 1),
+            interface.ENERGY: round(self._energy[index]),
+            interface.TEMP: _number(fault.get("temp"), 95 if hot else round(IDLE_C + util / 100 * (BUSY_C - IDLE_C))),
+            interface.MEM_TEMP: round(IDLE_C + 5 + util / 100 * 40),
+            interface.SM_CLOCK: 900 if hot else (BUSY_MHZ if util else IDLE_MHZ),
+            interface.MEM_CLOCK: MEM_MHZ,
+            interface.SBE: _number(fault.get("ecc-corrected")),
+            interface.DBE: _number(fault.get("ecc")),
+            interface.ROWS_BAD: _number(fault.get("rows")),
+            interface.ROWS_WEAK: 0,
+            interface.ROWS_PENDING: float("rows-pending" in fault),
+            interface.ROWS_FAILED: float("rows-failed" in fault),
+            interface.THROTTLE: THERMAL if hot else 0 if util else 1,
+            interface.PCIE_WIDTH: _number(fault.get("pcie"), 16),
+            interface.PCIE_MAX_WIDTH: 16,
+            interface.PCIE_REPLAYS: 0,
         }
         links = int(self._config.expects.get("nvlinks", 0))
         if links:
-            found.figures[source.NVLINKS] = links - _number(fault.get("nvlinks-down"))
+            found.figures[interface.NVLINKS] = links - _number(fault.get("nvlinks-down"))
         return found
 
     def _uuid(self, index: int) -> str:

@@ -1,10 +1,9 @@
 """Messages between agents while the cluster's MUNGE key changes.
 
-Between the first machine and the last one that receives the new key, some machines can't open the messages of others.
-They are not
-silent: as long as the file MARK is fresh, the head answers a message that it can't open with UNREAD, the node then keeps its
-lease, and the head counts the node as heard. A node that is cut off gets no answer, as always. UNREAD is trusted for nothing
-else, and only from the head's own port, which no user on the head can bind."""
+Between the first machine and the last one that receives the new key, some machines can't open the messages of others. They
+are not silent: as long as the file MARK is fresh, the head answers a message that it can't open with UNREAD, the node then
+keeps its lease, and the head counts the node as heard. A node that is cut off gets no answer, as always. UNREAD is trusted
+for nothing else, and only from the head's own port, which no user on the head can bind."""
 
 from __future__ import annotations
 

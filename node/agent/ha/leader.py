@@ -5,9 +5,8 @@ A controller that led, then hung with its machine or lost the folder, and contin
 beside it from an outdated queue. Whichever controller begins to lead therefore writes a new name (render/ha/failback.py). When a
 head finds another name than its own, it ends its controller without saving the queue; systemd starts it again as a standby.
 
-A name ends with the folder that its controller works in, which differs from the configured one while a move of the
-folder is under
-way or has failed."""
+A name ends with the folder that its controller works in, which differs from the configured one while a move of the folder is
+under way or has failed."""
 
 from __future__ import annotations
 

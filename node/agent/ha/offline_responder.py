@@ -18,7 +18,7 @@ from typing import Any
 
 from agent.config import Config
 from agent.ha.leader import LeaderFile
-from agent.ha.lease import LEASE_OVER_S
+from agent.ha.node_lease import LEASE_OVER_S
 from agent.journal import log, whole_lines
 
 DEEDS = "/var/lib/headway/deeds.jsonl"

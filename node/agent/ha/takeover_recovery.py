@@ -1,11 +1,9 @@
 """Runs on a second head: lists jobs that the first head's controller had accepted but not saved when it stopped.
 
-The controller that takes over loads the saved state and deletes the scripts of jobs that it does not know. This module
-copies them
-as soon as the first head's heartbeat stands still, which is earlier. Once the controller here leads, submissions that
-users' sbatch
-noted and that have no job are written to a list. Which of them had ended is known only to accounting, which is away with the
-first head; the first head submits them again when it is back (agent/jobs/queue_recovery.py)."""
+The controller that takes over loads the saved state and deletes the scripts of jobs that it does not know. This module copies
+them as soon as the first head's heartbeat stands still, which is earlier. Once the controller here leads, submissions that
+users' sbatch noted and that have no job are written to a list. Which of them had ended is known only to accounting, which is
+away with the first head; the first head submits them again when it is back (agent/jobs/queue_recovery.py)."""
 
 from __future__ import annotations
 

@@ -1,14 +1,11 @@
-"""Submits jobs again that slurmctld had accepted and lost. slurmctld saves its queue up to five seconds after a
-change; when it is
-killed before that, it comes back without the jobs of those seconds and gives their numbers to other jobs.
+"""Submits jobs again that slurmctld had accepted and lost. slurmctld saves its queue up to five seconds after a change; when
+it is killed before that, it comes back without the jobs of those seconds and gives their numbers to other jobs.
 
-`agent.pyz keep` runs before slurmctld starts: it copies the scripts and environments of the newest jobs, which
-slurmctld writes at
-once and deletes when it comes back without the jobs. `agent.pyz recall` runs afterwards: a submission that the user's
-sbatch noted
-(cli_filter.lua), that has no job and that accounting has not seen end, is submitted again as its user, in the old order and so
-usually under the old number. A run that may still exist is first ended by Slurm, as soon as its node registers. What the
-controller does not accept because it went away again is kept on a list and tried again.
+`agent.pyz keep` runs before slurmctld starts: it copies the scripts and environments of the newest jobs, which slurmctld
+writes at once and deletes when it comes back without the jobs. `agent.pyz recall` runs afterwards: a submission that the
+user's sbatch noted (cli_filter.lua), that has no job and that accounting has not seen end, is submitted again as its user, in
+the old order and so usually under the old number. A run that may still exist is first ended by Slurm, as soon as its node
+registers. What the controller does not accept because it went away again is kept on a list and tried again.
 
 With two heads, the second one takes over without the first one's last seconds, while accounting is away. It writes the list
 (agent/ha/takeover_recovery.py), which the first head carries out here when it is back."""

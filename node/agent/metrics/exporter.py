@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from agent.gpu.interface import FIELDS, XID, Gpu
 from agent.gpu.job_gpus import Job
-from agent.gpu.source import FIELDS, XID, Gpu
 from agent.journal import log
 from agent.metrics.host import Figure
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from agent.checks.runner import LEVELS, MachineState, Process, Runner
 from agent.config import Config
+from agent.gpu.interface import Gpu, Source
 from agent.gpu.job_gpus import jobs_on_node
-from agent.gpu.source import Gpu, Source
-from agent.ha.lease import end_jobs
+from agent.ha.node_lease import end_jobs
 from agent.jobs.orphans import OrphanedJobs
 from agent.jobs.processes import list_processes, runs_as_root
 from agent.journal import log

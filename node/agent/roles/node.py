@@ -18,10 +18,10 @@ from agent.checks.node_checks import is_kernel_error
 from agent.checks.runner import BAD, MOUNT, OK
 from agent.config import Config
 from agent.gpu.factory import open_source
+from agent.gpu.interface import Source
 from agent.gpu.nvml import Nvml
-from agent.gpu.source import Source
 from agent.ha.key_change import UNREAD, key_change_begun
-from agent.ha.lease import Lease, other_node_addresses
+from agent.ha.node_lease import Lease, other_node_addresses
 from agent.ha.reregister import Reregistration
 from agent.jobs.lifecycle import LOOK_S, JobChanges
 from agent.jobs.training_reports import MOST_BYTES, Reports
@@ -179,8 +179,7 @@ def other_nodes_in_answer(answer: dict[str, Any]) -> list[str]:
 
 def open_answer(data: bytes, munge: Munge) -> dict[str, Any]:
     """What a head says: {"got": [what it has], "now": its clock, "leads": whether it may lead, "others": addresses of some
-    nodes that it hears}; {"unread": True} from one that
-    has another key by now; {} for anything else."""
+    nodes that it hears}; {"unread": True} from one that has another key by now; {} for anything else."""
     if data == UNREAD:
         return {"unread": True} if key_change_begun() else {}
     try:

@@ -94,11 +94,10 @@ def stream_events(
     asked: str = f"{ASKED}/{FILE}",
     journal: Sequence[str] = JOURNAL,
 ) -> None:
-    """On the head, for the server, as long as it reads: {"fault": ...} or {"check": ...} a line, those of before
-    first; {"turns": [numbers of jobs that began or ended somewhere just now]}; {"named": [numbers of jobs in the
-    controller's log]}; and each second
-    {"power": true} when Slurm has asked for machines or to be rid of some;
-    {"alive": how many nodes, "silent": {node: seconds}}, or {"relay": seconds} when the agent here is away itself."""
+    """On the head, for the server, as long as it reads: {"fault": ...} or {"check": ...} a line, those of before first;
+    {"turns": [numbers of jobs that began or ended somewhere just now]}; {"named": [numbers of jobs in the controller's log]};
+    and each second {"power": true} when Slurm has asked for machines or to be rid of some; {"alive": how many nodes,
+    "silent": {node: seconds}}, or {"relay": seconds} when the agent here is away itself."""
     due, spool, begun = 0.0, NewLines(faults, old=True), NewLines(turns, old=False)
     wishes, named = NewLines(asked, old=False), ControllerLog(journal)
     for line in whole_lines(DEEDS):  # before the faults they belong to

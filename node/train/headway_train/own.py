@@ -1,8 +1,8 @@
 """Tells which part of a training's state differs from rank to rank, by content and without torch.
 
-torch.distributed.checkpoint assumes that a plain tensor or value is the same on all ranks, and saves one rank's copy.
-The state of
-a random generator or the position in the data differs; such an entry is saved in a file for each rank, beside torch's files."""
+torch.distributed.checkpoint assumes that a plain tensor or value is the same on all ranks, and saves one rank's copy. The
+state of a random generator or the position in the data differs; such an entry is saved in a file for each rank, beside
+torch's files."""
 
 from __future__ import annotations
 

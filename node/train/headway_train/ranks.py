@@ -1,6 +1,5 @@
-"""Communication between the ranks of a training around a checkpoint: over gloo, in a process group of its own, so that
-it needs no
-GPU and does not mix with the training's own messages."""
+"""Communication between the ranks of a training around a checkpoint: over gloo, in a process group of its own, so that it
+needs no GPU and does not mix with the training's own messages."""
 
 from __future__ import annotations
 

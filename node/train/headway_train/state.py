@@ -1,8 +1,8 @@
 """Converts a training's state to what a checkpoint holds, and back: models, optimizers and any object with a state_dict.
 
-There are two formats. "dcp": torch.distributed.checkpoint, where each rank writes its own part and a run with another
-number of ranks can
-read it. "torch": one file written by rank 0, for torch before 2.3, which lacks the first; it can't hold a sharded model."""
+There are two formats. "dcp": torch.distributed.checkpoint, where each rank writes its own part and a run with another number
+of ranks can read it. "torch": one file written by rank 0, for torch before 2.3, which lacks the first; it can't hold a
+sharded model."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from headway.api.routers.cluster import (
 )
 from headway.api.routers.jobs import exec_commands, jobs, logs, notebooks, pipelines, submissions
 from headway.schemas.base import API_PREFIX, PROBLEM_JSON, ErrorOut, Problem
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.services.jobs.bundles import MAX_ARCHIVE
 
 SECURITY_HEADERS = {

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from headway.autoscale.planner import CLOSED, StateAndReason
 from headway.domain.cluster import Cluster, Group
-from headway.domain.incident import Incident, IncidentState, XidClass
+from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.machine import Machine
 from headway.health.incidents.orphaned import group_is_short
 from headway.slurm import node_commands
@@ -33,7 +33,7 @@ async def note_failed_creation(
         incident = found[0]
     else:
         incident = await store.incidents.open(
-            cluster.name, node, NOT_CREATED, XidClass.MAKE, now, {"group": group.name}
+            cluster.name, node, NOT_CREATED, FaultAction.MAKE, now, {"group": group.name}
         )
     await _note_attempt(store, incident, f"{node}: {why}", now, until)
 
@@ -42,7 +42,7 @@ async def note_failed_deletion(cluster: Cluster, store: Store, node: str, why: s
     """Records a failed deletion in the machine's incident. `until`: as in `note_failed_creation`."""
     found = [one for one in await _open_incidents(cluster, store) if one.what == NOT_DELETED and one.node == node]
     incident = (
-        found[0] if found else await store.incidents.open(cluster.name, node, NOT_DELETED, XidClass.MAKE, now, {})
+        found[0] if found else await store.incidents.open(cluster.name, node, NOT_DELETED, FaultAction.MAKE, now, {})
     )
     await _note_attempt(store, incident, why, now, until)
 
@@ -116,4 +116,4 @@ async def _creation_resolved(
 
 async def _open_incidents(cluster: Cluster, store: Store) -> list[Incident]:
     found = await store.incidents.search(cluster.name, unfinished=True)
-    return [one for one in found if one.action is XidClass.MAKE]
+    return [one for one in found if one.action is FaultAction.MAKE]

@@ -2,9 +2,8 @@
 
 MUNGE and JWT keys are files like others: an apply carries the new one to every machine and restarts what reads it. MUNGE's
 lies beside the old one everywhere before it takes its place anywhere (cluster/keys/munge_key.py); munged is restarted
-everywhere within
-seconds; slurmd and slurmctld go on, and what they say to each other in between is said again. The key that Headway signs in
-with is let in beside the old one before that goes."""
+everywhere within seconds; slurmd and slurmctld go on, and what they say to each other in between is said again. The key that
+Headway signs in with is let in beside the old one before that goes."""
 
 from __future__ import annotations
 

@@ -100,8 +100,8 @@ async def _read_beside(found: Iterator[T]) -> AsyncIterator[T]:
 
 async def restore(cluster: Cluster, env: ClusterContext, say: ReportProgress, path: Path, key: bytes, ref: str) -> None:
     """Slurm's part. `ref` names this restore: one that was killed begins anew unless all was put back, and then takes nothing
-    back that has happened since. What an earlier try kept of before stays.
-    Raises HeadwayError naming what did not get there."""
+    back that has happened since. What an earlier try kept of before stays. Raises HeadwayError naming what did not get
+    there."""
     machines = await list_machines(env, cluster.name)
     head = machines.get(cluster.head)
     answers = done = False

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from headway.billing import intervals
-from headway.billing.invoice import Invoice, Nodes, Segment
+from headway.billing.invoice import Invoice, MeteredMachine, Segment
 from headway.billing.money import apportion
 from headway.domain.billing import GroupUsage
 
@@ -68,7 +68,7 @@ class Costs:
         self,
         segment: Segment,
         uses: Iterable[GroupUsage],
-        nodes: Iterable[Nodes],
+        nodes: Iterable[MeteredMachine],
         held_broken: Fraction,
         unused_s: int = 0,
     ) -> None:

@@ -70,7 +70,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Nodes:
+class MeteredMachine:
     """Seconds that one machine was there within a segment, cut up by what it was."""
 
     segment: Segment
@@ -103,7 +103,7 @@ def segments(prices: Iterable[NodePrice], groups: Iterable[str], period: Period)
 
 def metered(
     lives: Iterable[MachineLifetime], states: Iterable[NodeSpan], cut: Sequence[Segment], now: int
-) -> list[Nodes]:
+) -> list[MeteredMachine]:
     """What each machine was in each segment; nothing after `now`."""
     there: dict[tuple[str, str], list[Span]] = {}
     for life in lives:
@@ -123,11 +123,11 @@ def metered(
             )
             if here:
                 parts = tuple(tuple(intervals.common(here, kind)) for kind in (spare, broken))
-                found.append(Nodes(segment, machine, tuple(here), *parts))
+                found.append(MeteredMachine(segment, machine, tuple(here), *parts))
     return found
 
 
-def unused(segment: Segment, nodes: Iterable[Nodes], now: int) -> int:
+def unused(segment: Segment, nodes: Iterable[MeteredMachine], now: int) -> int:
     """Seconds of reserved machines that were not there."""
     turns = sorted(
         turn for one in nodes if one.segment is segment for start, end in one.there for turn in ((start, 1), (end, -1))
@@ -140,7 +140,7 @@ def unused(segment: Segment, nodes: Iterable[Nodes], now: int) -> int:
 
 
 def invoice_lines(
-    cluster: str, period: Period, nodes: Iterable[Nodes], not_there: Iterable[tuple[Segment, int]] = ()
+    cluster: str, period: Period, nodes: Iterable[MeteredMachine], not_there: Iterable[tuple[Segment, int]] = ()
 ) -> Invoice:
     """The lines, a group after the other, in order of time; those of zero seconds are left out. `not_there`: what `unused`
     says of segments."""

@@ -13,7 +13,7 @@ from headway.domain.billing import MachineLifetime, NodeSpan, SpanKind
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class MachineDiff:
     """What is to be written."""
 
     began: tuple[tuple[str, str], ...] = ()  # (machine, group)
@@ -29,11 +29,11 @@ class States:
     ended: tuple[NodeSpan, ...] = ()
 
 
-def look(open_lives: Iterable[MachineLifetime], groups: Mapping[str, str], now: int) -> Turns:
+def diff_machines(open_lives: Iterable[MachineLifetime], groups: Mapping[str, str], now: int) -> MachineDiff:
     """`groups`: machine -> its group, of those that are there now."""
     known = {life.machine: life for life in open_lives}
     if any(life.seen > now for life in known.values()):
-        return Turns()
+        return MachineDiff()
     moved = [name for name, life in known.items() if name in groups and groups[name] != life.group]
     ended = [name for name in known if name not in groups]
     lives = [
@@ -43,10 +43,10 @@ def look(open_lives: Iterable[MachineLifetime], groups: Mapping[str, str], now: 
         for name in sorted((*ended, *moved))
     ]
     began = tuple((name, group) for name, group in sorted(groups.items()) if name not in known or name in moved)
-    return Turns(began, tuple(lives), tuple(sorted(known.keys() & groups.keys() - set(moved))))
+    return MachineDiff(began, tuple(lives), tuple(sorted(known.keys() & groups.keys() - set(moved))))
 
 
-def spares(open_spans: Iterable[NodeSpan], standing_by: Iterable[str], now: int) -> States:
+def diff_spares(open_spans: Iterable[NodeSpan], standing_by: Iterable[str], now: int) -> States:
     """`standing_by`: nodes that are held as spares now."""
     known = {span.node: span for span in open_spans if span.kind is SpanKind.SPARE}
     if any(span.began > now for span in known.values()):

@@ -1,4 +1,4 @@
-"""Versions of Slurm and MUNGE that are known to be vulnerable, which is data: spec/advisories.yaml."""
+"""Versions of Slurm and MUNGE that are known to be vulnerable, which is data: catalog/advisories.yaml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of GPU error codes, which is data: spec/xid.yaml."""
+"""The table of GPU error codes, which is data: catalog/xid.yaml."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
-from headway.domain.incident import DRAINS, XidClass
+from headway.domain.incident import DRAINS, FaultAction
 
 
 @dataclass(frozen=True, slots=True)
 class Xid:
     meaning: str
     action: str  # NVIDIA's immediate action, in NVIDIA's word
-    kind: XidClass
+    kind: FaultAction
 
 
 _UNKNOWN = "not in the table"
 # The action that XID 154 changes to, in the driver's words; it says the old one too, before "to".
 _CARRIED = (
-    (re.compile(r"drain and reset", re.IGNORECASE), XidClass.DRAIN),
-    (re.compile(r"drain", re.IGNORECASE), XidClass.DRAIN),
-    (re.compile(r"node reboot|reboot", re.IGNORECASE), XidClass.REBOOT),
-    (re.compile(r"reset", re.IGNORECASE), XidClass.RESET),
-    (re.compile(r"none", re.IGNORECASE), XidClass.LOG),
+    (re.compile(r"drain and reset", re.IGNORECASE), FaultAction.DRAIN),
+    (re.compile(r"drain", re.IGNORECASE), FaultAction.DRAIN),
+    (re.compile(r"node reboot|reboot", re.IGNORECASE), FaultAction.REBOOT),
+    (re.compile(r"reset", re.IGNORECASE), FaultAction.RESET),
+    (re.compile(r"none", re.IGNORECASE), FaultAction.LOG),
 )
 
 
@@ -35,7 +35,7 @@ def xid_table() -> Mapping[int, Xid]:
     import yaml
 
     loaded = yaml.safe_load((files("headway.catalog") / "xid.yaml").read_text())
-    rows = {code: Xid(row["meaning"], row["action"], XidClass(row["class"])) for code, row in loaded["xid"].items()}
+    rows = {code: Xid(row["meaning"], row["action"], FaultAction(row["class"])) for code, row in loaded["xid"].items()}
     return MappingProxyType(rows)
 
 
@@ -49,17 +49,17 @@ def draining_codes(overrides: Mapping[int, str]) -> frozenset[int]:
     return frozenset(code for code in codes if xid_class(code, "", overrides) in DRAINS)
 
 
-def xid_class(code: int, text: str, overrides: Mapping[int, str]) -> XidClass:
+def xid_class(code: int, text: str, overrides: Mapping[int, str]) -> FaultAction:
     """What to do about a code: the cluster's own word, else the table's; `verdict` is read from the message. A code
     nobody knows, and a verdict nobody can read, is watched."""
     kind = (
-        XidClass(overrides[code])
+        FaultAction(overrides[code])
         if code in overrides
         else xid_table()[code].kind
         if code in xid_table()
-        else XidClass.WATCH
+        else FaultAction.WATCH
     )
-    if kind is not XidClass.VERDICT:
+    if kind is not FaultAction.VERDICT:
         return kind
     carried = re.split(r"\bto\b", text, flags=re.IGNORECASE)[-1]
-    return next((found for words, found in _CARRIED if words.search(carried)), XidClass.WATCH)
+    return next((found for words, found in _CARRIED if words.search(carried)), FaultAction.WATCH)

@@ -22,7 +22,7 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
         "Clusters",
         (
-            Entry("init", "cluster.files:init", "Write a commented cluster.yaml to start from."),
+            Entry("init", "cluster.cluster_file:init", "Write a commented cluster.yaml to start from."),
             Entry("plan", "cluster.apply:plan", "Show what apply would change, and what that disturbs."),
             Entry("apply", "cluster.apply:apply", "Create a cluster, or change it to match its file."),
             Entry(
@@ -144,7 +144,7 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("token", "access.tokens:app", "Manage access tokens and sign-in links."),
             Entry("people", "access.people:app", "Manage who may sign in, and their roles."),
             Entry("audit", "access.people:audit", "Export the audit trail."),
-            Entry("schema", "cluster.files:schema", "Print the JSON Schema of cluster.yaml, for editors."),
+            Entry("schema", "cluster.cluster_file:schema", "Print the JSON Schema of cluster.yaml, for editors."),
             Entry("version", "admin.version:version", "Print versions of this client and its server."),
         ),
     ),

@@ -63,11 +63,11 @@ async def apply_cluster(
     new: Mapping[str, str] | None = None,
     rests: bool = False,
 ) -> None:
-    """Carries out what must change. `deadline`: until when jobs on nodes that go may go on; None: no node
-    with jobs goes, and those that leave by another's word are let be. `beside`: what goes on while those jobs are waited for.
-    `before`: what is done on the head right before one of its stages. `new`: secrets that take others' place; they are kept
-    once every machine that works can take them. `rests`: the controller was stopped for a restore, so nobody can say what
-    runs where, and no machine is given back. Raises HeadwayError naming every machine that did not get there, and SteppedAside
+    """Carries out what must change. `deadline`: until when jobs on nodes that go may go on; None: no node with jobs goes, and
+    those that leave by another's word are let be. `beside`: what goes on while those jobs are waited for. `before`: what is
+    done on the head right before one of its stages. `new`: secrets that take others' place; they are kept once every machine
+    that works can take them. `rests`: the controller was stopped for a restore, so nobody can say what runs where, and no
+    machine is given back. Raises HeadwayError naming every machine that did not get there, and SteppedAside
     (cluster.scaling.scale_in) where another operation goes before the rest of this one."""
     began = time.monotonic()
     gaps = [gap for gap in await env.provider.preflight(cluster) if gap.fatal]

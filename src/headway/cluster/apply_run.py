@@ -186,9 +186,8 @@ class ApplyRun:
         return leaving.waited
 
     async def turn_key(self) -> None:
-        """Replaces the MUNGE key of running machines (cluster.keys.munge_key). Raises Refused if a machine can't take
-        the key while
-        the head still uses the old one, or if the head itself can't."""
+        """Replaces the MUNGE key of running machines (cluster.keys.munge_key). Raises Refused if a machine can't take the key
+        while the head still uses the old one, or if the head itself can't."""
         env, cluster, seen = self.env, self.goal.cluster, self.observed.seen
         names = munge_key.machines_to_rekey(self.goal, seen)
         machines = {name: self.observed.machines[name] for name in names}

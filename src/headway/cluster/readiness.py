@@ -117,8 +117,8 @@ async def return_new_node(env: ClusterContext, head: Machine, name: str) -> None
 
 
 async def return_nodes(cluster: Cluster, env: ClusterContext, head: Machine, names: frozenset[str]) -> tuple[str, ...]:
-    """Returns to service the nodes among these that Slurm holds DOWN although they have registered since.
-    What a person has said of one stays, and a node with an incident is returned by the end of that, after tests."""
+    """Returns to service the nodes among these that Slurm holds DOWN although they have registered since. What a person has
+    said of one stays, and a node with an incident is returned by the end of that, after tests."""
     states = await read_node_states(cluster, env, head)
     back = [n for n in sorted(names) if n in states and "DOWN" in states[n].states and "DRAIN" not in states[n].states]
     return tuple(

@@ -1,12 +1,11 @@
-"""The library of a cluster of one's own machines: this program is sent to the head, with datasets/library.py itself,
-and works there
-on the folder that its machines share. It knows nothing but the standard library.
+"""The library of a cluster of one's own machines: this program is sent to the head, with datasets/library.py itself, and
+works there on the folder that its machines share. It knows nothing but the standard library.
 
-    afar.py bring ROOT NAME BEFORE            lists of files in, a manifest out; see `Sent`
-    afar.py publish ROOT NAME NUMBER          a manifest in
-    afar.py verify ROOT NAME NUMBER DIGEST
-    afar.py remove ROOT NAME NUMBER
-    afar.py done ROOT NAME
+    remote_library.py bring ROOT NAME BEFORE            lists of files in, a manifest out; see `Sent`
+    remote_library.py publish ROOT NAME NUMBER          a manifest in
+    remote_library.py verify ROOT NAME NUMBER DIGEST
+    remote_library.py remove ROOT NAME NUMBER
+    remote_library.py done ROOT NAME
 
 Answers are lines of JSON. {"error": ..., "hint": ...} is the last one of a work that can't be done."""
 

@@ -30,8 +30,8 @@ ASK_FROM = (Disturbs.CONTROLLER_RESTART, Disturbs.NODE_DRAIN, Disturbs.REBUILD, 
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that must change. `kind` says what carries it out ("machine.create", "file.write",
-    "unit.restart", ...), `where` the machine or "cluster", `what` the object, `data` details; never a secret."""
+    """One thing that must change. `kind` says what carries it out ("machine.create", "file.write", "unit.restart", ...),
+    `where` the machine or "cluster", `what` the object, `data` details; never a secret."""
 
     kind: str
     where: str

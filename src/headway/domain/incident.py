@@ -26,8 +26,8 @@ def is_headway_reason(reason: str) -> bool:
     return reason.startswith((OWN_REASON, *SLURM_REASONS, *SLURM_DRAINS, "Prolog error"))
 
 
-class XidClass(StrEnum):
-    """What a cluster does about an error; spec/xid.yaml says it of each GPU error code. The lightest first. MOUNT: a volume of
+class FaultAction(StrEnum):
+    """What a cluster does about an error; catalog/xid.yaml says it of each GPU error code. The lightest first. MOUNT: a volume of
     another machine's is lost, or jobs have filled the disk: what runs there goes on. The last two are no errors of a node's: its
     machine is taken back by the provider, or can't be made."""
 
@@ -49,8 +49,14 @@ class XidClass(StrEnum):
 
 # The lightest first.
 DRAINS = (
-    XidClass.MOUNT, XidClass.RESET, XidClass.DRAIN, XidClass.REBOOT, XidClass.RMA, XidClass.HANDS_ON, XidClass.RECLAIM,
-)  # fmt: skip
+    FaultAction.MOUNT,
+    FaultAction.RESET,
+    FaultAction.DRAIN,
+    FaultAction.REBOOT,
+    FaultAction.RMA,
+    FaultAction.HANDS_ON,
+    FaultAction.RECLAIM,
+)
 
 
 class IncidentState(StrEnum):
@@ -89,7 +95,7 @@ class Signal:
     text: str  # the driver's words after the code, or the agent's own
     job: int | None = None  # the job that held the GPU, or that it is about
     kind: str = "xid"  # "xid": a line of the kernel's log; else what the agent calls it
-    action: XidClass | None = None  # what the agent suggests; of an XID the table says it
+    action: FaultAction | None = None  # what the agent suggests; of an XID the table says it
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +126,7 @@ class Incident:
     cluster: str
     node: str
     what: str  # "XID 79: GPU has fallen off the bus"
-    action: XidClass
+    action: FaultAction
     state: IncidentState
     opened_at: float
     last_signal_at: float

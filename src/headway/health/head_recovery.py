@@ -16,7 +16,7 @@ from headway.errors import HeadwayError
 RETRY_S = 120.0  # a start has so long to bring the daemons up before another one
 MAX_STARTS = 3
 SILENT_CHECKS = 2
-TAKEOVER_S = 30.0  # so long the second one may take until it leads
+TAKEOVER_LIMIT_S = 30.0  # so long the second one may take until it leads
 
 
 @dataclass
@@ -70,4 +70,6 @@ class HeadRecovery:
         """Whether the second one has yet to lead: a first one that starts in the middle of that stops it, and nobody leads
         until both have found out."""
         self.off_since = self.clock() if self.off_since is None else self.off_since
-        return self.clock() - self.off_since < TAKEOVER_S and not await second_head_took_over(cluster, env, second)
+        return self.clock() - self.off_since < TAKEOVER_LIMIT_S and not await second_head_took_over(
+            cluster, env, second
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from headway.domain.incident import OUT_BEFORE, OWN_REASON, REBOOTS, Incident, IncidentState, XidClass
+from headway.domain.incident import OUT_BEFORE, OWN_REASON, REBOOTS, FaultAction, Incident, IncidentState
 from headway.domain.slurm.state import OUT
 from headway.errors import Conflict, HeadwayError
 from headway.health.context import HealthContext, fault_text
@@ -104,7 +104,7 @@ async def _blocking_incident(context: HealthContext, node: str, person: str, beg
     store, ends = context.env.store, context.clock() + _INCIDENT_S
     while True:
         unfinished = await store.incidents.search(context.cluster.name, node=node, unfinished=True)
-        found = await store.incidents.with_steps([one for one in unfinished if one.action is not XidClass.MAKE])
+        found = await store.incidents.with_steps([one for one in unfinished if one.action is not FaultAction.MAKE])
         led = [one for one in found if context.cluster.health.act and one.state is not IncidentState.OUT]
         if not led or context.clock() >= ends:
             break
@@ -129,7 +129,7 @@ async def _blocking_incident(context: HealthContext, node: str, person: str, beg
 def _caused_by_reboot(incident: Incident, person: str, began: float) -> bool:
     """Whether nothing speaks of a fault but that the machine was away, since the reboot `began`, which another server may have
     done, or where the node was out for it."""
-    dead = incident.action is XidClass.REBOOT and incident.found("dead")
+    dead = incident.action is FaultAction.REBOOT and incident.found("dead")
     alone = not any("signal" in step.evidence for step in incident.steps)
     then = str(incident.found(OUT_BEFORE)).startswith(f"{person}: {REBOOTS}") or incident.opened_at >= began
     return bool(dead and alone and then)

@@ -1,8 +1,8 @@
 """A running command's output, or a log, on one HTTP answer: frames of kind, length and bytes.
 
-Of a command: out, err, and as the last one code (its digits) or error (an ErrorOut as JSON).
-Of a log: at (digits: the byte of its file where what follows lies), out (what lies there), said (a line of Headway's, or what
-has no such place), and as the last one end or error. An answer without a last one broke off."""
+Of a command: out, err, and as the last one code (its digits) or error (an ErrorOut as JSON). Of a log: at (digits: the byte
+of its file where what follows lies), out (what lies there), said (a line of Headway's, or what has no such place), and as the
+last one end or error. An answer without a last one broke off."""
 
 from __future__ import annotations
 

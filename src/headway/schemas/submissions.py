@@ -340,8 +340,7 @@ class ExecIn(Ask):
 
 class CommandIn(Ask):
     """A command whose output is answered as it comes, in frames (`schemas.stream_frames`). `input` is a number of the
-    client's own
-    making under which it will post standard input; "" for none."""
+    client's own making under which it will post standard input; "" for none."""
 
     argv: Words = Field(min_length=1)
     user: str = ""  # root for admins, else oneself

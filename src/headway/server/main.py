@@ -36,8 +36,8 @@ from headway.server.workers.event_listener import Listener
 from headway.server.workers.leader_election import Leading
 from headway.server.workers.operation_worker import Reconciler
 from headway.server.workers.snapshot_worker import Poller
+from headway.services.app_state import AppState, Settings
 from headway.services.cluster_backend import Work
-from headway.services.context import AppState, Settings
 from headway.services.identity import Right
 from headway.services.read_model.snapshot import LiveState
 from headway.store import Store, open_store
@@ -83,8 +83,8 @@ def serve(
     make_work: MakeWork = RealWork,
 ) -> None:
     """Runs until SIGTERM or SIGINT. `url` is the database's; `data_dir` is where what clusters keep lies, when servers share
-    it (none: the state folder); port 0 takes a free one, a port in use gives way to a free
-    one when it is the default. Refused when another server holds the state folder."""
+    it (none: the state folder); port 0 takes a free one, a port in use gives way to a free one when it is the default.
+    Refused when another server holds the state folder."""
     os.umask(0o077)
     _allow_files()
     lock = state_files.take(state_dir)
@@ -306,7 +306,7 @@ def bind(host: str, port: int, default: int = DEFAULT_PORT) -> socket.socket:
 
 
 def mount_page(app: FastAPI, state: AppState) -> None:
-    from headway.server.page_data import PageLive
+    from headway.server.live_data import PageLive
     from headway.web.app import mount
 
     mount(app, PageLive(state), require_right(Right.READ))

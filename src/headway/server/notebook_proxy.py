@@ -25,14 +25,14 @@ import h11
 import structlog
 
 from headway.errors import HeadwayError, NotFound, Unreachable
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.services.jobs import notebooks
 from headway.store import NotebookRow
 
 if TYPE_CHECKING:
     from headway.jobs.remote.tunnel import TunnelConnection
 
-log = structlog.get_logger("headway.door")
+log = structlog.get_logger("headway.server.notebook_proxy")
 HEAD_S = 75.0  # a kept-alive connection waits so long for its next request
 LOOK_S = 10.0  # a WebSocket ends so soon after its person is signed out
 CHUNK = 64 * 1024

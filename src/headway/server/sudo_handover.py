@@ -21,7 +21,7 @@ log = structlog.get_logger("headway.server")
 
 
 async def hand_over(store: Store, state_dir: Path, url: str) -> None:
-    """Writes the file that `discover` reads. Without it that person needs sudo for every command: no reason to fail."""
+    """Writes the file that `find_server` reads. Without it that person needs sudo for every command: no reason to fail."""
     user = behind()
     if user is None:
         return

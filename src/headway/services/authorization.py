@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from headway.domain.cluster import Cluster
 from headway.errors import NotAllowed, TooManyAtOnce
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.services.identity import Principal, Right
 
 MAX_COMMANDS_PER_PERSON = 16  # running at once; admins have no limit
@@ -88,8 +88,8 @@ async def require_still_listed(state: AppState, cluster: Cluster, who: Principal
 
 
 def command_slot(state: AppState, who: Principal) -> contextlib.AbstractContextManager[None]:
-    """Counts a running command while the context is open, so that no member uses up a cluster's connections.
-    Raises TooManyAtOnce."""
+    """Counts a running command while the context is open, so that no member uses up a cluster's connections. Raises
+    TooManyAtOnce."""
     return _slot(
         state.running_commands,
         who,

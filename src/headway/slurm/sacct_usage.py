@@ -129,7 +129,7 @@ def parse_runs(output: str) -> list[JobRun]:
 
 
 def node_events_argv(since: int) -> list[str]:
-    """The argv that `parse_events` reads the output of: states of nodes that lasted into the time from `since` on."""
+    """The argv that `parse_node_events` reads the output of: states of nodes that lasted into the time from `since` on."""
     return [
         *_env(), "sacctmgr", "-n", "-P", "show", "event", "event=node", f"start={_time(since)}",
         "format=NodeName,TimeStart,TimeEnd,State,Reason",

@@ -84,8 +84,8 @@ async def run(
     stdin: int | None = None,
     stdout: int | None = None,
 ) -> CommandResult:
-    """Runs a program here. `env` is added to ours; `on_line` hears each line of stdout and stderr.
-    `stdin` and `stdout` join programs by a pipe: file descriptors, closed here once the program has them.
+    """Runs a program here. `env` is added to ours; `on_line` hears each line of stdout and stderr. `stdin` and `stdout` join
+    programs by a pipe: file descriptors, closed here once the program has them.
 
     Raises CommandFailed when it can't start, runs past `timeout_s` (it is then ended with all it started), or, with
     `check`, ends with anything but 0.

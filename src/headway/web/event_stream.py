@@ -13,7 +13,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from headway.api.auth.dependencies import authenticate
 from headway.errors import HeadwayError, NotFound, NotSignedIn
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.services.identity import Principal
 from headway.services.mappers import cluster_out
 from headway.web.rendering import compact_json, render_part, templates

@@ -19,7 +19,7 @@ from fastapi import Request
 from starlette.datastructures import FormData
 from starlette.responses import Response
 
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.services.identity import Principal
 from headway.store import StoreAway
 from headway.web.page_context import redirect_with_message

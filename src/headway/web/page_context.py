@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from headway.schemas.clusters import ClusterOut
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.services.mappers import cluster_out
 
 COOKIE = "headway_flash"

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, Response
 
 from headway.api.http.failure_audit import audit_failure
 from headway.errors import HeadwayError, NotSignedIn, Refused
-from headway.services.context import AppState, Oidc
+from headway.services.app_state import AppState, Oidc
 from headway.services.error_report import error_out
 from headway.web import event_stream, page_context
 from headway.web.live_data import Viewer

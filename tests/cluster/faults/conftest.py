@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cluster.faults.ground import nodes, spec, train
+from tests.cluster.faults.fault_cluster import nodes, spec, train
 from tests.cluster.lab import Lab
-from tests.cluster.trained import EXAMPLES, HOME, log, losses
+from tests.cluster.training_run import EXAMPLES, HOME, log, losses
 
 
 @pytest.fixture(scope="package")

@@ -12,7 +12,7 @@ import pytest
 from headway.backup.archive import SUFFIX, Header, Writer, key_of, new_salt
 from headway.billing import periods
 from headway.domain.dataset import DatasetVersion
-from headway.domain.incident import IncidentState, XidClass
+from headway.domain.incident import FaultAction, IncidentState
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.schemas.submissions import SubmitOut
 from headway.store import AuditAsk
@@ -150,7 +150,7 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
         await made.store.datasets.add(DatasetVersion("lab", "wide", number, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
         names["version"] = str(number)
     if "incidents" in key:
-        found = await made.store.incidents.open("lab", "lab-1-2", "XID 79", XidClass.RMA, 5.0, {})
+        found = await made.store.incidents.open("lab", "lab-1-2", "XID 79", FaultAction.RMA, 5.0, {})
         names["number"] = str(found.number)
 
 

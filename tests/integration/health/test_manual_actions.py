@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headway.domain.incident import IncidentState, Signal, XidClass, is_headway_reason
+from headway.domain.incident import FaultAction, IncidentState, Signal, is_headway_reason
 from headway.domain.machine import Machine, MachineState
 from headway.errors import Conflict, Unreachable
 from headway.health import manual_actions
@@ -18,7 +18,7 @@ async def test_a_drain_is_the_persons_and_the_end_of_an_incident_leaves_it(lab: 
     context = lab.responder.context
     assert await manual_actions.drain_node(context, NODE, "disk swap", "olga") == "drained by olga: disk swap"
     assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", "olga: disk swap")
-    incident = await lab.store.incidents.open("lab", NODE, "XID 79", XidClass.REBOOT, 1.0, {})
+    incident = await lab.store.incidents.open("lab", NODE, "XID 79", FaultAction.REBOOT, 1.0, {})
     incident = await lab.store.incidents.add_step(incident, IncidentState.TESTING, "t", drained=True)
     done = await verification.return_to_service(
         context, incident, await verification.run_node_tests(context, NODE), IncidentState.RETURNED, "ann"
@@ -116,7 +116,7 @@ async def test_a_return_that_the_controller_has_forgotten_is_made_again_for_inci
 ) -> None:
     """slurmctld is killed within seconds of it, and comes back with the state that it had written before."""
     context = lab.responder.context
-    incident = await lab.store.incidents.open("lab", NODE, "XID 79", XidClass.REBOOT, 1.0, {})
+    incident = await lab.store.incidents.open("lab", NODE, "XID 79", FaultAction.REBOOT, 1.0, {})
     lab.world.state, lab.world.reason = "DOWN", f"headway: incident {incident.number}: XID 79"
     incident = await lab.store.incidents.add_step(incident, IncidentState.TESTING, "t", drained=True)
     assert await verification.repeat_return(context, NODE) == ""
@@ -133,7 +133,7 @@ async def test_a_return_that_the_controller_has_forgotten_is_made_again_for_inci
         lab.world.reason = other
         assert await verification.repeat_return(context, NODE) == "", "not ours"
     lab.world.reason = mine
-    newer = await lab.store.incidents.open("lab", NODE, "XID 94", XidClass.RESET, 2.0, {})
+    newer = await lab.store.incidents.open("lab", NODE, "XID 94", FaultAction.RESET, 2.0, {})
     assert await verification.repeat_return(context, NODE) == "", "another fault of it is open"
     await lab.store.incidents.add_step(newer, IncidentState.FALSE_ALARM, "none")
     assert lab.world.state == "DOWN"

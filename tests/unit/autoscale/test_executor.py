@@ -15,7 +15,7 @@ import pytest
 from headway.autoscale import executor
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Group
-from headway.domain.incident import Incident, IncidentState, XidClass
+from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.machine import Machine
 from headway.errors import Refused
 from headway.store import Store, StoreAway
@@ -134,7 +134,7 @@ async def test_what_can_t_be_made_has_an_incident_until_a_machine_comes_up(world
     world.trouble = Refused("no capacity")
     await world.look()
     found = await incident(world)
-    assert (found.node, found.what, found.action) == ("lab-1-1", "a machine can't be made", XidClass.MAKE)
+    assert (found.node, found.what, found.action) == ("lab-1-1", "a machine can't be made", FaultAction.MAKE)
     assert found.state is IncidentState.REPAIRING
     assert found.steps[-1].text == "lab-1-1: try 1 in a row: no capacity; the next try in 60 s at the earliest"
     world.now += 60
@@ -366,7 +366,7 @@ async def test_a_machine_that_can_t_be_deleted_has_an_incident_and_holds_up_noth
     assert "could not be given back (try 1 in a row): device busy" in said
     assert {"make lab-1-1", "make lab-1-3", "delete lab-1-2"} == set(world.did)
     found = await incident(world)
-    assert (found.node, found.what, found.action) == ("lab-1-2", "a machine can't be given back", XidClass.MAKE)
+    assert (found.node, found.what, found.action) == ("lab-1-2", "a machine can't be given back", FaultAction.MAKE)
     assert found.steps[-1].text == "try 1 in a row: device busy; the next try in 60 s at the earliest"
     world.did.clear()
     assert await world.look() == []

@@ -172,9 +172,9 @@ class Waits:
 
 class Machines:
     """A head and two nodes: key, the one that lies beside, and what each was told, in order. As Connections and in place of
-    cluster.remote_steps. `full`: takes no file; `stuck`: does not restart munged with the new key; `lost`: answers no
-    more once it
-    has it; `unread`: the head's munged has not been restarted since its file changed; `killed`: Headway ends there."""
+    cluster.remote_steps. `full`: takes no file; `stuck`: does not restart munged with the new key; `lost`: answers no more
+    once it has it; `unread`: the head's munged has not been restarted since its file changed; `killed`: Headway ends
+    there."""
 
     def __init__(self, **keys: bytes) -> None:
         self.key = {f"lab-{name}": key for name, key in keys.items()}

@@ -242,29 +242,29 @@ def test_spans_are_sets_of_seconds(one: list[tuple[int, int]], other: list[tuple
 
 
 def test_machines_are_noted_when_they_come_and_end_when_they_were_seen_last() -> None:
-    first = machine_meter.look([], {"lab-1-1": "main"}, 100)
+    first = machine_meter.diff_machines([], {"lab-1-1": "main"}, 100)
     assert first.began == (("lab-1-1", "main"),)
     known = [MachineLifetime("lab-1-1", "main", 100, 0, 400)]
-    assert machine_meter.look(known, {"lab-1-1": "main"}, 500) == machine_meter.Turns(there=("lab-1-1",))
-    gone = machine_meter.look(known, {}, 9000)  # the server was away: nobody knows when it went
+    assert machine_meter.diff_machines(known, {"lab-1-1": "main"}, 500) == machine_meter.MachineDiff(there=("lab-1-1",))
+    gone = machine_meter.diff_machines(known, {}, 9000)  # the server was away: nobody knows when it went
     assert [(one.machine, one.began, one.ended) for one in gone.ended] == [("lab-1-1", 100, 400)]
 
 
 def test_a_clock_that_was_put_back_bills_no_second_twice() -> None:
     known = [MachineLifetime("lab-1-1", "main", 100, 0, 4000)]
-    assert machine_meter.look(known, {}, 3000) == machine_meter.Turns()
-    assert machine_meter.look(known, {"lab-1-2": "main"}, 3999) == machine_meter.Turns()
-    assert machine_meter.look(known, {}, 4000).ended[0].ended == 4000
+    assert machine_meter.diff_machines(known, {}, 3000) == machine_meter.MachineDiff()
+    assert machine_meter.diff_machines(known, {"lab-1-2": "main"}, 3999) == machine_meter.MachineDiff()
+    assert machine_meter.diff_machines(known, {}, 4000).ended[0].ended == 4000
 
 
 def test_a_slot_that_comes_to_another_group_begins_another_life() -> None:
-    turns = machine_meter.look([MachineLifetime("lab-1-1", "main", 100, 0, 400)], {"lab-1-1": "gpu"}, 500)
+    turns = machine_meter.diff_machines([MachineLifetime("lab-1-1", "main", 100, 0, 400)], {"lab-1-1": "gpu"}, 500)
     assert (turns.began, turns.ended[0].ended, turns.there) == ((("lab-1-1", "gpu"),), 400, ())
 
 
 def test_a_spare_is_one_as_long_as_it_stands_by() -> None:
-    begun = machine_meter.spares([], ["lab-1-5"], 100)
+    begun = machine_meter.diff_spares([], ["lab-1-5"], 100)
     assert [(one.node, one.began) for one in begun.began] == [("lab-1-5", 100)]
-    ended = machine_meter.spares(begun.began, ["lab-1-4"], 200)
+    ended = machine_meter.diff_spares(begun.began, ["lab-1-4"], 200)
     assert [(one.node, one.ended) for one in ended.ended] == [("lab-1-5", 200)]
-    assert machine_meter.spares(begun.began, [], 50) == machine_meter.States()
+    assert machine_meter.diff_spares(begun.began, [], 50) == machine_meter.States()

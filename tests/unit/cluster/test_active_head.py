@@ -14,7 +14,7 @@ from headway.cluster.active_head import active_head, active_or_stopped_head, req
 from headway.cluster.context import ClusterContext
 from headway.domain.machine import Machine, MachineState
 from headway.errors import CommandFailed, Unreachable
-from headway.health.head_recovery import MAX_STARTS, RETRY_S, TAKEOVER_S, HeadRecovery
+from headway.health.head_recovery import MAX_STARTS, RETRY_S, TAKEOVER_LIMIT_S, HeadRecovery
 from headway.transport.process import CommandResult
 from tests.support import builders
 from tests.support.builders import Clock
@@ -149,7 +149,7 @@ async def test_a_second_head_in_the_middle_of_taking_over_is_waited_for() -> Non
     again = HeadRecovery(clock)
     place.leads = FIRST
     assert await again.recover_first_head(TWO, place.env, place.machines) == []
-    clock.now += TAKEOVER_S
+    clock.now += TAKEOVER_LIMIT_S
     assert len(await again.recover_first_head(TWO, place.env, place.machines)) == 1, (
         "one that can't lead is no reason to leave both off"
     )
@@ -163,7 +163,7 @@ async def test_a_second_head_is_waited_for_at_each_fault_of_the_first() -> None:
     assert await heads.recover_first_head(TWO, place.env, place.machines) == []
     place.machines[FIRST] = builders.machine(FIRST)
     assert await heads.recover_first_head(TWO, place.env, place.machines) == []  # it came back by itself
-    clock.now += TAKEOVER_S
+    clock.now += TAKEOVER_LIMIT_S
     place.stop(FIRST)
     assert await heads.recover_first_head(TWO, place.env, place.machines) == []
     assert place.done == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.checks import node_tests
-from agent.ha import lease
+from agent.ha import node_lease
 from agent.metrics import exporter
 from agent.roles import head
 from headway.cluster import machine_claims
@@ -56,7 +56,7 @@ async def test_rules_that_lock_it_out_are_taken_out_of_force() -> None:
 
 
 def test_every_port_of_the_agents_is_the_cluster_s_own() -> None:
-    assert {exporter.PORT, head.PORT, lease.PORT, node_tests.PORT} <= set(firewall.PORTS)
+    assert {exporter.PORT, head.PORT, node_lease.PORT, node_tests.PORT} <= set(firewall.PORTS)
 
 
 def test_it_is_tried_when_rules_were_loaded() -> None:

@@ -16,7 +16,7 @@ from fastapi import Depends, Path, Request
 from pydantic import BeforeValidator
 
 from headway.errors import NotAllowed, NotSignedIn
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.services.identity import Principal, Right, principal_for
 from headway.services.login_throttle import address_key
 

@@ -12,8 +12,8 @@ from starlette.responses import Response
 from headway.api.auth.dependencies import client_address, require_signed_in
 from headway.api.auth.oidc import CALLBACK_PATH, Provider
 from headway.errors import NotAllowed, NotFound, NotSignedIn
+from headway.services.app_state import AppState, Oidc
 from headway.services.authorization import write_audit_line
-from headway.services.context import AppState, Oidc
 from headway.services.identity import principal_for
 from headway.services.login_throttle import account_key, address_key
 from headway.store import Person

@@ -26,8 +26,8 @@ from headway.api.auth.dependencies import app_state, authenticate
 from headway.api.http import error_handlers
 from headway.errors import HeadwayError, TooManyAtOnce
 from headway.schemas.base import API_PREFIX, IDEMPOTENCY_KEY, PROBLEM_JSON, ErrorOut
+from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
-from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.mappers import operation_out
 from headway.store import AuditAsk, Operation, StoreAway

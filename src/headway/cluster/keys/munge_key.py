@@ -1,10 +1,10 @@
 """Another MUNGE key on machines that work: beside the one they use on all of them first, and only then in its place.
 
-A machine that has another key than the head is heard no more. So one that can't take the new key stops the change before it has
-begun anywhere; a head takes it up before any node does, or gets the old one back; and until all have taken it up, agents know why
-they can't read each other (node/agent/ha/key_change.py). It is the cluster's key, which machines that come up get,
-once the heads have
-it. Killed before that, the next try goes on where a head has it, or an apply of the cluster's own key takes it back there."""
+A machine that has another key than the head is heard no more. So one that can't take the new key stops the change before it
+has begun anywhere; a head takes it up before any node does, or gets the old one back; and until all have taken it up, agents
+know why they can't read each other (node/agent/ha/key_change.py). It is the cluster's key, which machines that come up get,
+once the heads have it. Killed before that, the next try goes on where a head has it, or an apply of the cluster's own key
+takes it back there."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ async def rekey_heads(
 async def restore_key(
     env: ClusterContext, machines: Mapping[str, Machine], file: File, key: bytes
 ) -> dict[str, HeadwayError]:
-    """The key of before; machines that may have the new one all the same. What lies beside goes first: a `take_up` that comes
-    late then finds nothing."""
+    """Puts the old key back on machines that may have the new one; returns the errors by machine. The new key that lies beside
+    is removed first, so that a late `activate_key` finds nothing."""
     beside: Step = {"op": "remove", "path": NEXT}
     return await _each(env, machines, [beside, _mark(), _UNKNOWN, file_step(MUNGE_KEY, file, key), _RESTART])
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from headway.domain.incident import Signal, XidClass
+from headway.domain.incident import FaultAction, Signal
 from headway.domain.machine import Machine
 from headway.render.machine_paths import AGENT_PROGRAM
 
@@ -118,13 +118,13 @@ def _parse_signal(told: dict[str, Any]) -> Signal:
         text="".join(c for c in str(told.get("text", "")) if c.isprintable())[:_MAX_TEXT],
         job=None if job is None else int(job),
         kind=str(told.get("kind") or "xid")[:32],
-        action=XidClass(action) if action in {one.value for one in XidClass} else None,
+        action=FaultAction(action) if action in {one.value for one in FaultAction} else None,
     )
 
 
 _SUGGESTED = {
-    "mount": XidClass.MOUNT,
-    "reset_gpu": XidClass.RESET, "reboot": XidClass.REBOOT, "drain": XidClass.DRAIN, "replace": XidClass.RMA,
+    "mount": FaultAction.MOUNT,
+    "reset_gpu": FaultAction.RESET, "reboot": FaultAction.REBOOT, "drain": FaultAction.DRAIN, "replace": FaultAction.RMA,
 }  # fmt: skip
 
 
@@ -133,10 +133,10 @@ def _parse_check(told: dict[str, Any]) -> Signal | None:
     state = str(told["state"])
     if state == "ok":
         return None
-    suggested = _SUGGESTED.get(str(told.get("action") or ""), XidClass.WATCH)
+    suggested = _SUGGESTED.get(str(told.get("action") or ""), FaultAction.WATCH)
     words = f"{told['check']}: {told.get('reason') or state}"
     row = {**told, "kind": str(told["check"]), "text": words}
-    return replace(_parse_signal(row), action=suggested if state == "bad" else XidClass.WATCH)
+    return replace(_parse_signal(row), action=suggested if state == "bad" else FaultAction.WATCH)
 
 
 def _parse_offline_action(told: dict[str, Any]) -> OfflineAction:

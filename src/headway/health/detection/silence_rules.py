@@ -10,7 +10,7 @@ from headway.health.detection.event_stream import Heartbeats
 SILENT_S = 5.0
 QUIET_S = 3.0  # two heartbeats missed: counted with the silent ones when another node is about to be fenced
 BOOTING_S = 90.0  # a machine that was started so lately may not speak yet
-LEASE_EXPIRED_S = 28.0  # an agent without contact has ended its node's jobs by then: node/agent/ha/lease.py
+LEASE_EXPIRED_S = 28.0  # an agent without contact has ended its node's jobs by then: node/agent/ha/node_lease.py
 CHECK_EVERY_S = 2.0  # whether the machine of a silent node runs at all: asking the provider disturbs nobody
 PROBE_EVERY_S = 10.0  # a node that answers although its agent is silent
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.domain.incident import Incident, XidClass
+from headway.domain.incident import FaultAction, Incident
 from headway.errors import HeadwayError
 from headway.health.context import HealthContext, fault_text
 from headway.render.system.agent_config import UNFIT
@@ -16,7 +16,7 @@ _DISK = "disk: "  # of the agent's check, before its words
 def waits_for_disk_space(incident: Incident) -> bool:
     """Tells whether the incident is about a full disk."""
     said = (str(step.evidence.get("text") or "") for step in incident.current)
-    return incident.action is XidClass.MOUNT and any(text.startswith(_DISK) for text in said)
+    return incident.action is FaultAction.MOUNT and any(text.startswith(_DISK) for text in said)
 
 
 async def wait_for_disk_space(context: HealthContext, incident: Incident) -> str:

@@ -28,7 +28,7 @@ import structlog
 from headway.cluster.context import ClusterContext
 from headway.cluster.scaling.slot_selection import reclaim_notices
 from headway.domain.cluster import Cluster
-from headway.domain.incident import DRAINS, ORPHAN, Incident, IncidentState, IncidentStep, Signal, XidClass
+from headway.domain.incident import DRAINS, ORPHAN, FaultAction, Incident, IncidentState, IncidentStep, Signal
 from headway.domain.slots import NO_MACHINE_REASON, ROLLOUT_REASON, SCALE_IN_REASON
 from headway.domain.slurm.state import OUT, JobState
 from headway.errors import Conflict, HeadwayError, NotFound
@@ -52,10 +52,10 @@ from headway.render.slurm.prolog_epilog import XID_MARK
 
 log = structlog.get_logger("headway.health")
 _NOTED_ONLY = {
-    XidClass.APP: "the job's own fault: nothing is drained",
-    XidClass.CONSEQUENCE: "follows from another error",
-    XidClass.LOG: "noted",
-    XidClass.WATCH: "noted, to be watched",
+    FaultAction.APP: "the job's own fault: nothing is drained",
+    FaultAction.CONSEQUENCE: "follows from another error",
+    FaultAction.LOG: "noted",
+    FaultAction.WATCH: "noted, to be watched",
 }
 MAX_OPEN_INCIDENTS = 10_000  # incidents that are led at a time, the latest first
 MAX_FAULTS_PER_PASS = 4  # then the others wait for the next one: each may have taken half a minute
@@ -118,17 +118,17 @@ class IncidentEngine:
             signal, await store.signals.of_node(name, signal.node, since), self.cluster.health.xid_classes
         )
         if signal.kind == ORPHAN and (signal.job is None or await self.context.job_state(signal.job) != "RUNNING"):
-            verdict = Verdict(XidClass.LOG, f"job {signal.job} has ended, and its slurmstepd with it")
+            verdict = Verdict(FaultAction.LOG, f"job {signal.job} has ended, and its slurmstepd with it")
         incident = await self._closed_incident_of(signal, history) or find_incident(signal, history, verdict)
         if incident is not None:
             incident = await self._add_signal(incident, signal, verdict, await self._is_in_service(signal.node))
-            if verdict.action is XidClass.RESTART_JOB and incident.state is not IncidentState.SEEN:
+            if verdict.action is FaultAction.RESTART_JOB and incident.state is not IncidentState.SEEN:
                 again = await requeue_job_of_signal(self.context, incident, signal)
                 incident = again or await self._open_incident(
                     signal.node, verdict.why, verdict.action, signal.at, signal_evidence(signal)
                 )
         elif verdict.acts and await self._is_rolling(signal.node):
-            verdict = Verdict(XidClass.LOG, f"{verdict.why}; the tests of its roll decide")
+            verdict = Verdict(FaultAction.LOG, f"{verdict.why}; the tests of its roll decide")
         elif verdict.acts:
             verdict = repair_ladder.escalate_repeated_drain(verdict, history, self.clock())
             incident = await self._open_incident(
@@ -177,7 +177,7 @@ class IncidentEngine:
         """The incident that has dealt with the signal: what is heard late is no new fault, unless it came after the tests that
         returned the node had begun."""
         for incident in history:
-            if incident.state.closed and (incident.drained or incident.action is XidClass.RECLAIM):
+            if incident.state.closed and (incident.drained or incident.action is FaultAction.RECLAIM):
                 steps = (await self.env.store.incidents.get(incident.number)).steps
                 over = next((step.at for step in reversed(steps) if "tests" in step.evidence), steps[-1].at)
                 return incident if incident.fault_at <= signal.at <= over else None
@@ -211,10 +211,10 @@ class IncidentEngine:
         """It is fenced and set down as one fault with what was wrong before, and repaired at least as a dead one is."""
         open_ones = await self._open_incidents(node)
         if not open_ones:
-            return await self._open_incident(node, what, XidClass.REBOOT, at, evidence)
+            return await self._open_incident(node, what, FaultAction.REBOOT, at, evidence)
         incident = open_ones[0]
-        jobs_ran_on = incident.action is XidClass.MOUNT or incident.action not in DRAINS
-        action = XidClass.REBOOT if jobs_ran_on else incident.action
+        jobs_ran_on = incident.action is FaultAction.MOUNT or incident.action not in DRAINS
+        action = FaultAction.REBOOT if jobs_ran_on else incident.action
         await self._cancel_task(incident)
         score = max(incident.score, repair_ladder.action_score(action))
         return await self.context.add_step(
@@ -228,8 +228,8 @@ class IncidentEngine:
     async def _may_have_jobs(self, incident: Incident) -> bool:
         """Whether jobs may be there although the incident is open: they go on while a volume is away, have yet to leave, or
         came after somebody had returned the node past us."""
-        if incident.action in (XidClass.MOUNT, XidClass.RECLAIM):
-            return incident.action is XidClass.MOUNT
+        if incident.action in (FaultAction.MOUNT, FaultAction.RECLAIM):
+            return incident.action is FaultAction.MOUNT
         if incident.state is IncidentState.OUT:
             return await self._is_in_service(incident.node)
         if incident.state not in (IncidentState.SEEN, IncidentState.DRAINING):
@@ -262,7 +262,7 @@ class IncidentEngine:
         """Whatever was under way with the node ends: its machine goes for sure."""
         store, name, now = self.env.store, self.cluster.name, self.clock()
         words = f"the provider takes its machine back in {at - now:.0f} s"
-        notice = Signal(f"{XidClass.RECLAIM} {node} {at:.0f}", now, node, 0, None, words, kind=XidClass.RECLAIM)
+        notice = Signal(f"{FaultAction.RECLAIM} {node} {at:.0f}", now, node, 0, None, words, kind=FaultAction.RECLAIM)
         machine = (await self.context.machines()).get(node)
         if machine is None or await store.signals.exists(name, notice.id):
             return []
@@ -272,9 +272,11 @@ class IncidentEngine:
             await self._cancel_task(found[0])
             out = found[0].drained and found[0].state is not IncidentState.SEEN
             state = IncidentState.DRAINING if out else IncidentState.SEEN
-            incident = await self.context.add_step(found[0], state, words, evidence=evidence, action=XidClass.RECLAIM)
+            incident = await self.context.add_step(
+                found[0], state, words, evidence=evidence, action=FaultAction.RECLAIM
+            )
         else:
-            incident = await self._open_incident(node, words, XidClass.RECLAIM, now, evidence)
+            incident = await self._open_incident(node, words, FaultAction.RECLAIM, now, evidence)
         await store.signals.add(name, notice)
         return [(node, words), *await self._run_guarded(incident)]
 
@@ -286,7 +288,7 @@ class IncidentEngine:
 
     # --- from state to state
 
-    async def resume_open(self, only: XidClass | None = None) -> Messages:
+    async def resume_open(self, only: FaultAction | None = None) -> Messages:
         """Runs the due steps of every open incident (`only`: of one class). A fault in one incident does not delay the
         others."""
         unfinished = await self.env.store.incidents.search(self.cluster.name, unfinished=True, limit=MAX_OPEN_INCIDENTS)
@@ -307,7 +309,7 @@ class IncidentEngine:
         return said
 
     async def _run_guarded(self, incident: Incident) -> Messages:
-        """As `advance`; what it meets is said once, and the step is tried again with the next look. So is a bug of ours, which
+        """As `run_due_steps`; an error is logged once, and the step is tried again at the next look. So is a bug of ours, which
         must keep no other incident from being led."""
         try:
             said = await self.run_due_steps(incident)
@@ -334,11 +336,11 @@ class IncidentEngine:
         """Runs an incident's steps until it has to wait. Returns what was done as messages."""
         if not (self.cluster.health.act or incident.state is IncidentState.TESTING):  # a person may ask for tests
             return []
-        if incident.action is XidClass.MAKE:  # whoever makes machines leads it
+        if incident.action is FaultAction.MAKE:  # whoever makes machines leads it
             return []
         incident = await self.env.store.incidents.get(incident.number)
         seen = len(incident.steps)
-        steps = _RECLAIM_STEPS if incident.action is XidClass.RECLAIM else _STEPS
+        steps = _RECLAIM_STEPS if incident.action is FaultAction.RECLAIM else _STEPS
         while True:
             before = incident.state
             if incident.node not in self.cluster.group_of and before not in _STEPS_WITHOUT_SLOT:
@@ -412,7 +414,7 @@ class IncidentEngine:
             raise NotFound(f"{self.cluster.name} has no incident {number}", hint="headway incidents lists them")
         if incident.state.closed:
             raise Conflict(f"incident {number} is over: {incident.state.value}", hint=f"headway incident show {number}")
-        if incident.action in (XidClass.RECLAIM, XidClass.MAKE):
+        if incident.action in (FaultAction.RECLAIM, FaultAction.MAKE):
             if not self.cluster.health.act:  # nobody else ends it
                 state = IncidentState.FALSE_ALARM if false_alarm else IncidentState.RETURNED
                 await self.context.add_step(incident, state, "seen to", actor=person)
@@ -439,7 +441,7 @@ class IncidentEngine:
     # --- what else has to be known
 
     async def _open_incident(
-        self, node: str, what: str, action: XidClass, at: float, evidence: Mapping[str, object]
+        self, node: str, what: str, action: FaultAction, at: float, evidence: Mapping[str, object]
     ) -> Incident:
         score = repair_ladder.action_score(action)
         return await self.env.store.incidents.open(self.cluster.name, node, what, action, at, evidence, score=score)
@@ -448,7 +450,7 @@ class IncidentEngine:
         """`serves`: the node takes jobs, so somebody returned it past us and what drains has to be done once more."""
         action = more_severe(incident.action, verdict.action) if verdict.acts else incident.action
         state = incident.state
-        jobs_ran_on = incident.action is XidClass.MOUNT and action is not XidClass.MOUNT
+        jobs_ran_on = incident.action is FaultAction.MOUNT and action is not FaultAction.MOUNT
         if verdict.drains and (incident.action not in DRAINS or jobs_ran_on or (serves and state is IncidentState.OUT)):
             state = IncidentState.SEEN
             await self._cancel_task(incident)
@@ -471,7 +473,7 @@ class IncidentEngine:
     async def _open_incidents(self, node: str) -> Sequence[Incident]:
         """Faults of it; that a machine can't be made, or given back, is none of the node's."""
         found = await self.env.store.incidents.search(self.cluster.name, node=node, unfinished=True)
-        return [one for one in found if one.action is not XidClass.MAKE]
+        return [one for one in found if one.action is not FaultAction.MAKE]
 
     async def _leaves_service(self, node: str) -> bool:
         """Its machine was given back, or is about to be and nothing runs there: nobody misses it."""

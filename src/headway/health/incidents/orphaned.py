@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from headway.cluster.scaling.slot_selection import reclaim_notices
 from headway.domain.cluster import Group
-from headway.domain.incident import INCIDENT_REASON, Incident, IncidentState, XidClass, is_headway_reason
+from headway.domain.incident import INCIDENT_REASON, FaultAction, Incident, IncidentState, is_headway_reason
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import NO_MACHINE_REASON
 from headway.domain.slurm.state import OUT
@@ -49,11 +49,11 @@ def _is_candidate(context: HealthContext, incident: Incident) -> bool:
     """Machines that are taken back, and those that can't be made, are led by others while their slot is there."""
     if incident.node not in context.cluster.group_of:
         return True
-    if incident.action is XidClass.MAKE:
+    if incident.action is FaultAction.MAKE:
         return False
     if not context.cluster.health.act:  # nobody leads it anywhere
         return True
-    return incident.action is not XidClass.RECLAIM and incident.state in _AFTER_JOBS_MOVED
+    return incident.action is not FaultAction.RECLAIM and incident.state in _AFTER_JOBS_MOVED
 
 
 def _machine_changed(context: HealthContext, incident: Incident, machines: Mapping[str, Machine]) -> bool:

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from headway.domain.incident import Incident, IncidentState, Signal, XidClass
+from headway.domain.incident import FaultAction, Incident, IncidentState, Signal
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, HeadwayError
 from headway.health.context import HealthContext
@@ -19,12 +19,12 @@ ENDED_BADLY = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
 _COMPLETED = "COMPLETED"
 _SAME_FAULT_S = 15.0  # from a GPU's error to the end of the job that it ends
 # Errors with which a job on another GPU may still save itself; and a machine that its provider takes back.
-_ALLOWS_WARNING = frozenset({XidClass.RESET, XidClass.DRAIN, XidClass.RECLAIM})
+_ALLOWS_WARNING = frozenset({FaultAction.RESET, FaultAction.DRAIN, FaultAction.RECLAIM})
 
 
 async def move_jobs(context: HealthContext, incident: Incident) -> Incident:
     """Runs one pass: warns jobs, requeues those that are due, and moves the incident on when no job is left on the node."""
-    if incident.action is XidClass.MOUNT:  # they wait for it, or don't need it
+    if incident.action is FaultAction.MOUNT:  # they wait for it, or don't need it
         return await context.add_step(incident, IncidentState.JOBS_MOVED, "what runs there goes on")
     if incident.found("dead"):
         return await _finish_jobs_of_dead_node(context, incident)

@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from headway.domain.incident import Incident, IncidentState, XidClass, is_headway_reason
+from headway.domain.incident import FaultAction, Incident, IncidentState, is_headway_reason
 from headway.domain.machine import Machine, MachineState
 from headway.domain.slots import SCALE_IN_REASON
 from headway.errors import CommandFailed, HeadwayError
@@ -165,7 +165,7 @@ def _failure_text(row: dict[str, Any]) -> str:
 
 def needs_thorough_tests(incident: Incident) -> bool:
     """Tells whether the incident's class asks for load tests."""
-    return incident.action in {XidClass.DRAIN, XidClass.RMA, XidClass.HANDS_ON}
+    return incident.action in {FaultAction.DRAIN, FaultAction.RMA, FaultAction.HANDS_ON}
 
 
 async def return_to_service(
@@ -178,7 +178,7 @@ async def return_to_service(
     words = "tests passed; its drain is somebody else's and stays"
     if incident.drained:
         _, reason = await context.node_state(incident.node)
-        if reason.startswith(SCALE_IN_REASON):  # should it stay after all, it is returned then (`return_again`)
+        if reason.startswith(SCALE_IN_REASON):  # should it stay after all, it is returned then (`repeat_return`)
             words = "tests passed; it stays drained, for it leaves"
         elif is_headway_reason(reason):
             spare_work = incident.node in await flaky_nodes.find_flaky_nodes(context)

@@ -6,23 +6,29 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from headway.domain.cluster import Health
-from headway.domain.incident import DRAINS, Incident, IncidentState, Repair, XidClass
+from headway.domain.incident import DRAINS, FaultAction, Incident, IncidentState, Repair
 from headway.health.policy.signal_policy import DAY_S, Verdict
 
 WEEK_S = 7 * DAY_S
 # What an incident says against its node.
-_SCORES = {XidClass.RESET: 1, XidClass.REBOOT: 1, XidClass.DRAIN: 2, XidClass.RMA: 3, XidClass.HANDS_ON: 3}
+_SCORES = {
+    FaultAction.RESET: 1,
+    FaultAction.REBOOT: 1,
+    FaultAction.DRAIN: 2,
+    FaultAction.RMA: 3,
+    FaultAction.HANDS_ON: 3,
+}
 # mount: it is waited for again; rma: one repair, for it may have been a loose contact; hands_on: a person has to look first.
 _LADDERS = {
-    XidClass.MOUNT: (Repair.MOUNT,),
-    XidClass.RESET: (Repair.RESET, Repair.REBOOT, Repair.REPLACE),
-    XidClass.DRAIN: (Repair.RESET, Repair.REBOOT, Repair.REPLACE),
-    XidClass.REBOOT: (Repair.REBOOT, Repair.REPLACE),
-    XidClass.RMA: (Repair.REBOOT, Repair.REPLACE),
+    FaultAction.MOUNT: (Repair.MOUNT,),
+    FaultAction.RESET: (Repair.RESET, Repair.REBOOT, Repair.REPLACE),
+    FaultAction.DRAIN: (Repair.RESET, Repair.REBOOT, Repair.REPLACE),
+    FaultAction.REBOOT: (Repair.REBOOT, Repair.REPLACE),
+    FaultAction.RMA: (Repair.REBOOT, Repair.REPLACE),
 }
 
 
-def action_score(action: XidClass) -> int:
+def action_score(action: FaultAction) -> int:
     """Returns how much an incident of this class counts against its node."""
     return _SCORES.get(action, 0)
 
@@ -72,12 +78,12 @@ def _score_reason(incidents: Iterable[Incident], health: Health, now: float, lin
 
 def escalate_repeated_drain(verdict: Verdict, incidents: Iterable[Incident], now: float) -> Verdict:
     """A drain, the second within a week on the same node, is an RMA. `incidents`: earlier ones of the node."""
-    if verdict.action is not XidClass.DRAIN:
+    if verdict.action is not FaultAction.DRAIN:
         return verdict
     again = [
         one
         for one in incidents
-        if one.score >= action_score(XidClass.DRAIN)
+        if one.score >= action_score(FaultAction.DRAIN)
         and one.action in DRAINS
         and one.state is not IncidentState.FALSE_ALARM
         and now - one.opened_at <= WEEK_S
@@ -85,4 +91,4 @@ def escalate_repeated_drain(verdict: Verdict, incidents: Iterable[Incident], now
     if not again:
         return verdict
     why = f"{verdict.why} (again within a week: incident {again[0].number})"
-    return replace(verdict, action=XidClass.RMA, why=why)
+    return replace(verdict, action=FaultAction.RMA, why=why)

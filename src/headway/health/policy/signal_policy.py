@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headway.catalog.xid import xid_class, xid_meaning
-from headway.domain.incident import DRAINS, Incident, Signal, XidClass
+from headway.domain.incident import DRAINS, FaultAction, Incident, Signal
 from headway.domain.slurm.state import JobState
 
 BURST_S = 180.0  # signals of a node so close to each other are one fault
@@ -18,7 +18,7 @@ APP_ERROR_JOBS = 3  # different jobs within a day, each with an error that is th
 class Verdict:
     """`action` is what to do; `why` says it in words."""
 
-    action: XidClass
+    action: FaultAction
     why: str
 
     @property
@@ -27,16 +27,16 @@ class Verdict:
 
     @property
     def acts(self) -> bool:
-        return self.drains or self.action is XidClass.RESTART_JOB
+        return self.drains or self.action is FaultAction.RESTART_JOB
 
 
 def judge_signal(signal: Signal, before: Iterable[Signal], overrides: Mapping[int, str]) -> Verdict:
     """Returns the verdict on a signal. `before`: the node's signals of the last day that no incident has dealt with."""
     if signal.kind != "xid":
-        return Verdict(signal.action or XidClass.WATCH, signal.text)
+        return Verdict(signal.action or FaultAction.WATCH, signal.text)
     kind = xid_class(signal.code, signal.text, overrides)
     what = f"XID {signal.code}: {xid_meaning(signal.code)}"
-    if kind is not XidClass.APP:
+    if kind is not FaultAction.APP:
         return Verdict(kind, what)
     jobs = {
         one.job
@@ -44,32 +44,32 @@ def judge_signal(signal: Signal, before: Iterable[Signal], overrides: Mapping[in
         if one.job is not None
         and one.kind == "xid"
         and 0 <= signal.at - one.at <= DAY_S
-        and xid_class(one.code, one.text, overrides) is XidClass.APP
+        and xid_class(one.code, one.text, overrides) is FaultAction.APP
     }
     if signal.job in jobs and len(jobs) >= APP_ERROR_JOBS:
-        return Verdict(XidClass.DRAIN, f"{what}: errors of {len(jobs)} different jobs within a day")
-    return Verdict(XidClass.APP, what)
+        return Verdict(FaultAction.DRAIN, f"{what}: errors of {len(jobs)} different jobs within a day")
+    return Verdict(FaultAction.APP, what)
 
 
 def find_incident(signal: Signal, incidents: Iterable[Incident], verdict: Verdict) -> Incident | None:
-    """The incident that the signal belongs to: one of its node that is not over, or whose last signal came less than
-    BURST_S before. What drains is never folded into an incident that is over: it is a new one; nor is a
-    job's own error, which is no part of a fault that was repaired and counts. Nothing belongs to a machine that can't be
-    made, or given back: that is none of the node's faults."""
+    """The incident that the signal belongs to: one of its node that is not over, or whose last signal came less than BURST_S
+    before. What drains is never folded into an incident that is over: it is a new one; nor is a job's own error, which is no
+    part of a fault that was repaired and counts. Nothing belongs to a machine that can't be made, or given back: that is none
+    of the node's faults."""
     for incident in sorted(incidents, key=lambda one: -one.number):
-        if incident.node != signal.node or incident.action is XidClass.MAKE:
+        if incident.node != signal.node or incident.action is FaultAction.MAKE:
             continue
         if not incident.state.closed:
             return incident
-        follows = not verdict.drains and verdict.action is not XidClass.APP
+        follows = not verdict.drains and verdict.action is not FaultAction.APP
         if abs(signal.at - incident.last_signal_at) <= BURST_S and follows:
             return incident
     return None
 
 
-def more_severe(first: XidClass, second: XidClass) -> XidClass:
+def more_severe(first: FaultAction, second: FaultAction) -> FaultAction:
     """Returns the more severe of two classes."""
-    order = list(XidClass)
+    order = list(FaultAction)
     return max(first, second, key=order.index)
 
 

@@ -11,7 +11,7 @@ from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.state import JobState
 from headway.jobs.explain.phrases import Phrase, count_of, describe_end, format_duration, join_phrases
 from headway.jobs.explain.placement_search import ClusterSnapshot
-from headway.jobs.view.columns import job_label
+from headway.jobs.view.queue_columns import job_label
 
 # QOSMaxGRESPerUser, QOSGrpJobsLimit, AssocMaxWallDurationPerJobLimit, MaxGRESPerAccount, ...
 _LIMIT = re.compile(

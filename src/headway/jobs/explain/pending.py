@@ -20,7 +20,7 @@ from headway.jobs.explain.placement_search import (
 )
 from headway.jobs.explain.slurm_messages import job_reason
 from headway.jobs.view.array_tasks import tasks_of
-from headway.jobs.view.columns import job_label
+from headway.jobs.view.queue_columns import job_label
 
 _DEPENDENCY = re.compile(
     r"(?P<kind>\w+)(?::(?P<job>\d+)(?:_(?P<task>\d+|\*))?(?:\+(?P<later>\d+))?)?\((?P<state>\w+)\)"

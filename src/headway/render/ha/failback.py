@@ -1,10 +1,9 @@
 """What keeps two heads from leading at once.
 
-Before slurmctld starts on the first of them the second one stands down.
-Slurm's own way (the first asks for control back) takes half a minute in which nobody schedules, and a slurmctld that has led
-once can't do so again without slurmdbd. So the second is told to end: it saves its state, systemd starts it anew, and it stands
-by. One that leads and can't be reached, by the heartbeat in the state folder, keeps the first from starting: two would
-schedule.
+Before slurmctld starts on the first of them the second one stands down. Slurm's own way (the first asks for control back)
+takes half a minute in which nobody schedules, and a slurmctld that has led once can't do so again without slurmdbd. So the
+second is told to end: it saves its state, systemd starts it anew, and it stands by. One that leads and can't be reached, by
+the heartbeat in the state folder, keeps the first from starting: two would schedule.
 
 A controller that begins to lead says so in the state folder. One that stood still, or could not reach that folder, and goes on
 after the other has taken over finds another name there: the agent ends it (node/agent/ha/leader.py)."""
@@ -14,7 +13,7 @@ from __future__ import annotations
 from headway.domain.cluster import Cluster
 from headway.domain.managed_file import File
 from headway.render.escaping import MARK, path, word
-from headway.render.slurm.slurm_conf import LEADS, TAKEOVER_S
+from headway.render.slurm.slurm_conf import LEADS, SLURMCTLD_TIMEOUT_S
 
 PROGRAM = "/usr/lib/headway/take-back"
 PORT = 6817
@@ -79,7 +78,7 @@ def leads():
             time.sleep(0.05)
     else:
         return False
-    return number > 0 and abs(time.time() - at) <= {3 * TAKEOVER_S}
+    return number > 0 and abs(time.time() - at) <= {3 * SLURMCTLD_TIMEOUT_S}
 
 
 told = False

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-SCRAPE_S = 10  # monitoring.py
+SCRAPE_S = 10  # prometheus.py
 MOST_LINES = 64  # of one chart; beyond that lowest, mean and highest are drawn
 Over = Literal["node", "job", "cluster"]
 

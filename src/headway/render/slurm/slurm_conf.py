@@ -23,7 +23,7 @@ SUBMITTED_WHY = "sbatch notes its command in the home: a controller that is kill
 PRIVATE = "usage"
 PRIVATE_WHY = "Who sees the queue sees all of it; what somebody has used is theirs to see, and their team's."
 SRUN_PORTS = (60001, 63000)  # where srun listens for its tasks, on machines one owns
-TAKEOVER_S = 4  # the least: below that slurmctld writes its heartbeat without a pause
+SLURMCTLD_TIMEOUT_S = 4  # the least: below that slurmctld writes its heartbeat without a pause
 BACKFILL_LOOK_AHEAD_MAX_S = 14 * 86400
 
 
@@ -302,7 +302,9 @@ def _recovery(cluster: Cluster, known: SlurmRelease) -> Section:
     controller: tuple[Setting, ...] = (Setting("SlurmctldTimeout", "30"),)
     if cluster.controllers > 1:
         controller = (
-            Setting("SlurmctldTimeout", str(TAKEOVER_S), "Seconds of silence after which the next one takes over."),
+            Setting(
+                "SlurmctldTimeout", str(SLURMCTLD_TIMEOUT_S), "Seconds of silence after which the next one takes over."
+            ),
             Setting(
                 "TCPTimeout", "1", "Seconds; who takes over asks the dead head's slurmdbd four times before it works."
             ),

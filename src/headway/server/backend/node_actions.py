@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
 from headway.domain.fault import Daemon
-from headway.domain.incident import IncidentState, XidClass
+from headway.domain.incident import FaultAction, IncidentState
 from headway.domain.slurm.state import JobState, NodeState
 from headway.errors import Conflict, HeadwayError
 from headway.schemas.incidents import FaultIn
@@ -68,7 +68,7 @@ class Acting(Holding):
         held = await self._held(cluster)
         async with self._turn(cluster, held):
             responder = self._responder(cluster, held)
-            return await responder.handle_reclaim_notices() + await responder.resume_open(only=XidClass.RECLAIM)
+            return await responder.handle_reclaim_notices() + await responder.resume_open(only=FaultAction.RECLAIM)
 
     async def _wake(self, cluster: Cluster, held: Open, *, at_once: bool = False) -> list[tuple[str, str]]:
         """Makes and gives back machines as Slurm wishes, where groups scale by themselves."""

@@ -9,9 +9,9 @@ from headway.schemas.clusters import Document
 from headway.server.operations.run import OperationRun
 from headway.server.operations.scale_in_wait import Waiting, replaced
 from headway.server.operations.slurm_upgrade import backed_up, nodes_follow
+from headway.services.app_state import AppState
 from headway.services.cluster.cost_guard import cost_limit_conflict
 from headway.services.cluster.planning import scaled_document
-from headway.services.context import AppState
 from headway.services.mappers import prices_of, summary_of
 from headway.store import ClusterRow, Operation
 

@@ -16,9 +16,9 @@ from headway.domain.operation import BackupParams, OperationKind, RestoreParams,
 from headway.errors import HeadwayError, InvalidSpec, Refused
 from headway.schemas.clusters import Document
 from headway.server.operations.run import OperationRun
+from headway.services.app_state import AppState
 from headway.services.cluster.backups import queue_backup
 from headway.services.cluster.path_policy import path_faults, require_allowed_path
-from headway.services.context import AppState
 from headway.services.mappers import prices_of, summary_of
 from headway.store import ClusterRow, Operation
 from headway.web.rendering import day
@@ -32,7 +32,7 @@ AGAIN_S = 600.0  # after one that failed
 LATE_S = 3600.0  # so much later than it should be there people are told
 PERSON = "headway"  # in whose name the loop asks
 
-log = structlog.get_logger("headway.keeping")
+log = structlog.get_logger("headway.server.backups")
 
 
 class Keep:
@@ -165,9 +165,9 @@ async def back_up(
 
 
 def retain(folder: Path, cluster: str, keep: int, made: Path) -> tuple[str, ...]:
-    """Removes all but `keep` backups of the cluster in this folder: the one that was just made, and the latest others; and the
-    latest of another Slurm. A
-    clock that was ahead may have dated those later than that one. Those that can't be removed stay: why, a sentence each."""
+    """Removes all but `keep` backups of the cluster in this folder: the one that was just made, and the latest others; and
+    the latest of another Slurm. A clock that was ahead may have dated those later than that one. Those that can't be removed
+    stay: why, a sentence each."""
     from headway.backup.archive import found
 
     stay = []

@@ -20,9 +20,9 @@ from headway.domain.operation import DatasetParams
 from headway.errors import HeadwayError, Refused
 from headway.render.system.systemd_files import escape
 from headway.server.operations.run import OperationRun
+from headway.services.app_state import AppState
 from headway.services.cluster.datasets import require_free_name, require_unused
 from headway.services.cluster.path_policy import require_dataset_source
-from headway.services.context import AppState
 from headway.store import Operation
 
 FIRST_LOOK_S = 1.0  # between words on how far it is; they come ever more seldom

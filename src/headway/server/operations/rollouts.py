@@ -7,8 +7,8 @@ from typing import Any
 
 from headway.domain.operation import OperationKind, RollParams
 from headway.server.operations.run import OperationRun
+from headway.services.app_state import AppState
 from headway.services.cluster.planning import announce_operation
-from headway.services.context import AppState
 from headway.store import Operation
 
 _TAKES_OVER = (OperationKind.ROLL, OperationKind.DOWN)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.store import Operation
 
 if TYPE_CHECKING:  # its libraries are loaded with the first cluster

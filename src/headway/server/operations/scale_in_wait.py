@@ -9,8 +9,8 @@ from typing import Any
 from headway.domain.cluster import Cluster
 from headway.domain.operation import ApplyParams, OperationKind, ScaleParams
 from headway.domain.slots import Deadline
+from headway.services.app_state import AppState
 from headway.services.cluster.planning import announce_operation
-from headway.services.context import AppState
 from headway.store import Operation
 
 # After a restore surplus nodes stay: which of them the backup's jobs run on is not known.

@@ -13,9 +13,9 @@ from headway.domain.slots import Deadline
 from headway.errors import InvalidSpec, Refused
 from headway.rollout.slurm_upgrade import is_upgrade, upgrade_fault
 from headway.server.operations.backups import back_up, passphrase_of
+from headway.services.app_state import AppState
 from headway.services.cluster.path_policy import require_allowed_path
 from headway.services.cluster.planning import announce_operation
-from headway.services.context import AppState
 from headway.store import ClusterRow, Operation
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from headway.domain.cluster import Cluster
 from headway.domain.operation import DownParams
 from headway.errors import HeadwayError
 from headway.server.operations.run import OperationRun
+from headway.services.app_state import AppState
 from headway.services.billing.ledger.collector import read_accounting
-from headway.services.context import AppState
 from headway.services.mappers import released
 
 LAST_ACCOUNTS_S = 20.0

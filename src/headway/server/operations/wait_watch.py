@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 @dataclass
 class WatchWhileWaiting:
     """headway.cluster.scaling.scale_in.WaitingWork. The cluster is, until the wait is over, as its file was before; what is
-    made meanwhile is
-    to have a place in the one that comes (`after`)."""
+    made meanwhile is to have a place in the one that comes (`after`)."""
 
     held: Open
     say: ReportProgress

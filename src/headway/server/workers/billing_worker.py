@@ -7,14 +7,14 @@ import asyncio
 import structlog
 
 from headway.errors import HeadwayError
+from headway.services.app_state import AppState
 from headway.services.billing.ledger.collector import EVERY_S
 from headway.services.billing.ledger.daily_rollups import sum_days
 from headway.services.billing.ledger.ledger_refresh import ensure_ledger_fresh
-from headway.services.context import AppState
 
 FIRST_S = 20.0  # after the server's start, whose first seconds belong to people
 
-log = structlog.get_logger("headway.ledger")
+log = structlog.get_logger("headway.billing")
 
 
 class Collector:

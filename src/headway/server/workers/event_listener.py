@@ -11,7 +11,7 @@ import structlog
 
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.store import ClusterRow
 
 TICK_S = 1.0
@@ -19,7 +19,7 @@ AGAIN_S = 5.0  # after a stream ended
 _WORKS = frozenset({"ready", "failed", "changing"})  # an apply that failed may have left a cluster that works
 _CALM = frozenset({"ready", "failed"})
 
-log = structlog.get_logger("headway.hearing")
+log = structlog.get_logger("headway.server.event_listener")
 
 
 class Hears(Protocol):

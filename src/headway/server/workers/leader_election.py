@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.services.mappers import operation_news
 from headway.services.read_model.snapshot import OPERATIONS_TOPIC, operation_topic
 from headway.store import Operation
@@ -22,7 +22,7 @@ FOLLOW_S = 1.0
 END_S = 10.0  # for what was cancelled to end, before it is cancelled again
 _MANY = 100
 
-log = structlog.get_logger("headway.leading")
+log = structlog.get_logger("headway.server.leader_election")
 Loops = Mapping[str, Callable[[], Coroutine[Any, Any, None]]]
 
 

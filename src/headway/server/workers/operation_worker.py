@@ -14,7 +14,7 @@ from headway.errors import HeadwayError, Refused
 from headway.schemas.base import ErrorOut
 from headway.server.operations.registry import HANDLERS
 from headway.server.operations.run import OperationRun
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.services.error_report import error_out, first_line
 from headway.services.mappers import operation_news
 from headway.services.read_model.snapshot import OPERATIONS_TOPIC, operation_topic
@@ -30,7 +30,7 @@ AWAY_S = 2.0  # between looks whether the database is back
 MOST_LATE = 5  # questions that were not answered in time, of one operation: one of them takes too long in itself
 WAS_AWAY = "the server's database was away; going on"
 
-log = structlog.get_logger("headway.reconcile")
+log = structlog.get_logger("headway.server.operation_worker")
 
 
 class Reconciler:

@@ -14,9 +14,9 @@ from headway.domain.machine import MachineState
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.errors import HeadwayError
 from headway.server.backend.watcher import Watcher
+from headway.services.app_state import AppState
 from headway.services.billing.ledger.collector import MachineMeter
 from headway.services.cluster.nodes import resume_reboots
-from headway.services.context import AppState
 from headway.services.read_model.snapshot import ALL_JOBS, Snapshot
 from headway.store import ClusterRow
 
@@ -29,7 +29,7 @@ CALM_S = 15.0
 EXTRAS_S = 10.0  # losses when nobody looks, checks when somebody does
 TICK_S = 1.0
 
-log = structlog.get_logger("headway.poll")
+log = structlog.get_logger("headway.server.snapshot_worker")
 
 
 class Poller:

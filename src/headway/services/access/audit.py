@@ -10,7 +10,7 @@ from typing import Literal
 
 from headway.errors import Refused
 from headway.schemas.people import AuditOut, AuditPage
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.store import AuditAsk, AuditRow
 
 MAX_LINE_NUMBER = 2**31 - 1  # the largest integer that the column holds

@@ -9,8 +9,8 @@ from headway import __version__
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NotFound, Refused
 from headway.schemas.people import PersonIn, PersonOut, ServerOut
+from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
-from headway.services.context import AppState
 from headway.services.identity import Principal, Right, linux_user_of
 from headway.store import Person
 from headway.validation.syntax_rules import user_name_fault

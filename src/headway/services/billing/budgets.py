@@ -13,10 +13,10 @@ from headway.billing.periods import Period, zone
 from headway.changes.slurm_accounts import period_end, period_start
 from headway.domain.cluster import Cluster
 from headway.schemas.billing import BudgetOut
+from headway.services.app_state import AppState
 from headway.services.billing.pricing import usage_cost
 from headway.services.billing.report_scope import BilledCluster
-from headway.services.context import AppState
-from headway.store.billing.run_sums import Only, Span
+from headway.store.billing.run_sums import Only, ReportSpan
 
 MAX_AGE_S = 10.0
 
@@ -55,7 +55,7 @@ async def _usd(state: AppState, billed: BilledCluster, period: Period, team: str
 
 
 async def _gpu_hours(state: AppState, billed: BilledCluster, period: Period, team: str) -> Fraction:
-    span = Span(period.start, period.end, billed.now)
+    span = ReportSpan(period.start, period.end, billed.now)
     totals = await state.store.usage.totals(billed.name, span, [], Only(teams=(team,)))
     return Fraction(sum(one.gpu_s for one in totals), 3600)
 

@@ -10,11 +10,11 @@ from headway.billing import capacity as rules
 from headway.billing.capacity import Cover, Fragments, Stretches
 from headway.domain.billing import MachineLifetime
 from headway.schemas.billing import CapacityOut, HourOut, TypeOut, WaitOut
+from headway.services.app_state import AppState
 from headway.services.billing.fragmentation import gpu_plans_by_group, gpus_by_node, load_fragmentation
 from headway.services.billing.ledger.daily_rollups import load_coverage, load_held_seconds_by_day_sums
 from headway.services.billing.report_scope import HOUR_S, BilledCluster, ReportScope, to_hours
-from headway.services.context import AppState
-from headway.store.billing.run_sums import Span
+from headway.store.billing.run_sums import ReportSpan
 
 _HOUR = ("held", "there", "free", "fragmented")
 
@@ -48,7 +48,7 @@ async def load_capacity(state: AppState, scope: ReportScope) -> CapacityOut:
     )
 
 
-async def _types(state: AppState, billed: BilledCluster, span: Span, marks: range) -> tuple[list[TypeOut], Waits]:
+async def _types(state: AppState, billed: BilledCluster, span: ReportSpan, marks: range) -> tuple[list[TypeOut], Waits]:
     """(hours by GPU type, waiting times). Runs two long queries at a time."""
 
     async def held_and_waits() -> tuple[dict[str, list[float]], Waits]:
@@ -79,7 +79,7 @@ async def _types(state: AppState, billed: BilledCluster, span: Span, marks: rang
     return found, waits
 
 
-async def _held(state: AppState, billed: BilledCluster, span: Span, whole: Cover) -> dict[str, list[float]]:
+async def _held(state: AppState, billed: BilledCluster, span: ReportSpan, whole: Cover) -> dict[str, list[float]]:
     """GPU-seconds that runs held in each hour, by GPU type. Only groups that the file still names count, since the GPUs of other
     groups' machines are unknown."""
     every = await load_held_seconds_by_day_sums(state.store, billed.name, span, whole)
@@ -93,7 +93,7 @@ async def _held(state: AppState, billed: BilledCluster, span: Span, whole: Cover
 
 
 def _there(
-    billed: BilledCluster, gpus: Mapping[str, int], lives: Iterable[MachineLifetime], span: Span, marks: range
+    billed: BilledCluster, gpus: Mapping[str, int], lives: Iterable[MachineLifetime], span: ReportSpan, marks: range
 ) -> dict[str, list[float]]:
     """GPU-seconds that machines offered in each hour, by GPU type, of groups that the file still names. `gpus`: by node."""
     found: dict[str, Stretches] = {}

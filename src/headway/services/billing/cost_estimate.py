@@ -14,9 +14,9 @@ from headway.jobs.submission.run_request import preview_run
 from headway.jobs.submission.submission_check import requested_partitions
 from headway.schemas.billing import BudgetOut, EstimateOut
 from headway.schemas.submissions import CheckJobIn, CheckJobOut
+from headway.services.app_state import AppState
 from headway.services.billing.budgets import cached_budgets, unit_label
 from headway.services.billing.report_scope import HOUR_S
-from headway.services.context import AppState
 from headway.services.identity import Principal
 
 

@@ -16,14 +16,14 @@ from headway.billing.capacity import Cover, Fragments, Stretches, fragments
 from headway.billing.intervals import Span as Stretch
 from headway.domain.billing import MachineLifetime
 from headway.domain.cluster import Plan
+from headway.services.app_state import AppState
 from headway.services.billing.ledger.daily_rollups import load_touched_seconds
 from headway.services.billing.report_scope import BilledCluster
-from headway.services.context import AppState
-from headway.store.billing.run_sums import Span
+from headway.store.billing.run_sums import ReportSpan
 
 
 async def load_fragmentation(
-    state: AppState, billed: BilledCluster, lives: Iterable[MachineLifetime], span: Span, whole: Cover
+    state: AppState, billed: BilledCluster, lives: Iterable[MachineLifetime], span: ReportSpan, whole: Cover
 ) -> dict[str, Callable[[Sequence[float]], Fragments]]:
     """By GPU type a function from the GPU-seconds that runs held between each two marks to the fragments of that interval."""
     store, until, marks = state.store, min(span.end, span.now), whole.marks
@@ -76,7 +76,7 @@ def gpu_plans_by_group(billed: BilledCluster) -> dict[str, Plan]:
 
 
 async def _worked(
-    state: AppState, billed: BilledCluster, lives: Iterable[MachineLifetime], span: Span
+    state: AppState, billed: BilledCluster, lives: Iterable[MachineLifetime], span: ReportSpan
 ) -> dict[str, list[Stretch]]:
     """The intervals in which each node had a machine and was neither down, drained nor a spare."""
     there: dict[str, list[Stretch]] = {}

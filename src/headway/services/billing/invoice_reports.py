@@ -14,11 +14,11 @@ from headway.schemas.billing import (
     TeamCostOut,
     UnassignedOut,
 )
+from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.billing.invoicing import Bill, close_month, load_bill
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
 from headway.services.billing.report_scope import HOUR_S, BilledCluster, ReportScope
-from headway.services.context import AppState
 from headway.services.identity import Principal
 
 

@@ -12,12 +12,12 @@ from headway.billing.chargeback import Chargeback
 from headway.billing.invoice import Invoice
 from headway.billing.periods import Period, month, month_of, zone
 from headway.errors import Conflict, NotFound, Refused
+from headway.services.app_state import AppState
 from headway.services.billing.pricing import SegmentTotals, cut_by_prices
 from headway.services.billing.report_scope import BilledCluster
-from headway.services.context import AppState
 from headway.store import InvoiceRow
 
-log = structlog.get_logger("headway.ledger")
+log = structlog.get_logger("headway.billing")
 
 
 @dataclass(frozen=True)

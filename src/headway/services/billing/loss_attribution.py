@@ -13,10 +13,10 @@ from headway.billing import goodput as good
 from headway.billing.goodput import Cause, Parts
 from headway.billing.invoice import Segment
 from headway.errors import Refused
+from headway.services.app_state import AppState
 from headway.services.billing.report_scope import ReportScope
-from headway.services.context import AppState
 from headway.store.billing.losses import Blamed, CutShort, Piece
-from headway.store.billing.run_sums import Only, Span
+from headway.store.billing.run_sums import Only, ReportSpan
 from headway.store.billing.usage import Behind
 
 MAX_INCIDENT_DISTANCE_S = 120.0  # between a run's end and the incident that is taken to have ended it
@@ -70,7 +70,7 @@ async def data_began_at(state: AppState, name: str) -> int:
     return int(max(await state.store.operations.data_deletion_times(name), default=0))
 
 
-async def runs_behind_cause(state: AppState, name: str, span: Span, only: Only, what: str) -> Behind:
+async def runs_behind_cause(state: AppState, name: str, span: ReportSpan, only: Only, what: str) -> Behind:
     """Selects the runs behind a cause, given as goodput words it. Raises Refused if nothing was lost to it."""
     store = state.store
     if what in (IDLE, NOTEBOOKS):
@@ -195,8 +195,8 @@ async def _idle(
 # --- both
 
 
-def _of(segment: Segment, scope: ReportScope) -> tuple[Span, Only]:
-    return Span(segment.start, segment.end, scope.billed.now), Only(scope.visible_teams, group=segment.group)
+def _of(segment: Segment, scope: ReportScope) -> tuple[ReportSpan, Only]:
+    return ReportSpan(segment.start, segment.end, scope.billed.now), Only(scope.visible_teams, group=segment.group)
 
 
 def _costs(segment: Segment, pieces: Iterable[Piece]) -> list[tuple[Fraction, int]]:

@@ -11,9 +11,9 @@ from headway.billing import invoice
 from headway.billing.invoice import Segment
 from headway.billing.periods import Period
 from headway.domain.billing import NodePrice
+from headway.services.app_state import AppState
 from headway.services.billing.report_scope import BilledCluster
-from headway.services.context import AppState
-from headway.store.billing.run_sums import NONE, Only, Span
+from headway.store.billing.run_sums import NONE, Only, ReportSpan
 from headway.store.billing.usage import Cell, RunRow, Times
 
 ALL = Only()
@@ -30,7 +30,7 @@ class SegmentTotals:
         """The allocations in the segment, summed as the store sums them."""
         key = (segment.group, segment.start, segment.end)
         if key not in self._known:
-            span = Span(segment.start, segment.end, self._place.now)
+            span = ReportSpan(segment.start, segment.end, self._place.now)
             only = replace(self._only, group=segment.group or NONE)
             self._known[key] = await self._state.store.usage.unit_seconds(
                 self._place.name, span, only=only, timed=self._timed
@@ -85,7 +85,7 @@ async def usage_cost(
         if only.group and only.group != segment.group:
             continue
         narrowed = replace(only, group=segment.group)
-        span = Span(segment.start, segment.end, billed.now)
+        span = ReportSpan(segment.start, segment.end, billed.now)
         for cell in await state.store.usage.unit_seconds(billed.name, span, by, narrowed):
             cost = Fraction(cell.use.unit_s, cell.use.per_node) * segment.usd_per_second
             found[cell.by] = found.get(cell.by, Fraction(0)) + cost

@@ -10,11 +10,11 @@ from headway.billing.chargeback import Rules
 from headway.billing.periods import Period, moment, month, month_of, zone
 from headway.domain.cluster import Cluster, Costs
 from headway.errors import HeadwayError, NotAllowed, Refused
+from headway.services.app_state import AppState
 from headway.services.authorization import may_see_team_usage
-from headway.services.context import AppState
 from headway.services.identity import Principal, Right
 from headway.store import ClusterRow
-from headway.store.billing.run_sums import Span
+from headway.store.billing.run_sums import ReportSpan
 
 HOUR_S = 3600
 
@@ -77,9 +77,9 @@ class ReportScope:
     visible_teams: tuple[str, ...] | None
 
     @property
-    def span(self) -> Span:
+    def span(self) -> ReportSpan:
         """The month as the store takes it."""
-        return Span(self.month.start, self.month.end, self.billed.now)
+        return ReportSpan(self.month.start, self.month.end, self.billed.now)
 
 
 async def load_billed_cluster(state: AppState, name: str) -> BilledCluster:

@@ -11,12 +11,12 @@ from headway.billing.goodput import within
 from headway.billing.money import cents, usd
 from headway.billing.periods import Period
 from headway.schemas.billing import RunLine, RunsOut
+from headway.services.app_state import AppState
 from headway.services.billing.loss_attribution import QUEUE, runs_behind_cause
 from headway.services.billing.pricing import run_costs
 from headway.services.billing.report_scope import BilledCluster
-from headway.services.context import AppState
 from headway.services.cursors import decode_cursor, encode_cursor
-from headway.store.billing.run_sums import Only, Span
+from headway.store.billing.run_sums import Only, ReportSpan
 from headway.store.billing.usage import Order, RunRow, run_place
 
 
@@ -59,7 +59,7 @@ async def load_runs(
     if selection.job:
         found = await load_runs_of_job(state, billed.name, selection.job, only.teams)
     else:
-        span = Span(period.start, period.end, billed.now)
+        span = ReportSpan(period.start, period.end, billed.now)
         if cause and cause != QUEUE:
             behind = await runs_behind_cause(state, billed.name, span, only, cause)
         found = await state.store.usage.runs(

@@ -12,11 +12,11 @@ from headway.billing.money import apportion, cents, usd
 from headway.billing.periods import Period
 from headway.errors import Refused
 from headway.schemas.billing import UsageOut, UsageRow
+from headway.services.app_state import AppState
 from headway.services.billing.pricing import usage_cost
 from headway.services.billing.report_scope import BilledCluster, to_hours, visible_teams
-from headway.services.context import AppState
 from headway.services.identity import Principal
-from headway.store.billing.run_sums import NONE, Only, Span
+from headway.store.billing.run_sums import NONE, Only, ReportSpan
 from headway.store.billing.usage import BY, Total
 
 MAX_GPUS = 2**31 - 1  # the largest number that a database column holds
@@ -58,7 +58,7 @@ async def load_usage(
     state: AppState, billed: BilledCluster, period: Period, by: Sequence[str], only: Only, stale: str = ""
 ) -> UsageOut:
     """Sums of the period by the columns in `by`. `stale`: why the ledger could not be refreshed."""
-    span = Span(period.start, period.end, billed.now)
+    span = ReportSpan(period.start, period.end, billed.now)
     totals, costs = await asyncio.gather(
         state.store.usage.totals(billed.name, span, [*by, "gpu_type"], only),
         usage_cost(state, billed, period, only, tuple(by)),

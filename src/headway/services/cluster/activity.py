@@ -7,7 +7,7 @@ from typing import Literal
 from headway.domain.operation import OperationKind
 from headway.errors import Refused
 from headway.schemas.people import HappeningOut, HappeningPage
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.services.cursors import decode_cursor, encode_cursor
 from headway.store import HappeningPlace, HappeningRow
 from headway.store.clusters.activity import KINDS

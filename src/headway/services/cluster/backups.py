@@ -15,10 +15,10 @@ from headway.domain.operation import BackupParams, RestoreParams, RotateParams
 from headway.errors import Conflict, NeedsConfirmation, Refused
 from headway.schemas.backups import BackupIn, BackupOut, RestoreIn, RotateIn, VerifyIn
 from headway.schemas.clusters import OperationOut
+from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.cluster.path_policy import require_allowed_path
 from headway.services.cluster.planning import announce_operation
-from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.mappers import operation_out
 from headway.store import Operation

@@ -8,9 +8,9 @@ from headway.domain.machine import MachineState
 from headway.errors import Conflict
 from headway.schemas.clusters import ApplyIn, ClusterOut, Document, OperationOut, ScaleIn, StatusOut
 from headway.schemas.people import AccessOut
+from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.cluster import planning
-from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.mappers import check_out, cluster_out, node_outs, operation_out, without_secrets
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from headway.domain.cluster import Cluster
 from headway.errors import Conflict
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 
 COST_LIMIT_FIELD = "cost.usd_per_hour"
 

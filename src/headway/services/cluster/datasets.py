@@ -11,10 +11,10 @@ from headway.domain.operation import DatasetParams
 from headway.errors import Conflict, NotFound, Refused
 from headway.schemas.clusters import OperationOut
 from headway.schemas.datasets import DatasetIn, DatasetOut, S3In
+from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.cluster.path_policy import require_dataset_source
 from headway.services.cluster.planning import announce_operation
-from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.mappers import operation_out
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from headway.errors import NotFound
 from headway.health.policy import repair_ladder
 from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut
+from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
-from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.mappers import incident_out
 

@@ -11,7 +11,7 @@ from headway.errors import HeadwayError, NotFound, Refused
 from headway.render.monitoring import metric_queries as known
 from headway.render.monitoring.metric_queries import MOST_LINES, SCRAPE_S, SERIES, Over
 from headway.schemas.metrics import ChartOut, LineOut, MetricsOut
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 
 HOUR_S = 3600.0
 MAX_RANGE_S = 31 * 24 * HOUR_S  # Prometheus keeps a month

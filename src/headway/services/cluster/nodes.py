@@ -7,11 +7,11 @@ import contextlib
 from collections.abc import Awaitable
 
 from headway.domain.cluster import Cluster
-from headway.domain.incident import REBOOTS, Incident, XidClass
+from headway.domain.incident import REBOOTS, FaultAction, Incident
 from headway.errors import Conflict, HeadwayError, NotFound
 from headway.schemas.nodes import DeedOut, DoneOut, NodeDetailOut, TestOut
+from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
-from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.mappers import incident_out, node_outs
 
@@ -159,4 +159,4 @@ async def _cluster_with_node(state: AppState, name: str, node: str) -> Cluster:
 async def _open_incident(state: AppState, name: str, node: str) -> Incident | None:
     """Its open incident; not those that say that a machine could not be created or deleted."""
     found = await state.store.incidents.search(name, node=node, unfinished=True)
-    return next((one for one in found if one.action is not XidClass.MAKE), None)
+    return next((one for one in found if one.action is not FaultAction.MAKE), None)

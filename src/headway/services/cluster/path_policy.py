@@ -9,8 +9,8 @@ from pathlib import Path
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, conflicting_field
 from headway.errors import Fault, HeadwayError, NotAllowed, Refused
+from headway.services.app_state import AppState
 from headway.services.cluster_backend import Resolved
-from headway.services.context import AppState
 
 # A dataset is visible to every user of a cluster, so it must not come from the host's own folders.
 SYSTEM_FOLDERS = tuple(

@@ -16,10 +16,10 @@ from headway.domain.operation import ApplyParams, DownParams, ScaleParams
 from headway.errors import Conflict, Fault, InvalidSpec, NeedsConfirmation, NotAllowed, Refused
 from headway.rollout.slurm_upgrade import backup_before_upgrade, upgrade_fault
 from headway.schemas.clusters import ApplyIn, ChangeSetOut, Document, ScaleIn
+from headway.services.app_state import AppState, ShownPlan, fingerprint
 from headway.services.cluster.cost_guard import COST_LIMIT_FIELD, cost_limit_conflict
 from headway.services.cluster.path_policy import moved_dataset_faults, path_faults
 from headway.services.cluster_backend import Resolved
-from headway.services.context import AppState, ShownPlan, fingerprint
 from headway.services.identity import Principal, Right
 from headway.services.mappers import changeset_out, operation_news, summary_of
 from headway.store import Operation

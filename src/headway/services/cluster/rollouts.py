@@ -5,9 +5,9 @@ from __future__ import annotations
 from headway.domain.operation import RollParams
 from headway.errors import Fault
 from headway.schemas.clusters import ChangeSetOut, OperationOut, RollIn
+from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.cluster.planning import announce_operation
-from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.mappers import changeset_out, operation_out
 

@@ -11,8 +11,8 @@ from headway.domain.slurm.state import NodeState, Room
 from headway.errors import HeadwayError
 from headway.schemas.backups import BenchIn, VolumeSpeedOut
 from headway.schemas.storage import LostOut, MeasuredOut, StorageOut, VolumeOut
+from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
-from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.store import SpeedRow
 

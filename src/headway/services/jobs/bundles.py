@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from headway.errors import Refused, TooManyAtOnce
 from headway.jobs.submission.job_folders import user_folders
 from headway.schemas.submissions import BundleOut
+from headway.services.app_state import AppState
 from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
-from headway.services.context import AppState
 from headway.services.identity import Principal
 
 MAX_ARCHIVE = 64 * 1024 * 1024  # bytes, compressed
@@ -53,8 +53,8 @@ async def store_bundle(
 
 @contextlib.asynccontextmanager
 async def _turn(state: AppState, cluster: str, person: str) -> AsyncIterator[None]:
-    """Limits the archives in memory. A hanging home or cluster does not hold up other people and clusters.
-    Raises TooManyAtOnce."""
+    """Limits the archives in memory. A hanging home or cluster does not hold up other people and clusters. Raises
+    TooManyAtOnce."""
     own = state.bundle_slots.setdefault((cluster, person), asyncio.Semaphore(MAX_ARCHIVES_OF_PERSON))
     every = state.bundle_slots.setdefault((cluster, ""), asyncio.Semaphore(MAX_ARCHIVES_IN_MEMORY))
     async with contextlib.AsyncExitStack() as entered:

@@ -12,8 +12,8 @@ from headway.jobs.submission.run_request import job_own_folder
 from headway.jobs.submission.secret_masking import lost_secrets as find_lost_secrets
 from headway.schemas.jobs import ScriptOut
 from headway.schemas.submissions import SubmitIn
+from headway.services.app_state import AppState
 from headway.services.authorization import authorize_action, cluster_to_work_on
-from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.jobs.details import mask_script, read_script
 from headway.services.jobs.lookup import find_record

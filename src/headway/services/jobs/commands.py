@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headway.schemas.submissions import ExecIn, ExecOut
+from headway.services.app_state import AppState
 from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
-from headway.services.context import AppState
 from headway.services.identity import Principal
 
 

@@ -28,8 +28,8 @@ from headway.schemas.jobs import (
     ScriptOut,
 )
 from headway.schemas.submissions import ExecIn, SubmitIn
+from headway.services.app_state import AppState
 from headway.services.authorization import authorize_action, cluster_to_work_on, command_slot
-from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.jobs.lookup import array_task_states, find_record
 from headway.services.mappers import incident_out, job_out

@@ -16,8 +16,8 @@ from headway.jobs.submission import secret_masking
 from headway.jobs.submission.batch_script import TASK_SUFFIX
 from headway.jobs.submission.job_folders import user_folders
 from headway.schemas.submissions import ExecIn, GitIn, LineageOut, SubmitIn
+from headway.services.app_state import AppState
 from headway.services.authorization import authorize_action, cluster_to_work_on, command_slot
-from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.jobs.lookup import require_record
 from headway.store import JobRecord

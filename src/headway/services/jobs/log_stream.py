@@ -10,8 +10,8 @@ from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import JobState
+from headway.services.app_state import AppState
 from headway.services.authorization import authorize_action, log_slot
-from headway.services.context import AppState
 from headway.services.identity import Principal
 
 FIRST_PIECE_TIMEOUT_S = 2.0

@@ -8,8 +8,8 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import JobState
 from headway.errors import NotFound
 from headway.jobs.view.array_tasks import tasks_of
+from headway.services.app_state import AppState
 from headway.services.authorization import command_slot
-from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.store import JobRecord
 

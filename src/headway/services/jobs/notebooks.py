@@ -16,8 +16,8 @@ from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused
 from headway.jobs import notebooks as jupyter
 from headway.jobs.explain.slurm_messages import explain_reason
 from headway.schemas.submissions import NotebookIn, NotebookLinkOut, NotebookOut
+from headway.services.app_state import AppState
 from headway.services.authorization import cluster_to_work_on, command_slot, require_still_listed, write_audit_line
-from headway.services.context import AppState
 from headway.services.identity import Principal, Right, principal_for
 from headway.services.jobs.actions import act_on_job
 from headway.services.jobs.lookup import read_job_now

@@ -19,8 +19,8 @@ from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.node_capacity import NodeCapacity
 from headway.jobs.submission.run_request import prepare_run
 from headway.schemas.submissions import GitIn, PipelineIn, PipelineOut, PipelineRetryIn
+from headway.services.app_state import AppState
 from headway.services.authorization import authorize_as_owner, cluster_to_work_on, command_slot, write_audit_line
-from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.jobs.submission import new_folder_suffix, node_offer, record_submission
 from headway.store import PipelineRow

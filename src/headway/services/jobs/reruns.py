@@ -8,8 +8,8 @@ from headway.jobs.submission.requested_resources import without_dependency
 from headway.jobs.submission.run_request import PreparedJob, prepare_resubmit
 from headway.jobs.view.array_tasks import failed_tasks, with_array
 from headway.schemas.submissions import RetryIn, SubmitIn, SubmitOut
+from headway.services.app_state import AppState
 from headway.services.authorization import authorize_as_owner, cluster_to_work_on
-from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.jobs.lookup import array_task_states, only_task, require_record
 from headway.services.jobs.submission import new_folder_suffix, submit_and_record

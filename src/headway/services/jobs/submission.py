@@ -21,9 +21,9 @@ from headway.jobs.submission.submission_check import (
     submission_faults,
 )
 from headway.schemas.submissions import CheckJobIn, CheckJobOut, RunIn, RunOut, SubmitIn, SubmitOut
+from headway.services.app_state import AppState
 from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
 from headway.services.cluster.datasets import pin_versions
-from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.mappers import fault_out
 from headway.store import StoreAway

@@ -1,4 +1,4 @@
-"""A cluster as why.py looks at it, made once a reading whoever asks."""
+"""A cluster as jobs/explain/pending.py looks at it, made once a reading whoever asks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headway.domain.slurm.state import JobState
 from headway.errors import HeadwayError
 from headway.jobs.explain.pending import PendingReason, explain_pending
 from headway.jobs.explain.placement_search import ClusterSnapshot
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.services.read_model.snapshot_diff import diff_since
 
 

@@ -12,7 +12,7 @@ from headway.domain.slurm.job_states import ENDED, RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused, Unreachable
 from headway.schemas.jobs import JobsAsk, JobsPage
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.services.identity import Principal
 from headway.services.mappers import job_row, row_now
 from headway.services.read_model.queue_query import (

@@ -14,7 +14,7 @@ from typing import Any
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused
-from headway.jobs.view.columns import BY_KEY, LABEL, job_label, sort_key
+from headway.jobs.view.queue_columns import BY_KEY, LABEL, job_label, sort_key
 from headway.services.read_model.snapshot_diff import JobsDiff
 
 KINDS = ("running", "waiting", "ended")

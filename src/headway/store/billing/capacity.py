@@ -28,7 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.store.billing.daily_rollups import HOURS, DailyRollups
 from headway.store.billing.ledger_progress import LedgerProgress
-from headway.store.billing.run_sums import RunSums, Span, whole
+from headway.store.billing.run_sums import ReportSpan, RunSums, whole
 from headway.store.billing.runs import OPEN
 from headway.store.db import billing_schema as t
 from headway.store.db.transactions import Database, StorePart
@@ -95,14 +95,14 @@ class CapacityReports(StorePart):
                 found += [HeldOn(*row) for row in await db.execute(query)]
         return found
 
-    async def busy_stretches(self, cluster: str, nodes: Sequence[str], span: Span, marks: range) -> list[Touched]:
+    async def busy_stretches(self, cluster: str, nodes: Sequence[str], span: ReportSpan, marks: range) -> list[Touched]:
         """When nodes were not wholly free: of a node no two of the stretches overlap. Each is what a run adds to those that began
         before it. One pass, in the order of nodes and time."""
         both, _, query = await self._stretches(cluster, span, marks, nodes)
         async with self._database.read() as db:
             return [_touched_of(*row) for row in await db.execute(query.group_by(both))]
 
-    async def busy_stretches_by_node(self, cluster: str, span: Span, marks: range) -> list[tuple[str, Touched]]:
+    async def busy_stretches_by_node(self, cluster: str, span: ReportSpan, marks: range) -> list[tuple[str, Touched]]:
         """The same of each node, of a stretch that is short."""
         both, node, query = await self._stretches(cluster, span, marks)
         async with self._database.read() as db:
@@ -110,7 +110,7 @@ class CapacityReports(StorePart):
             return [(name, _touched_of(*sums)) for *sums, name in rows]
 
     async def _stretches(
-        self, cluster: str, span: Span, marks: range, nodes: Sequence[str] | None = None
+        self, cluster: str, span: ReportSpan, marks: range, nodes: Sequence[str] | None = None
     ) -> tuple[ColumnElement[int], ColumnElement[str], Any]:
         n = t.run_nodes
         low, first, last = await self._sums.earliest_start(cluster, span.start), marks[0], marks[-1]
@@ -183,7 +183,7 @@ class CapacityReports(StorePart):
             async for node, day, seconds in await db.stream(query):
                 yield node, day, seconds
 
-    async def gpu_changes(self, cluster: str, span: Span, marks: range, ends: bool) -> Moments:
+    async def gpu_changes(self, cluster: str, span: ReportSpan, marks: range, ends: bool) -> Moments:
         """GPU type and group -> the number of the stretch between two marks (-1: before the first) -> (GPUs, GPUs times moment)
         of the runs that began (or ended) there, of all that held GPUs in the span. What still runs ends now. Types and groups
         are few, and each is gathered by one number: that is what a database does quickest."""
@@ -218,7 +218,7 @@ class CapacityReports(StorePart):
         self,
         db: AsyncConnection,
         cluster: str,
-        span: Span,
+        span: ReportSpan,
         marks: range,
         found: Moments,
     ) -> None:
@@ -235,7 +235,7 @@ class CapacityReports(StorePart):
             was = found.setdefault((kind, group), {}).get(place, (0, 0))
             found[kind, group][place] = (was[0] + int(gpus), was[1] + int(gpus) * span.now)
 
-    async def queue_waits(self, cluster: str, span: Span) -> list[tuple[int, int, int]]:
+    async def queue_waits(self, cluster: str, span: ReportSpan) -> list[tuple[int, int, int]]:
         """(GPUs, seconds waited, how many) of the runs that began in the span; long waits are rounded to whole minutes."""
         k, r, other, its = t.run_kinds, t.runs, t.runs.alias(), t.run_kinds.alias()
         waited = self._sums.least(r.c.start - r.c.eligible, _LONGEST_WAIT_S)

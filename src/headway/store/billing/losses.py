@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Float, Select, and_, case, cast, func, literal, literal_column, select
 
-from headway.store.billing.run_sums import Only, RunSums, Span, fits
+from headway.store.billing.run_sums import Only, ReportSpan, RunSums, fits
 from headway.store.db import billing_schema as t
 from headway.store.db import schema as others
 from headway.store.db.transactions import Database, StorePart
@@ -98,7 +98,7 @@ class LossReports(StorePart):
         super().__init__(database)
         self._sums = sums
 
-    async def totals(self, cluster: str, span: Span, only: Only) -> list[tuple[CutShort, Amount]]:
+    async def totals(self, cluster: str, span: ReportSpan, only: Only) -> list[tuple[CutShort, Amount]]:
         """What was lost, by how the runs ended."""
         k, r = t.run_kinds, t.runs
         _, lost, _ = self._sums.clipped(span)
@@ -120,7 +120,7 @@ class LossReports(StorePart):
         return found
 
     async def largest_losses(
-        self, cluster: str, span: Span, only: Only, hows: Collection[CutShort], limit: int
+        self, cluster: str, span: ReportSpan, only: Only, hows: Collection[CutShort], limit: int
     ) -> list[tuple[CutShort, Piece]]:
         """The runs of one group that lost most in each of those ways: so many of each."""
         r = t.runs
@@ -141,7 +141,7 @@ class LossReports(StorePart):
                     found.append((CutShort(NODE_FAIL, names), Piece(*piece)))
         return found
 
-    async def most_idle(self, cluster: str, span: Span, only: Only, limit: int) -> list[Piece]:
+    async def most_idle(self, cluster: str, span: ReportSpan, only: Only, limit: int) -> list[Piece]:
         """The runs of one group that idled most, notebooks among them."""
         r = t.runs
         _, _, idle = self._sums.clipped(span)
@@ -153,7 +153,7 @@ class LossReports(StorePart):
     async def _largest(
         self,
         cluster: str,
-        span: Span,
+        span: ReportSpan,
         only: Only,
         seconds: ColumnElement[int],
         limit: int,
@@ -174,7 +174,7 @@ class LossReports(StorePart):
     def _costliest(self, seconds: ColumnElement[int]) -> ColumnElement[Any]:
         return (cast(t.runs.c.units * seconds, Float) / t.run_kinds.c.per_node).desc()
 
-    async def idle_notebooks(self, cluster: str, span: Span, only: Only) -> list[Piece]:
+    async def idle_notebooks(self, cluster: str, span: ReportSpan, only: Only) -> list[Piece]:
         """Runs of notebooks that idled. A notebook is what was submitted as one, however long ago."""
         j, r = others.jobs, t.runs
         _, _, idle = self._sums.clipped(span)
@@ -185,7 +185,7 @@ class LossReports(StorePart):
         rows = await self._of_jobs(query.where(r.c.idle_s > 0), cluster, list(since))
         return [Piece(*row[:-1]) for row in rows if since[row.job] <= row.submit + EARLY_S]
 
-    async def lost_to_incidents(self, cluster: str, span: Span, only: Only, apart_s: float) -> list[Blamed]:
+    async def lost_to_incidents(self, cluster: str, span: ReportSpan, only: Only, apart_s: float) -> list[Blamed]:
         """Runs of the stretch that lost work and whose job an incident sent back to the queue within `apart_s` of their end: of
         several incidents the nearest."""
         k, r, i, m = t.run_kinds, t.runs, others.incidents, others.incident_jobs
@@ -216,7 +216,7 @@ class LossReports(StorePart):
         return found
 
     async def with_checkpoints(
-        self, cluster: str, span: Span, only: Only, fewest: int, since: int = 0
+        self, cluster: str, span: ReportSpan, only: Only, fewest: int, since: int = 0
     ) -> AsyncIterator[Saved]:
         """The runs of jobs that told of `fewest` checkpoints or more, a job's one after the other. `since`: as of `Behind`."""
         k, r, s = t.run_kinds, t.runs, t.job_saves

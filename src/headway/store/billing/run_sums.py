@@ -19,7 +19,7 @@ NONE = "-"  # of a name: what has none, such as runs without GPUs
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ReportSpan:
     """A stretch that is asked about, and the moment up to which what still runs counts."""
 
     start: int
@@ -56,7 +56,7 @@ class RunSums(StorePart):
     async def by_kind(
         self,
         cluster: str,
-        span: Span,
+        span: ReportSpan,
         only: Only,
         cut: Sequence[ColumnElement[Any]],
         whole: Sequence[str],
@@ -111,7 +111,7 @@ class RunSums(StorePart):
             last = select(func.max(d.c.last_end)).where(d.c.day == day, d.c.kind.in_(kinds))
             await self._rollups.mark_day(db, cluster, RUNS, day, last_end=int((await db.execute(last)).scalar() or 0))
 
-    async def within(self, cluster: str, span: Span, *, looked_up: bool = False) -> ColumnElement[bool]:
+    async def within(self, cluster: str, span: ReportSpan, *, looked_up: bool = False) -> ColumnElement[bool]:
         """The runs that were there at some time of the span; one that ended as it began, in that second. `looked_up`: they are
         found by other means than by when they began, which SQLite, having no statistics, takes for the better way even to a
         hundredth of them."""
@@ -142,11 +142,11 @@ class RunSums(StorePart):
     def most(self, *values: Any) -> ColumnElement[int]:
         return func.max(*values) if self._database.dialect == "sqlite" else func.greatest(*values)
 
-    def _end(self, span: Span) -> ColumnElement[int]:
+    def _end(self, span: ReportSpan) -> ColumnElement[int]:
         r = t.runs
         return case((r.c.end == 0, self.most(literal(span.now), r.c.start)), else_=r.c.end)
 
-    def clipped(self, span: Span) -> tuple[ColumnElement[int], ColumnElement[int], ColumnElement[int]]:
+    def clipped(self, span: ReportSpan) -> tuple[ColumnElement[int], ColumnElement[int], ColumnElement[int]]:
         """Seconds of a run that lie in the span: all, those that were lost (at its end), and those it idled (of the rest, in
         proportion). Whole numbers, the last two never more than the first; as `billing.goodput.within` has them."""
         r = t.runs
@@ -165,7 +165,7 @@ class RunSums(StorePart):
         return during, lost, idle
 
     def whole_run(self) -> tuple[ColumnElement[int], ColumnElement[int], ColumnElement[int]]:
-        """As `_clipped`, of runs that lie in the span as a whole."""
+        """As `clipped`, of runs that lie in the span as a whole."""
         r = t.runs
         during = r.c.end - r.c.start
         lost, idle = self.least(r.c.lost_s, during), self.least(r.c.idle_s, during - self.least(r.c.lost_s, during))
@@ -195,7 +195,7 @@ class RunSums(StorePart):
             "idle_unit_s": func.sum(r.c.units * idle),
         }
 
-    def sums(self, span: Span) -> list[ColumnElement[Any]]:
+    def sums(self, span: ReportSpan) -> list[ColumnElement[Any]]:
         """In the order of USED."""
         r = t.runs
         during, lost, idle = self.clipped(span)

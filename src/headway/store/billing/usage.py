@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from headway.domain.billing import GroupUsage
-from headway.store.billing.run_sums import Only, RunSums, Span, fits
+from headway.store.billing.run_sums import Only, ReportSpan, RunSums, fits
 from headway.store.billing.runs import KIND
 from headway.store.db import billing_schema as t
 from headway.store.db.billing_schema import UNITS, USED
@@ -55,8 +55,8 @@ _A_JOB = 2**32  # more than any unix second
 @dataclass(frozen=True, slots=True)
 class Total:
     """One row of a usage report. `by` has the values asked for; the rest are sums over the stretch. `unmeasured_gpu_s` and
-    `unmeasured_cpu_s`: held while nobody measured the GPUs' power, or read the counters of the nodes.
-    `waited_s` counts each run once, in the stretch it began in; `waited_gpu_s` each GPU of it."""
+    `unmeasured_cpu_s`: held while nobody measured the GPUs' power, or read the counters of the nodes. `waited_s` counts each
+    run once, in the stretch it began in; `waited_gpu_s` each GPU of it."""
 
     by: tuple[str, ...]
     runs: int
@@ -95,7 +95,7 @@ _HELD = 3  # sums of a Use
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What runs held of groups: as `Use`, by anything. `times`: none of any, unless they were asked for."""
+    """What runs held of node groups, by any key. `times`: empty unless asked for."""
 
     by: tuple[str, ...]
     group: str
@@ -165,7 +165,7 @@ class UsageReports(StorePart):
         super().__init__(database)
         self._sums = sums
 
-    async def totals(self, cluster: str, span: Span, by: Sequence[str], only: Only = _ALL) -> list[Total]:
+    async def totals(self, cluster: str, span: ReportSpan, by: Sequence[str], only: Only = _ALL) -> list[Total]:
         """Sums for each value of `by` (names of BY), the most GPU-seconds first."""
         found: dict[tuple[str, ...], list[int]] = {}
         for kind, sums in await self._sums.by_kind(cluster, span, only, self._sums.sums(span), USED):
@@ -176,7 +176,7 @@ class UsageReports(StorePart):
         return sorted(totals, key=lambda one: (-one.gpu_s, -one.cpu_s, one.by))
 
     async def unit_seconds(
-        self, cluster: str, span: Span, by: Sequence[str] = (), only: Only = _ALL, *, timed: bool = False
+        self, cluster: str, span: ReportSpan, by: Sequence[str] = (), only: Only = _ALL, *, timed: bool = False
     ) -> list[Cell]:
         """What was held of each group, by team and whatever `by` names besides. `timed`: with the times too, of the same reading
         of the runs."""
@@ -208,7 +208,7 @@ class UsageReports(StorePart):
     async def runs(
         self,
         cluster: str,
-        span: Span,
+        span: ReportSpan,
         only: Only = _ALL,
         *,
         first: Order = "latest",

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Row, Text, cast, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.domain.incident import OUT_BEFORE, Incident, IncidentState, IncidentStep, RequeuedJob, XidClass
+from headway.domain.incident import OUT_BEFORE, FaultAction, Incident, IncidentState, IncidentStep, RequeuedJob
 from headway.errors import NotFound
 from headway.store.db import schema as t
 from headway.store.db.transactions import StorePart
@@ -24,7 +24,7 @@ class Incidents(StorePart):
         cluster: str,
         node: str,
         what: str,
-        action: XidClass,
+        action: FaultAction,
         at: float,
         evidence: Mapping[str, object],
         *,
@@ -58,7 +58,7 @@ class Incidents(StorePart):
         actor: str = "headway",
         evidence: Mapping[str, object] | None = None,
         drained: bool | None = None,
-        action: XidClass | None = None,
+        action: FaultAction | None = None,
         last_signal_at: float | None = None,
         score: int | None = None,
     ) -> Incident:
@@ -226,7 +226,7 @@ def _incident(row: Row[Any], steps: tuple[IncidentStep, ...] = (), jobs: tuple[R
         row.cluster,
         row.node,
         row.what,
-        XidClass(row.action),
+        FaultAction(row.action),
         IncidentState(row.state),
         row.opened_at,
         row.last_signal_at,

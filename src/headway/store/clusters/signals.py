@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Row, delete, insert, select
 
-from headway.domain.incident import Signal, XidClass
+from headway.domain.incident import FaultAction, Signal
 from headway.store.db import schema as t
 from headway.store.db.transactions import StorePart
 
@@ -37,5 +37,5 @@ class Signals(StorePart):
 
 
 def _signal_of(row: Row[Any]) -> Signal:
-    action = XidClass(row.action) if row.action else None
+    action = FaultAction(row.action) if row.action else None
     return Signal(row.id, row.at, row.node, row.code, row.gpu, row.text, row.job, row.kind, action)

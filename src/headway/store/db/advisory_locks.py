@@ -1,8 +1,8 @@
 """Servers on one database: that each lives, which of them leads, and turns that one of them has at a time.
 
 All three are advisory locks of one session of PostgreSQL's. They are gone the moment that connection is: a server that was
-killed is followed at once, and nobody's clock matters. As one connection holds them all, they are lost together.
-A SQLite file has one server, by the lock of its state folder: there it leads, and every turn is its own."""
+killed is followed at once, and nobody's clock matters. As one connection holds them all, they are lost together. A SQLite
+file has one server, by the lock of its state folder: there it leads, and every turn is its own."""
 
 from __future__ import annotations
 

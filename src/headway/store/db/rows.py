@@ -215,7 +215,8 @@ class PriceRow:
 
 @dataclass(frozen=True)
 class InvoiceRow:
-    """A closed invoice. `document`: the invoice and who paid what of it, as headway.ledger packs them."""
+    """A closed invoice. `document`: the invoice and who paid what of it, as billing.invoice.packed and
+    billing.chargeback.packed make them."""
 
     number: int
     cluster: str

@@ -26,7 +26,7 @@ SLOW_HINT = "try again in a minute; if it stays so, see what keeps the database 
 
 
 class StoreAway(Unreachable):
-    """The server's own database does not answer. Nothing follows of it for any machine: see health.context.fault_of."""
+    """The server's own database does not answer. It says nothing about any machine: see health.context.fault_text."""
 
 
 class Locked(StoreAway):

@@ -1,6 +1,6 @@
 // Figures over time, drawn by uPlot:
 //   <section data-charts="/api/v1/clusters/lab/metrics?node=lab-1-1&series=gpu_power" data-span="3600"></section>
-// The answer is MetricsOut (wire/metrics.py). Without data-span the address itself says when. Buttons with data-span inside the
+// The answer is MetricsOut (schemas/metrics.py). Without data-span the address itself says when. Buttons with data-span inside the
 // section's .charts__spans change it; data-marks='[[1700000000, "restart"]]' draws moments. Arrow keys move the cursor of a chart.
 "use strict";
 (() => {

@@ -11,7 +11,7 @@ from headway.domain.slurm.state import JobState
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import Phrase
 from headway.jobs.explain.slurm_messages import job_reason as ended_why
-from headway.jobs.view.columns import job_label
+from headway.jobs.view.queue_columns import job_label
 from headway.schemas.base import API_PREFIX
 from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import ArrayOut, JobRunOut, JobRunsOut, PlacementOut, ProgressOut

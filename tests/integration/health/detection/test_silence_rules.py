@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.catalog.providers import LOCAL
-from headway.domain.incident import IncidentState, Signal, XidClass
+from headway.domain.incident import FaultAction, IncidentState, Signal
 from headway.domain.machine import Machine, MachineState
 from headway.health.detection.event_stream import Heartbeats, OfflineAction
 from headway.health.detection.silence_rules import LEASE_EXPIRED_S, find_suspects
@@ -127,7 +127,7 @@ async def test_a_job_that_failed_in_the_node_s_last_breath_is_requeued_too(lab: 
     await lab.responder.handle_heartbeats(SILENT, 1000.0)
     assert lab.world.requeued == [7]
     lab.world.jobs = {8: "FAILED"}
-    late = Signal("x", 2000.0, NODE, 0, None, "ended", 8, "lease", XidClass.RESTART_JOB)
+    late = Signal("x", 2000.0, NODE, 0, None, "ended", 8, "lease", FaultAction.RESTART_JOB)
     await lab.responder.handle_signal(late, [])
     assert lab.world.requeued == [7, 8], "nor is one lost that the lease ended and that is heard of later"
 
@@ -157,7 +157,7 @@ async def test_one_that_was_cancelled_as_its_node_died_does_not_come_back(lab: W
 async def test_who_was_killed_after_noting_disturbs_no_machine_that_an_apply_made_since(lab: Ward) -> None:
     assert lab.world.machine
     await lab.store.incidents.open(
-        "lab", NODE, "its machine is gone", XidClass.REBOOT, 1.0, {"dead": True, "fence": "its machine is gone"}
+        "lab", NODE, "its machine is gone", FaultAction.REBOOT, 1.0, {"dead": True, "fence": "its machine is gone"}
     )
     lab.world.machine = replace(lab.world.machine, started_at=lab.clock.now + 1.0)
     lab.world.jobs = {9: "RUNNING"}
@@ -264,7 +264,7 @@ async def test_where_nobody_can_fence_the_lease_has_ended_the_jobs_first(lab: Wa
 
 
 async def test_who_was_killed_between_noting_and_fencing_fences_when_back(lab: Ward) -> None:
-    await lab.store.incidents.open("lab", NODE, "no heartbeat", XidClass.REBOOT, 1.0, {"dead": True})
+    await lab.store.incidents.open("lab", NODE, "no heartbeat", FaultAction.REBOOT, 1.0, {"dead": True})
     await lab.responder.resume_open()
     assert lab.world.order[:2] == ["fence", "down"]
 
@@ -298,7 +298,7 @@ async def test_who_was_killed_before_setting_down_lets_the_next_life_of_the_mach
     lab: Ward, noted: dict[str, object]
 ) -> None:
     """An apply has made it anew since, and returned the node: a job runs there."""
-    await lab.store.incidents.open("lab", NODE, "its machine is gone", XidClass.REBOOT, 1.0, {"dead": True, **noted})
+    await lab.store.incidents.open("lab", NODE, "its machine is gone", FaultAction.REBOOT, 1.0, {"dead": True, **noted})
     lab.world.jobs = {8: "RUNNING"}
     assert (await lab.settle()).state is IncidentState.RETURNED
     assert lab.world.order == ["drain", "resume"]
@@ -307,7 +307,7 @@ async def test_who_was_killed_before_setting_down_lets_the_next_life_of_the_mach
 
 async def test_a_machine_that_somebody_has_just_started_has_its_time_to_boot_before_it_is_tested(lab: Ward) -> None:
     """Tested before that it would fail, and be given back for another."""
-    await lab.store.incidents.open("lab", NODE, "its machine is stopped", XidClass.REBOOT, 1.0, {"dead": True})
+    await lab.store.incidents.open("lab", NODE, "its machine is stopped", FaultAction.REBOOT, 1.0, {"dead": True})
     assert lab.world.machine
     lab.world.machine = replace(lab.world.machine, started_at=lab.clock.now + 1.0)
     lab.clock.now += 2.0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headway.domain.incident import IncidentState, XidClass
+from headway.domain.incident import FaultAction, IncidentState
 from tests.support.incident_cluster import FOR_GOOD, Ward, signal
 
 SAYS = "100 MiB free in /, held by job 7"
-FULL = replace(signal(0, gpu=None), kind="disk", text=f"disk: {SAYS}", action=XidClass.MOUNT)
+FULL = replace(signal(0, gpu=None), kind="disk", text=f"disk: {SAYS}", action=FaultAction.MOUNT)
 
 
 async def test_a_job_that_fills_its_node_s_disk_costs_no_other_one_and_no_repair(lab: Ward) -> None:
@@ -30,11 +30,11 @@ async def test_a_disk_that_stays_full_when_they_have_gone_is_the_machine_s(lab: 
     await lab.responder.resume_open()
     assert ((await lab.newest()).state, lab.world.requeued) == (IncidentState.REPAIRING, [])
     lab.world.unfit = []
-    drains = replace(FULL, id="later", text="disk: 100 MiB free in /", action=XidClass.DRAIN)
+    drains = replace(FULL, id="later", text="disk: 100 MiB free in /", action=FaultAction.DRAIN)
     await lab.responder.handle_signal(drains, [])
     assert lab.world.requeued == [7]
     found = await lab.settle()
-    assert (found.state, found.action) == (IncidentState.RETURNED, XidClass.DRAIN)
+    assert (found.state, found.action) == (IncidentState.RETURNED, FaultAction.DRAIN)
 
 
 async def test_a_job_that_fills_it_again_during_the_tests_keeps_the_node_out_no_longer_than_itself(lab: Ward) -> None:

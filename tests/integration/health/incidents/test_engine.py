@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.domain.cluster import Health
-from headway.domain.incident import Incident, IncidentState, Signal, XidClass
+from headway.domain.incident import FaultAction, Incident, IncidentState, Signal
 from headway.domain.machine import Machine
 from headway.errors import CommandFailed, Conflict, NotFound, Unreachable
 from headway.health.detection.event_stream import OfflineAction
@@ -288,7 +288,7 @@ async def test_a_job_that_ended_between_two_looks_is_asked_for_its_steps_all_the
 
 
 async def test_what_an_agent_says_beside_the_kernel_s_log(lab: Ward) -> None:
-    one = Signal("x", 990.0, NODE, 0, None, "2 of 4 links are down", kind="ib", action=XidClass.REBOOT)
+    one = Signal("x", 990.0, NODE, 0, None, "2 of 4 links are down", kind="ib", action=FaultAction.REBOOT)
     await lab.responder.handle_signal(one, [])
     found = await lab.settle()
     assert (found.what, found.state) == ("2 of 4 links are down", IncidentState.RETURNED)
@@ -303,7 +303,7 @@ async def test_what_is_said_of_no_node_of_ours_is_passed_over(lab: Ward) -> None
 async def test_what_is_heard_of_a_fault_after_its_end_is_no_new_fault(lab: Ward) -> None:
     await lab.responder.handle_signal(signal(46), [])
     found = await lab.settle()
-    late = Signal("late", 999.0, NODE, 0, 3, "gpu_count: 7 of 8", kind="gpu_count", action=XidClass.REBOOT)
+    late = Signal("late", 999.0, NODE, 0, 3, "gpu_count: 7 of 8", kind="gpu_count", action=FaultAction.REBOOT)
     assert found.steps[-1].at >= late.at
     await lab.responder.handle_signal(late, [])
     assert len(await lab.store.incidents.search("lab")) == 1
@@ -338,7 +338,9 @@ async def test_a_cluster_that_only_watches_notes_and_touches_nothing(tmp_path: P
 
 
 def orphan(job_id: int, at: float) -> Signal:
-    return Signal(f"o{job_id}-{at}", at, NODE, 0, None, "its slurmstepd died", job_id, "orphan", XidClass.RESTART_JOB)
+    return Signal(
+        f"o{job_id}-{at}", at, NODE, 0, None, "its slurmstepd died", job_id, "orphan", FaultAction.RESTART_JOB
+    )
 
 
 async def test_a_job_whose_daemon_died_is_requeued_and_one_that_ended_meanwhile_is_not(lab: Ward) -> None:
@@ -370,7 +372,9 @@ async def test_a_second_job_and_a_second_run_are_requeued_also_right_after_the_f
 async def test_a_job_that_a_lease_ended_is_requeued_unless_it_runs_again_already(lab: Ward) -> None:
     lab.world.jobs = {7: "FAILED", 8: "PENDING"}
     for number, job_id in enumerate((7, 8)):
-        one = Signal(f"x{job_id}", 990.0 + 500 * number, NODE, 0, None, "ended", job_id, "lease", XidClass.RESTART_JOB)
+        one = Signal(
+            f"x{job_id}", 990.0 + 500 * number, NODE, 0, None, "ended", job_id, "lease", FaultAction.RESTART_JOB
+        )
         await lab.responder.handle_signal(one, [])
     assert lab.world.requeued == [7]
     assert lab.world.state == "IDLE"
@@ -405,7 +409,7 @@ async def test_a_bug_in_the_step_of_one_incident_is_said_once_and_stops_no_other
     lab: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(2):
-        await lab.store.incidents.open("lab", f"lab-1-{number + 1}", "XID 79", XidClass.REBOOT, 1.0, {})
+        await lab.store.incidents.open("lab", f"lab-1-{number + 1}", "XID 79", FaultAction.REBOOT, 1.0, {})
     tried: list[int] = []
 
     async def advance(incident: Incident) -> list[tuple[str, str]]:
@@ -425,7 +429,7 @@ async def test_where_the_head_does_not_answer_few_are_tried_in_a_look_each_in_it
     lab: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(6):
-        await lab.store.incidents.open("lab", f"lab-1-{number + 1}", "XID 79", XidClass.REBOOT, 1.0, {})
+        await lab.store.incidents.open("lab", f"lab-1-{number + 1}", "XID 79", FaultAction.REBOOT, 1.0, {})
     tried: list[int] = []
 
     async def advance(incident: Incident) -> None:

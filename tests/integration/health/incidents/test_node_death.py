@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headway.autoscale.provisioning_failures import NOT_CREATED
-from headway.domain.incident import Incident, IncidentState, Signal, XidClass
+from headway.domain.incident import FaultAction, Incident, IncidentState, Signal
 from headway.domain.machine import MachineState
 from headway.health.detection.event_stream import Heartbeats, OfflineAction
 from headway.health.detection.silence_rules import LEASE_EXPIRED_S, PROBE_EVERY_S
@@ -37,7 +37,7 @@ async def test_a_node_that_serves_although_its_incident_is_open_is_fenced_when_i
     await lab.responder.handle_heartbeats(silent(lab), lab.clock.now)
     assert lab.world.order == ["ask", "ask", "fence", "down"]
     found = await lab.settle()
-    assert (found.number, found.action, found.state) == (1, XidClass.RMA, IncidentState.RETURNED)
+    assert (found.number, found.action, found.state) == (1, FaultAction.RMA, IncidentState.RETURNED)
     assert [moved.job for moved in found.jobs] == [42]
     assert lab.world.order[4:] == ["start", "resume"]
 
@@ -132,7 +132,7 @@ def test_of_a_node_of_an_incident_the_watch_says_that_it_is_dead_while_jobs_are_
 
 
 async def unmade(lab: Ward) -> Incident:
-    found = await lab.store.incidents.open("lab", NODE, NOT_CREATED, XidClass.MAKE, 900.0, {"group": "gpu"})
+    found = await lab.store.incidents.open("lab", NODE, NOT_CREATED, FaultAction.MAKE, 900.0, {"group": "gpu"})
     until = {"until": 2000.0}
     incident: Incident = await lab.store.incidents.add_step(
         found, IncidentState.REPAIRING, "no capacity", evidence=until
@@ -146,8 +146,8 @@ async def test_faults_of_a_node_are_no_part_of_what_kept_its_group_from_being_ma
     await lab.responder.handle_signal(signal(), [])
     assert lab.world.requeued == [7]
     found = await lab.newest()
-    assert (found.number, found.action) == (first.number + 1, XidClass.RMA)
-    line = Signal("x", 995.0, NODE, 0, None, "/scratch is gone", kind="mounts", action=XidClass.REBOOT)
+    assert (found.number, found.action) == (first.number + 1, FaultAction.RMA)
+    line = Signal("x", 995.0, NODE, 0, None, "/scratch is gone", kind="mounts", action=FaultAction.REBOOT)
     await lab.responder.handle_signal(line, [])
     assert (await lab.newest()).number == found.number, "but of that one"
 
@@ -157,4 +157,4 @@ async def test_nor_does_that_keep_a_dead_node_from_being_fenced(lab: Ward) -> No
     lab.world.jobs = {7: "RUNNING"}
     await lab.responder.handle_heartbeats(silent(lab), 1000.0)
     assert lab.world.order == ["ask", "ask", "fence", "down"]
-    assert (await lab.newest()).action is XidClass.REBOOT
+    assert (await lab.newest()).action is FaultAction.REBOOT

@@ -11,7 +11,7 @@ import pytest
 
 from headway.catalog.providers import LOCAL
 from headway.domain.cluster import Health, Storage, Volume
-from headway.domain.incident import Incident, IncidentState, XidClass
+from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.health.detection.event_stream import Heartbeats
 from headway.store import StoreAway
 from tests.support.incident_cluster import FOR_GOOD, LAB, NODE, Ward, signal, ward
@@ -22,7 +22,7 @@ async def test_a_lost_volume_drains_and_comes_back_without_a_word_to_jobs_or_mac
     async with ward(tmp_path, replace(LAB, storage=Storage(volumes=(volume,)))) as made:
         made.world.jobs, made.world.away = {7: "RUNNING"}, 3
         lost = replace(
-            signal(0, gpu=None), kind="volumes", text="volumes: /models is not mounted", action=XidClass.MOUNT
+            signal(0, gpu=None), kind="volumes", text="volumes: /models is not mounted", action=FaultAction.MOUNT
         )
         await made.responder.handle_signal(lost, [])
         assert made.world.reason == "headway: incident 1: volumes: /models is not mounted"
@@ -34,7 +34,7 @@ async def test_a_lost_volume_drains_and_comes_back_without_a_word_to_jobs_or_mac
 
 
 VOLUME = replace(LAB, storage=Storage(volumes=(Volume("models", "/models", "nfs4", "filer:/models"),)))
-LOST = replace(signal(0, gpu=None), kind="volumes", text="volumes: /models is not mounted", action=XidClass.MOUNT)
+LOST = replace(signal(0, gpu=None), kind="volumes", text="volumes: /models is not mounted", action=FaultAction.MOUNT)
 
 
 async def test_a_fault_of_a_node_that_waits_for_a_volume_moves_the_jobs_that_ran_on(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ async def test_a_fault_of_a_node_that_waits_for_a_volume_moves_the_jobs_that_ran
         assert made.world.requeued == [7], "before anything is done to its GPUs"
         made.world.away = 0
         found = await made.settle()
-        assert (found.state, found.action) == (IncidentState.RETURNED, XidClass.RESET)
+        assert (found.state, found.action) == (IncidentState.RETURNED, FaultAction.RESET)
         assert [word for word in made.world.order if not word.startswith("mount")] == [
             "drain",
             "drain",
@@ -66,7 +66,7 @@ async def test_a_node_that_dies_while_it_waits_for_a_volume_is_down_as_any_other
         assert [word for word in made.world.order if word in ("fence", "down")] == ["fence", "down"]
         assert made.world.jobs[7] == "PENDING"
         found = await made.settle()
-        assert (found.number, found.state, found.action) == (1, IncidentState.RETURNED, XidClass.REBOOT)
+        assert (found.number, found.state, found.action) == (1, IncidentState.RETURNED, FaultAction.REBOOT)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from agent import config
 from agent.checks import gpu_checks, runner
-from agent.gpu import source
+from agent.gpu import interface
 from headway.domain.cluster import Host
 from headway.domain.incident import IncidentState
 from headway.domain.survey import DetectedGpu, DetectedHardware, DetectedNic
@@ -41,7 +41,7 @@ def config_of(folder: Path, name: str, other: DetectedHardware, **plan: Any) -> 
 
 
 def gpus(count: int, links: int) -> list[Any]:
-    return [source.Gpu(n, f"u{n}", "x", f"b{n}", {source.NVLINKS: links}) for n in range(count)]
+    return [interface.Gpu(n, f"u{n}", "x", f"b{n}", {interface.NVLINKS: links}) for n in range(count)]
 
 
 def test_each_node_is_held_against_what_it_had(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import Check, JobState, NodeState
 from headway.errors import NotFound, Unreachable
 from headway.schemas.jobs import ProgressOut
+from headway.server.live_data import PageLive
 from headway.server.logs import BLANK, blank_secrets
-from headway.server.page_data import PageLive
 from headway.server.workers.event_listener import Listener
 from headway.server.workers.snapshot_worker import MANY, Poller
 from headway.services.cluster_backend import Reading

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headway.billing.allocation import allocations_by_group
 from headway.billing.money import cents
+from headway.billing.run_allocation import allocations_by_group
 from headway.domain.billing import JobRun, NodeSpan, SpanKind
 from headway.services.billing import invoicing
 from headway.services.billing.report_scope import BilledCluster

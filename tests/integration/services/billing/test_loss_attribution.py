@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from headway.domain.billing import CheckpointStats
-from headway.domain.incident import XidClass
+from headway.domain.incident import FaultAction
 from headway.services.billing import loss_attribution as api_causes
 from headway.services.billing.ledger.collector import collect, ledger_entries
 from headway.store import PriceRow
@@ -35,7 +35,7 @@ async def idled(server: Server, *jobs: tuple[int, int, int]) -> None:
 
 
 async def incident(server: Server, node: str, what: str, *jobs: int, at: int) -> None:
-    opened = await server.store.incidents.open("lab", node, what, XidClass.RESET, OCTOBER.start + at, {})
+    opened = await server.store.incidents.open("lab", node, what, FaultAction.RESET, OCTOBER.start + at, {})
     await server.store.incidents.record_requeued_jobs(opened.number, jobs, OCTOBER.start + at)
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from headway.domain.slurm.state import JobState
 from headway.schemas.jobs import JobsPage
+from headway.services.app_state import SNAPSHOT_WAIT_S
 from headway.services.cluster_backend import Reading
-from headway.services.context import SNAPSHOT_WAIT_S
 from headway.services.read_model import queue_pages
 from headway.services.read_model.queue_query import KINDS, QueueQuery
 from headway.services.read_model.queue_query import query_page as queue_page

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 
 from headway.billing import goodput
-from headway.billing.allocation import allocations_by_group
+from headway.billing.run_allocation import allocations_by_group
 from headway.domain.billing import GroupAllocation, JobRun, MachineLifetime, NodeSpan, SpanKind
 from headway.domain.cluster import Cluster
 from headway.errors import Conflict
 from headway.store import Store
-from headway.store.billing.run_sums import Only, Span
+from headway.store.billing.run_sums import Only, ReportSpan
 from headway.store.billing.usage import Behind, Order, RunRow, Times, run_place
 from tests.support import builders
 
@@ -51,9 +51,9 @@ async def test_a_record_that_comes_again_is_the_same_run_and_a_requeue_is_anothe
     first = run(7, 0, 100, state="REQUEUED")
     await put(store, first, run(7, 200, 0))
     await put(store, first, run(7, 200, 300), run(7, 200, 300))
-    found = await store.usage.runs("lab", Span(T0, T0 + H, T0 + H))
+    found = await store.usage.runs("lab", ReportSpan(T0, T0 + H, T0 + H))
     assert [(one.job, one.start - T0, one.end - T0) for one in found] == [(7, 200, 300), (7, 0, 100)]
-    [total] = await store.usage.totals("lab", Span(T0, T0 + H, T0 + H), ["team"])
+    [total] = await store.usage.totals("lab", ReportSpan(T0, T0 + H, T0 + H), ["team"])
     assert (total.by, total.runs, total.gpu_s, total.waited_s, total.waited_gpu_s) == (("vision",), 2, 4 * 200, 40, 160)
 
 
@@ -76,7 +76,7 @@ async def test_runs_that_begin_while_a_list_is_read_move_none_of_its_places(
     await store.runs.add_measurements(
         "lab", [(job, T0 + 60 * (job // 3) + 300, 300, 30 * (job % 2), 0) for job in range(1, 13)], T0 + H
     )
-    span = Span(T0, T0 + H, T0 + H)
+    span = ReportSpan(T0, T0 + H, T0 + H)
     every = await store.usage.runs("lab", span, first=first, behind=behind)
     assert len(every) > 6
     read: list[RunRow] = []
@@ -103,7 +103,7 @@ async def test_another_file_changes_nothing_of_what_a_run_held(store: Store) -> 
     wide = run(1, 0, 0, nodes=("lab-1-1", "lab-1-3"), gpus=16)
     await put(store, wide, run(2, 0, 100, nodes=("lab-1-4",)), of=before)
     await store.runs.add_measurements("lab", [(1, T0 + 60, 60, 20, 900)], T0 + 60)
-    span = Span(T0, T0 + H, T0 + 100)
+    span = ReportSpan(T0, T0 + H, T0 + 100)
 
     async def told() -> object:
         cells = [
@@ -144,7 +144,7 @@ async def test_a_run_that_holds_other_nodes_than_it_was_known_to_hold_counts_onc
     assert (found.group, found.gpus, found.measured_s, found.idle_s) == ("b", 8, 60, 20)
     assert (found.energy_j, found.cpu_measured_s) == (1000, 7), "what its nodes drew together"
     assert await store.capacity.held_on("lab", [("lab-1-1", T0, T0 + 50)], T0 + 100) == []
-    [total] = await store.usage.totals("lab", Span(T0, T0 + H, T0 + H), [])
+    [total] = await store.usage.totals("lab", ReportSpan(T0, T0 + H, T0 + H), [])
     assert (total.runs, total.gpu_s) == (1, 800)
 
 
@@ -159,7 +159,7 @@ async def test_a_node_that_no_file_knew_is_of_its_group_once_one_does(store: Sto
 async def test_a_run_over_two_groups_waits_once_and_with_all_its_gpus(store: Store) -> None:
     parts = [GroupAllocation(group, (f"lab-{group}",), "h100", 8, 64, 8, 8) for group in ("a", "b")]
     await store.runs.save("lab", [(run(7, 0, 100, gpus=16), parts, 0)])
-    for span in (Span(T0, T0 + H, T0 + H), Span(T0, T0 + 50, T0 + H)):  # whole, and cut
+    for span in (ReportSpan(T0, T0 + H, T0 + H), ReportSpan(T0, T0 + 50, T0 + H)):  # whole, and cut
         [total] = await store.usage.totals("lab", span, ["team"])
         assert (total.runs, total.waited_s, total.waited_gpu_s) == (1, 20, 16 * 20)
         assert sum(one.times.waited_gpu_s for one in await store.usage.unit_seconds("lab", span, timed=True)) == 16 * 20
@@ -179,9 +179,9 @@ async def test_what_a_run_s_gpus_draw_is_of_the_groups_that_they_are_of(store: S
 
 async def test_what_still_runs_counts_until_now_and_a_stretch_cuts_both_ends(store: Store) -> None:
     await put(store, run(1, 0, 0), run(2, -500, 5000, user="bob"))
-    found = await store.usage.totals("lab", Span(T0, T0 + 1000, T0 + 600), ["user"])
+    found = await store.usage.totals("lab", ReportSpan(T0, T0 + 1000, T0 + 600), ["user"])
     assert [(one.by[0], one.gpu_s) for one in found] == [("alice", 4 * 600), ("bob", 4 * 600)]
-    found = await store.usage.totals("lab", Span(T0, T0 + 1000, T0 + 9000), ["user"])
+    found = await store.usage.totals("lab", ReportSpan(T0, T0 + 1000, T0 + 9000), ["user"])
     assert [(one.by[0], one.gpu_s, one.runs) for one in found] == [("alice", 4000, 1), ("bob", 4000, 1)]
     assert await store.runs.still_running("lab") == [(1, T0)]
 
@@ -208,10 +208,10 @@ async def test_what_nodes_drew_is_kept_by_run_and_the_rest_of_it_is_unmeasured(s
     hosts = {(1, T0, "main"): (500, 32 * 60), (2, T0 + 50, "main"): (70, 8 * 50), (9, T0, "main"): (1, 1)}
     await store.runs.add_measurements("lab", [(1, T0 + 60, 60, 0, 900)], T0 + 100, hosts)
     await put(store, run(1, 0, 100))
-    whole = await store.usage.totals("lab", Span(T0, T0 + H, T0 + 150), ["user"], Only())
+    whole = await store.usage.totals("lab", ReportSpan(T0, T0 + H, T0 + 150), ["user"], Only())
     [total] = whole
     assert (total.energy_j, total.unmeasured_gpu_s, total.unmeasured_cpu_s) == (1470, 4 * 40, 32 * 40 + 8 * 50)
-    [half] = await store.usage.totals("lab", Span(T0, T0 + 50, T0 + 150), ["user"])
+    [half] = await store.usage.totals("lab", ReportSpan(T0, T0 + 50, T0 + 150), ["user"])
     assert (half.energy_j, half.unmeasured_cpu_s) == (700, 32 * 20)
     [found] = await store.usage.runs_of_job("lab", 1)
     assert (found.energy_j, found.cpu_measured_s) == (1400, 1920)
@@ -225,11 +225,11 @@ async def test_a_minute_is_shared_by_the_runs_that_it_is_of(store: Store) -> Non
     first, again = await store.usage.runs_of_job("lab", 1)
     assert (first.measured_s, first.idle_s, first.energy_j) == (50, 20, 5000)
     assert (again.measured_s, again.idle_s, again.energy_j) == (85, 15, 8500)
-    [total] = await store.usage.totals("lab", Span(T0 - H, T0 + H, T0 + H), [])
+    [total] = await store.usage.totals("lab", ReportSpan(T0 - H, T0 + H, T0 + H), [])
     assert total.unmeasured_gpu_s == 0
     await put(store, run(2, 0, 60, user="bob"))
     await store.runs.add_measurements("lab", [(2, T0 + 60, 60, 60, None)], T0 + 180)
-    [bob] = await store.usage.totals("lab", Span(T0 - H, T0 + H, T0 + H), [], Only(user="bob"))
+    [bob] = await store.usage.totals("lab", ReportSpan(T0 - H, T0 + H, T0 + H), [], Only(user="bob"))
     assert (bob.idle_gpu_s, bob.unmeasured_gpu_s) == (240, 240), "GPUs that say what they do, and not what they draw"
 
 
@@ -244,7 +244,7 @@ async def test_a_run_that_accounting_forgot_ends_when_it_was_seen_last(store: St
 async def test_a_long_run_that_accounting_forgot_counts_in_its_last_hour_too(store: Store) -> None:
     await put(store, run(1, 0, 0), run(2, 8 * H, 8 * H + 60))
     await store.runs.end("lab", [(1, T0)], T0 + 10 * H)
-    span = Span(T0 + 9 * H, T0 + 20 * H, T0 + 20 * H)
+    span = ReportSpan(T0 + 9 * H, T0 + 20 * H, T0 + 20 * H)
     assert [one.gpu_s for one in await store.usage.totals("lab", span, [])] == [4 * H]
     assert [one.job for one in await store.usage.runs("lab", span)] == [1]
 
@@ -252,7 +252,7 @@ async def test_a_long_run_that_accounting_forgot_counts_in_its_last_hour_too(sto
 async def test_two_clusters_of_one_database_know_nothing_of_each_other(store: Store) -> None:
     await put(store, run(1, 0, 100))
     await put(store, run(1, 0, 50), cluster="other")
-    span = Span(T0, T0 + H, T0 + H)
+    span = ReportSpan(T0, T0 + H, T0 + H)
     assert [one.gpu_s for one in await store.usage.totals("other", span, [])] == [200]
     assert [one.gpu_s for one in await store.usage.totals("lab", span, ["team"], Only(teams=("vision",)))] == [400]
     assert await store.usage.totals("lab", span, ["team"], Only(teams=())) == []
@@ -290,7 +290,7 @@ async def test_sums_are_those_made_by_hand(
         idle_total += gpus * parts[2]
         assert gpus * parts[1] == (gpus * max(0, min(end, high) - max(end - lost_s, low)) if lost_s else 0)
         lost_total += gpus * max(0, min(end, high) - max(end - lost_s, low)) if lost_s else 0
-    span = Span(T0 + start, T0 + start + length, T0 + now)
+    span = ReportSpan(T0 + start, T0 + start + length, T0 + now)
     found = await store.usage.totals(name, span, [])
     assert sum(one.gpu_s for one in found) == held_s
     assert sum(one.lost_gpu_s for one in found) == lost_total

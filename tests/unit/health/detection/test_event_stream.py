@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from headway.domain.incident import Signal, XidClass
+from headway.domain.incident import FaultAction, Signal
 from headway.domain.machine import Machine
 from headway.health.detection.event_stream import Heartbeats, OfflineAction, parse_event, stream_events
 from headway.slurm.signal_request import SignalRequest, requested_signal
@@ -38,11 +38,11 @@ def test_checks_of_an_agent_act_as_they_suggest_when_they_are_bad() -> None:
     row = {"id": "x", "at": 1.0, "node": "n", "check": "mounts", "state": "bad", "reason": "/scratch is gone"}
     line = json.dumps({"check": {**row, "action": "reboot"}}).encode()
     assert parse_event(line) == Signal(
-        "x", 1.0, "n", 0, None, "mounts: /scratch is gone", None, "mounts", XidClass.REBOOT
+        "x", 1.0, "n", 0, None, "mounts: /scratch is gone", None, "mounts", FaultAction.REBOOT
     )
     warns = parse_event(json.dumps({"check": {**row, "state": "warn", "action": "reset_gpu", "gpu": 3}}).encode())
     assert isinstance(warns, Signal)
-    assert (warns.action, warns.gpu) == (XidClass.WATCH, 3)
+    assert (warns.action, warns.gpu) == (FaultAction.WATCH, 3)
     assert parse_event(json.dumps({"check": {**row, "state": "ok"}}).encode()) is None
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from headway.catalog.providers import LOCAL
 from headway.domain.cluster import Health
-from headway.domain.incident import Incident, IncidentState, XidClass
+from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.health.incidents.verification import repeat_return
 from tests.support.builders import machine
 from tests.support.incident_cluster import LAB, NODE, Ward, signal, ward
@@ -156,8 +156,8 @@ async def test_where_machines_come_by_themselves_the_slot_is_free_for_the_next(t
         assert (await made.newest()).state is IncidentState.RETURNED
 
 
-@pytest.mark.parametrize("action", [XidClass.REBOOT, XidClass.RECLAIM, XidClass.MAKE])
-async def test_a_slot_that_the_file_no_longer_has_has_no_incident(tmp_path: Path, action: XidClass) -> None:
+@pytest.mark.parametrize("action", [FaultAction.REBOOT, FaultAction.RECLAIM, FaultAction.MAKE])
+async def test_a_slot_that_the_file_no_longer_has_has_no_incident(tmp_path: Path, action: FaultAction) -> None:
     async with ward(tmp_path) as made:
         opened = await made.store.incidents.open("lab", "lab-7-7", "what", action, made.clock.now, {})
         await made.store.incidents.add_step(opened, IncidentState.REPAIRING, "begins", drained=True)
@@ -177,7 +177,7 @@ async def test_while_jobs_on_a_node_without_a_slot_are_waited_for_its_incident_g
     fewer = replace(LAB, groups=(replace(GROUP, slots=("lab-1-1",), most=1, nodes=1, spares=0),))
     async with ward(tmp_path, fewer) as made:
         made.world.state, made.world.reason, made.world.jobs = "IDLE+DRAIN", "headway: leaves", {7: "RUNNING"}
-        opened = await made.store.incidents.open("lab", NODE, "what", XidClass.DRAIN, made.clock.now, {})
+        opened = await made.store.incidents.open("lab", NODE, "what", FaultAction.DRAIN, made.clock.now, {})
         evidence = {"tests": True, "try": "reboot"}
         await made.store.incidents.add_step(opened, state, "begins", drained=True, evidence=evidence)
         await made.settle()

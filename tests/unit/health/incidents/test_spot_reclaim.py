@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.domain.incident import IncidentState, XidClass
+from headway.domain.incident import FaultAction, IncidentState
 from headway.errors import Conflict
 from tests.support import builders
 from tests.support.incident_cluster import LAB, NODE, Ward, signal, ward
@@ -27,7 +27,7 @@ async def test_jobs_leave_at_once_the_machine_goes_early_and_another_ends_it(tmp
         made.world.jobs = {7: "RUNNING"}
         await noticed(made)
         incident = await made.newest()
-        assert (incident.action, incident.state) == (XidClass.RECLAIM, IncidentState.REPAIRING)
+        assert (incident.action, incident.state) == (FaultAction.RECLAIM, IncidentState.REPAIRING)
         assert made.world.requeued == [7]
         assert made.world.order == ["drain", "delete", "down", "down"]
         assert made.world.reason == "headway: no machine"
@@ -120,7 +120,7 @@ async def test_it_goes_before_whatever_is_done_about_the_node(tmp_path: Path) ->
         await noticed(made)
         found = await made.store.incidents.search("lab")
         assert [(one.number, one.action, one.state) for one in found] == [
-            (incident.number, XidClass.RECLAIM, IncidentState.REPAIRING)
+            (incident.number, FaultAction.RECLAIM, IncidentState.REPAIRING)
         ]
         assert "delete" in made.world.order
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headway.catalog.xid import xid_class, xid_table
-from headway.domain.incident import DRAINS, Incident, IncidentState, Signal, XidClass
+from headway.domain.incident import DRAINS, FaultAction, Incident, IncidentState, Signal
 from headway.health.policy.signal_policy import BURST_S, find_incident, judge_signal, more_severe
 
 NOW = 1_000_000.0
@@ -17,18 +17,20 @@ def signal(code: int, *, job: int | None = 7, at: float = NOW, text: str = "", n
     return Signal(f"{node}:{code}:{at}:{job}", at, node, code, 3, text, job)
 
 
-def incident(state: IncidentState = IncidentState.OUT, action: XidClass = XidClass.RMA, at: float = NOW) -> Incident:
+def incident(
+    state: IncidentState = IncidentState.OUT, action: FaultAction = FaultAction.RMA, at: float = NOW
+) -> Incident:
     return Incident(1, "lab", "lab-1-1", "XID 79", action, state, at, at)
 
 
 def test_every_code_of_the_table_has_a_known_class() -> None:
     assert len(xid_table()) > 70
-    assert xid_table()[79].kind is XidClass.RMA
-    assert xid_table()[31].kind is XidClass.APP
-    assert {row.kind for row in xid_table().values()} == set(XidClass) - {
-        XidClass.MOUNT,
-        XidClass.RECLAIM,
-        XidClass.MAKE,
+    assert xid_table()[79].kind is FaultAction.RMA
+    assert xid_table()[31].kind is FaultAction.APP
+    assert {row.kind for row in xid_table().values()} == set(FaultAction) - {
+        FaultAction.MOUNT,
+        FaultAction.RECLAIM,
+        FaultAction.MAKE,
     }
 
 
@@ -40,21 +42,21 @@ def test_only_faults_of_the_gpu_drain(code: int, drains: bool) -> None:
 
 
 def test_a_cluster_s_own_word_wins_over_the_table() -> None:
-    assert judge_signal(signal(79), (), {79: "log"}).action is XidClass.LOG
+    assert judge_signal(signal(79), (), {79: "log"}).action is FaultAction.LOG
     assert judge_signal(signal(63), (), {63: "drain"}).drains
 
 
 @pytest.mark.parametrize(
     ("text", "action"),
     [
-        ("GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", XidClass.RESET),
-        ("GPU recovery action changed from 0x1 (GPU Reset Required) to 0x2 (Node Reboot Required)", XidClass.REBOOT),
-        ("GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)", XidClass.DRAIN),
-        ("GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)", XidClass.LOG),
-        ("something new", XidClass.WATCH),
+        ("GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", FaultAction.RESET),
+        ("GPU recovery action changed from 0x1 (GPU Reset Required) to 0x2 (Node Reboot Required)", FaultAction.REBOOT),
+        ("GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)", FaultAction.DRAIN),
+        ("GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)", FaultAction.LOG),
+        ("something new", FaultAction.WATCH),
     ],
 )
-def test_154_acts_on_the_action_it_carries(text: str, action: XidClass) -> None:
+def test_154_acts_on_the_action_it_carries(text: str, action: FaultAction) -> None:
     assert xid_class(154, text, {}) is action
 
 
@@ -85,5 +87,5 @@ def test_bursts_and_consequences_fold_into_one_incident() -> None:
 
 
 def test_the_heavier_repair_wins() -> None:
-    assert more_severe(XidClass.RESTART_JOB, XidClass.RMA) is XidClass.RMA
+    assert more_severe(FaultAction.RESTART_JOB, FaultAction.RMA) is FaultAction.RMA
     assert [more_severe(DRAINS[0], one) for one in DRAINS] == list(DRAINS)

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from agent.gpu import source
+from agent.gpu import interface
 from agent.metrics import exporter
 from headway.domain.cluster import Alerts
 from headway.render.files import render_files
@@ -89,7 +89,7 @@ def known() -> set[str]:
     code = "".join(path.read_text() for path in NODE.rglob("*.py"))
     named = set(re.findall(r'"((?:headway|node)_[a-z_A-Z0-9]+)"', code)) | set(re.findall(r"(headway_\w+)\{", code))
     named |= {f"node_network_{key}_total" for key in ("receive_bytes", "transmit_bytes")}
-    return named | set(source.FIELDS) | {"up", "alertmanager_notifications_failed_total"}
+    return named | set(interface.FIELDS) | {"up", "alertmanager_notifications_failed_total"}
 
 
 def spoken(expression: str) -> set[str]:

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
-from headway.billing.allocation import allocations_by_group
 from headway.billing.capacity import cover
 from headway.billing.periods import month, zone
+from headway.billing.run_allocation import allocations_by_group
 from headway.domain.billing import DAY_S, GroupAllocation, JobRun
 from headway.services.billing.ledger import daily_rollups
 from headway.store import Store
 from headway.store.billing.daily_rollups import HOURS, RUNS, SUMS
-from headway.store.billing.run_sums import Only, Span
+from headway.store.billing.run_sums import Only, ReportSpan
 from tests.support import builders
 
 [MAIN] = builders.cluster(4).groups
@@ -56,7 +56,7 @@ async def reports(store: Store, now: int = NOW) -> list[object]:
     found: list[object] = []
     sets = {("h100", 8): NODES[:3], ("b200", 4): NODES[3:]}
     for start, end in ((D0, D0 + 5 * DAY_S), (D0 + 40_000, D0 + 3 * DAY_S + 7), (D0 - DAY_S, NOW), (D0 + 9, D0 + 99)):
-        span = Span(start, end, now)
+        span = ReportSpan(start, end, now)
         found.append(await store.usage.totals("lab", span, BY))
         found.append(await store.usage.totals("lab", span, ("partition",), Only(teams=("vision",), gpus=(0, 9))))
         cells = await store.usage.unit_seconds("lab", span, ("user",), timed=True)
@@ -171,7 +171,7 @@ async def test_a_run_that_ends_later_is_read_by_itself_until_then(store: Store) 
     """Sums of a day are of no use to who asks up to a moment at which one of its runs had not ended."""
     await store.runs.save("lab", told(run(1, D0 + 100, D0 + 2 * DAY_S), run(2, D0 + 200, D0 + 300)))
     await summed(store)
-    [total] = await store.usage.totals("lab", Span(D0, D0 + DAY_S, NOW), ["team"])
+    [total] = await store.usage.totals("lab", ReportSpan(D0, D0 + DAY_S, NOW), ["team"])
     assert (total.runs, total.gpu_s) == (2, 4 * (DAY_S - 100 + 100))
 
 
@@ -191,7 +191,7 @@ async def test_sums_are_no_part_of_a_backup_and_none_outlives_what_it_was_made_o
     try:
         with pytest.raises(OSError, match="the disk went away"):
             await other.cluster_records.restore("lab", given())
-        span = Span(D0, NOW, NOW)
+        span = ReportSpan(D0, NOW, NOW)
         assert await other.usage.totals("lab", span, ["team"]) == []
         assert await other.capacity.saved_days("lab", D0, NOW) == []
     finally:

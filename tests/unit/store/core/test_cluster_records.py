@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import insert, select
 
 from headway.billing import machine_meter
-from headway.billing.allocation import allocations_by_group
+from headway.billing.run_allocation import allocations_by_group
 from headway.domain.billing import JobRun, NodeSpan, SpanKind
-from headway.domain.incident import IncidentState, XidClass
+from headway.domain.incident import FaultAction, IncidentState
 from headway.errors import Refused
-from headway.store.billing.run_sums import Span
+from headway.store.billing.run_sums import ReportSpan
 from headway.store.clusters.cluster_records import Row, tables
 from headway.store.db import schema as t
 from headway.store.store import Store
@@ -43,7 +43,7 @@ async def filled(store: Store) -> None:
     async with store.database.write() as db:
         for name in ("other", "lab"):
             row = {
-                "cluster": name, "node": "n1", "what": "w", "action": XidClass.DRAIN.value, "state": "returned",
+                "cluster": name, "node": "n1", "what": "w", "action": FaultAction.DRAIN.value, "state": "returned",
                 "opened_at": 1.0, "last_signal_at": 1.0, "drained": False, "fault_at": 1.0, "score": 1,
             }  # fmt: skip
             number = (await db.execute(insert(t.incidents).values(**row))).inserted_primary_key[0]
@@ -76,7 +76,7 @@ async def test_a_clusters_rows_come_back_to_another_server(stores: tuple[Store, 
     (incident,) = await two.incidents.search("lab")
     assert incident.number == 2  # as there
     assert [step.text for step in (await two.incidents.get(2)).steps] == ["lab"]  # type: ignore[union-attr]
-    assert (await two.incidents.open("lab", "n1", "w", XidClass.DRAIN, 2.0, {})).number == 3
+    assert (await two.incidents.open("lab", "n1", "w", FaultAction.DRAIN, 2.0, {})).number == 3
     for store in stores:
         await store.close()
 
@@ -86,7 +86,7 @@ async def test_an_incident_whose_number_is_anothers_here_is_known_by_both(stores
     one, two = stores
     for store, cluster, count in ((one, "lab", 1), (one, "other", 1), (one, "lab", 1), (two, "mine", 2)):
         for _ in range(count):
-            await store.incidents.open(cluster, "n1", "XID 79", XidClass.RMA, 1.0, {})
+            await store.incidents.open(cluster, "n1", "XID 79", FaultAction.RMA, 1.0, {})
     words = "a test failed, as in incident 1; once it works: headway incident return 3"
     await one.incidents.add_step(await one.incidents.get(3), IncidentState.OUT, words, drained=True)
     await two.cluster_records.restore("lab", one.cluster_records.export("lab"))
@@ -101,7 +101,7 @@ async def test_an_incident_whose_number_is_anothers_here_is_known_by_both(stores
 
 async def test_runs_find_their_kind_under_its_new_number(stores: tuple[Store, Store]) -> None:
     one, two = stores
-    whole = Span(0, 10_000, 10_000)
+    whole = ReportSpan(0, 10_000, 10_000)
     for store, clusters in ((one, ("lab",)), (two, ("other",))):
         for cluster in clusters:
             user = "ann" if cluster == "lab" else "eve"
@@ -126,7 +126,7 @@ async def test_machines_of_another_server_ended_as_they_were_seen_last(stores: t
     await one.machine_lives.record("lab", [], [], ["lab-1-1", "lab-1-2"], 900)
     await one.machine_lives.record("lab", [("lab-1-3", "gpu")], [], [], 900)
     await two.cluster_records.restore("lab", one.cluster_records.export("lab"))
-    turns = machine_meter.look(await two.machine_lives.running("lab"), {"lab-1-1": "gpu"}, 90_000)
+    turns = machine_meter.diff_machines(await two.machine_lives.running("lab"), {"lab-1-1": "gpu"}, 90_000)
     await two.machine_lives.record("lab", turns.began, turns.ended, turns.there, 90_000)
     lives = {(life.machine, life.began): life.ended for life in await two.machine_lives.between("lab", 0, 99_999)}
     assert lives == {("lab-1-1", 100): 900, ("lab-1-2", 100): 900, ("lab-1-3", 900): 901, ("lab-1-1", 90_000): 0}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.domain.incident import IncidentState, Signal, XidClass
+from headway.domain.incident import FaultAction, IncidentState, Signal
 from headway.errors import NotFound
 from tests.support import builders
 from tests.support.builders import Clock
@@ -28,7 +28,7 @@ async def test_a_signal_that_is_reported_again_is_not_new(tmp_path: Path) -> Non
 async def test_an_incident_goes_from_state_to_state(tmp_path: Path) -> None:
     clock = Clock()
     store = await builders.store(tmp_path, clock)
-    seen = await store.incidents.open("lab", "lab-1-1", "XID 79", XidClass.RMA, 999.0, {"gpu": 3})
+    seen = await store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 999.0, {"gpu": 3})
     clock.now += 2
     moved = await store.incidents.add_step(seen, IncidentState.DRAINING, "drained", drained=True)
     assert [(s.at, s.state, s.actor, s.text) for s in moved.steps] == [
@@ -52,7 +52,7 @@ async def test_an_incident_goes_from_state_to_state(tmp_path: Path) -> None:
 async def test_jobs_are_followed_and_a_score_is_forgiven(tmp_path: Path) -> None:
     clock = Clock()
     store = await builders.store(tmp_path, clock)
-    made = await store.incidents.open("lab", "lab-1-1", "XID 79", XidClass.RMA, 999.0, {}, score=3)
+    made = await store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 999.0, {}, score=3)
     await store.incidents.record_requeued_jobs(made.number, [7, 8], 1001.0)
     await store.incidents.record_requeued_jobs(made.number, [8, 9], 1005.0)
     found = {one.job: one for one in await store.incidents.jobs_recovering("lab", 1000.0)}
@@ -72,7 +72,7 @@ async def test_jobs_are_followed_and_a_score_is_forgiven(tmp_path: Path) -> None
 
 async def test_incidents_end_with_their_cluster_and_go_with_its_data(tmp_path: Path) -> None:
     store = await builders.store(tmp_path)
-    made = await store.incidents.open("lab", "lab-1-1", "XID 79", XidClass.RMA, 999.0, {})
+    made = await store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 999.0, {})
     await store.incidents.close_all("lab")
     assert (await store.incidents.get(made.number)).steps[-1].text == "the cluster was taken down"
     assert await store.incidents.search("lab", unfinished=True) == ()

@@ -21,9 +21,9 @@ from headway.schemas.clusters import (
     StatusOut,
 )
 from headway.schemas.people import AccessOut
+from headway.services.app_state import AppState
 from headway.services.cluster import clusters as service
 from headway.services.cluster import planning
-from headway.services.context import AppState
 from headway.services.identity import Right
 from headway.services.mappers import cluster_out, event_out, operation_out
 from headway.services.read_model.snapshot import operation_topic

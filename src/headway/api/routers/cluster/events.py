@@ -10,7 +10,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from headway.api.auth.dependencies import Anyone, AnyoneAllClusters, State
 from headway.api.http.revalidated_stream import stream_while_allowed
 from headway.schemas.clusters import NewsOut
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.services.identity import Principal, Right
 from headway.services.read_model.snapshot import LiveState, events_topic
 

@@ -16,8 +16,8 @@ from headway.api.http.revalidated_stream import stream_while_allowed
 from headway.errors import NotAllowed, NotFound, Refused, TooManyAtOnce
 from headway.schemas.stream_frames import frame
 from headway.schemas.submissions import CommandIn, ExecIn, ExecOut
+from headway.services.app_state import AppState, CommandInput
 from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
-from headway.services.context import AppState, CommandInput
 from headway.services.identity import Principal, Right
 from headway.services.jobs.commands import run_login_command
 

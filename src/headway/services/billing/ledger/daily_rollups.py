@@ -9,7 +9,7 @@ from headway.domain.billing import DAY_S
 from headway.store import Store
 from headway.store.billing.capacity import Touched
 from headway.store.billing.daily_rollups import HOURS, RUNS
-from headway.store.billing.run_sums import Span
+from headway.store.billing.run_sums import ReportSpan
 
 DELAY_S = 3600  # after its end a day is summed, since accounting records come late
 MAX_DAYS = 8  # summed at a time
@@ -31,7 +31,7 @@ async def sum_days(store: Store, name: str, now: int, most: int = MAX_DAYS) -> i
 
 async def _sum_hours(store: Store, name: str, day: int, now: int) -> None:
     await store.capacity.begin_day(name, day)
-    span, marks = Span(day, day + DAY_S, now), range(day, day + DAY_S + 1, HALF_S)
+    span, marks = ReportSpan(day, day + DAY_S, now), range(day, day + DAY_S + 1, HALF_S)
     held = await load_held_seconds(store, name, span, marks)
     touched: dict[str, list[Touched]] = {}
     for node, one in await store.capacity.busy_stretches_by_node(name, span, marks):
@@ -43,7 +43,9 @@ async def _sum_hours(store: Store, name: str, day: int, now: int) -> None:
     )  # if runs changed meanwhile, the next round sums the day again
 
 
-async def load_held_seconds(store: Store, name: str, span: Span, marks: range) -> dict[tuple[str, str], list[float]]:
+async def load_held_seconds(
+    store: Store, name: str, span: ReportSpan, marks: range
+) -> dict[tuple[str, str], list[float]]:
     """GPU-seconds that runs held between each two marks, by (GPU type, group), computed from the single runs."""
     begun = await store.capacity.gpu_changes(name, span, marks, False)
     ended = await store.capacity.gpu_changes(name, span, marks, True)
@@ -55,14 +57,14 @@ async def load_held_seconds(store: Store, name: str, span: Span, marks: range) -
     }
 
 
-async def load_coverage(store: Store, name: str, span: Span, marks: range) -> Cover:
+async def load_coverage(store: Store, name: str, span: ReportSpan, marks: range) -> Cover:
     """Which of the intervals between marks lie within days that are summed."""
     days = frozenset(await store.capacity.saved_days(name, span.start - DAY_S, span.end + DAY_S))
     return cover(marks, min(span.end, span.now), days)
 
 
 async def load_held_seconds_by_day_sums(
-    store: Store, name: str, span: Span, whole: Cover
+    store: Store, name: str, span: ReportSpan, whole: Cover
 ) -> dict[tuple[str, str], list[float]]:
     """As `load_held_seconds`, from the stored sums where there are any."""
     kept: dict[tuple[str, str], HalfHours] = {}
@@ -74,7 +76,7 @@ async def load_held_seconds_by_day_sums(
 
 
 async def load_touched_seconds(
-    store: Store, name: str, span: Span, whole: Cover, sets: Mapping[NodeKind, Sequence[str]]
+    store: Store, name: str, span: ReportSpan, whole: Cover, sets: Mapping[NodeKind, Sequence[str]]
 ) -> dict[NodeKind, list[float]]:
     """Seconds between each two marks in which nodes were at least partly allocated, by set of nodes."""
     of = {node: key for key, nodes in sets.items() for node in nodes}
@@ -113,5 +115,5 @@ def _days(whole: Cover) -> list[int]:
     return sorted({at // DAY_S * DAY_S for i in whole.known for at in whole.marks[i : i + 2]})
 
 
-def _within(span: Span, marks: range) -> Span:
-    return Span(marks[0], min(marks[-1], span.end), span.now)
+def _within(span: ReportSpan, marks: range) -> ReportSpan:
+    return ReportSpan(marks[0], min(marks[-1], span.end), span.now)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, Refused
 from headway.schemas.billing import CollectedOut
+from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.billing.ledger.collector import collect
 from headway.services.billing.report_scope import BilledCluster, ReportScope, load_billed_cluster, visible_teams
-from headway.services.context import AppState
 from headway.services.identity import Principal
 
 MAX_AGE_S = 10.0  # a ledger younger than this is not read again

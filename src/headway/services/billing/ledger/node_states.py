@@ -11,8 +11,8 @@ from headway.billing.periods import Period
 from headway.domain.slurm.hostlist import natural_key
 from headway.errors import Refused
 from headway.schemas.billing import NodeStateOut, NodeStatesOut
+from headway.services.app_state import AppState
 from headway.services.billing.report_scope import BilledCluster
-from headway.services.context import AppState
 from headway.services.cursors import decode_cursor, encode_cursor
 
 

@@ -9,12 +9,12 @@ from headway.billing.periods import last_week, zone
 from headway.domain.billing import Notification
 from headway.domain.cluster import Cluster
 from headway.schemas.billing import BudgetOut, GoodputOut, UsageOut
+from headway.services.app_state import AppState
 from headway.services.billing.budgets import load_budgets, unit_label
 from headway.services.billing.goodput import load_goodput
 from headway.services.billing.pricing import ALL
 from headway.services.billing.report_scope import BilledCluster, ReportScope
 from headway.services.billing.usage import load_usage
-from headway.services.context import AppState
 
 SUMMARY_DELAY_S = 3600  # after the end of a week, since accounting records come late
 MAX_NOTICE_AGE_S = 7 * 86_400  # older notices are dropped unsent

@@ -17,6 +17,7 @@ from headway.api.http.pagination import Cursor
 from headway.billing import capacity
 from headway.billing.periods import Period, before, days, month_of, zone
 from headway.schemas.billing import CauseOut, RunsOut, UsageRow
+from headway.services.app_state import AppState
 from headway.services.billing.budgets import cached_budgets, load_visible_budgets, spent_or_nearly_spent
 from headway.services.billing.capacity import load_capacity
 from headway.services.billing.energy import load_energy
@@ -33,13 +34,12 @@ from headway.services.billing.report_scope import (
 )
 from headway.services.billing.runs import RunSelection, load_runs
 from headway.services.billing.usage import UsageFilter, load_usage, usage_selection
-from headway.services.context import AppState
 from headway.services.identity import Principal, Right
 from headway.store.billing.run_sums import NONE
 from headway.store.billing.usage import BY, listed
 from headway.web.page_routes import page_router
 from headway.web.rendering import HEADERS, render, templates
-from headway.web.views.heatmap import heat
+from headway.web.views.month_heatmap import heat
 
 router = page_router()
 SECTIONS = (

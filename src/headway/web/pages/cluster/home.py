@@ -14,7 +14,7 @@ from headway.api.auth.dependencies import AnyoneAllClusters, State
 from headway.domain.incident import Incident
 from headway.errors import HeadwayError
 from headway.schemas.clusters import ClusterOut, NodeOut
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.services.identity import Right
 from headway.services.mappers import cluster_out, incident_out, node_outs
 from headway.store import ClusterRow

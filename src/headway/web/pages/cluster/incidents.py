@@ -13,8 +13,8 @@ from starlette.responses import Response
 from headway.api.auth.dependencies import Anyone, AnyoneAllClusters, Operator, PathNumber, State
 from headway.domain.incident import Incident, IncidentState
 from headway.schemas.incidents import IncidentOut, IncidentStepOut
+from headway.services.app_state import AppState
 from headway.services.cluster.incidents import get_incident, return_from_incident
-from headway.services.context import AppState
 from headway.services.identity import Right
 from headway.services.mappers import incident_out
 from headway.web.page_context import redirect_with_message

@@ -25,8 +25,8 @@ from headway.clusterfile import form as forms
 from headway.domain.cluster import Plan
 from headway.errors import Fault, HeadwayError, InvalidSpec
 from headway.schemas.clusters import ApplyIn, Document
+from headway.services.app_state import AppState
 from headway.services.cluster import clusters, planning
-from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.mappers import HIDDEN, price
 from headway.web.page_routes import page_router

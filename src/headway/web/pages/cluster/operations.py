@@ -19,7 +19,7 @@ from starlette.responses import Response
 from headway.api.auth.dependencies import AnyoneAllClusters, State
 from headway.api.http.revalidated_stream import stream_while_allowed
 from headway.errors import NotFound
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.services.identity import Right
 from headway.services.mappers import operation_out
 from headway.services.read_model.snapshot import operation_topic

@@ -15,8 +15,8 @@ from headway.api.auth.dependencies import Admin, Anyone, Planner, State
 from headway.api.http.failure_audit import audit_failure
 from headway.errors import HeadwayError, Refused
 from headway.schemas.clusters import ChangeSetOut, ScaleIn
+from headway.services.app_state import AppState
 from headway.services.cluster import clusters, planning
-from headway.services.context import AppState
 from headway.services.identity import Principal, Right
 from headway.services.mappers import cluster_out
 from headway.web.page_routes import page_router

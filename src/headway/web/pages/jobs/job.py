@@ -19,8 +19,8 @@ from headway.jobs.view.array_tasks import array_out
 from headway.schemas.base import API_PREFIX
 from headway.schemas.jobs import JobRunOut, JobRunsOut, ScriptOut
 from headway.schemas.submissions import LineageOut
+from headway.services.app_state import AppState
 from headway.services.authorization import authorize_action
-from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.jobs import details
 from headway.services.jobs.actions import Action, act_on_job

@@ -18,10 +18,10 @@ from headway.jobs.submission.submission_check import sbatch_fault
 from headway.schemas.base import FaultOut
 from headway.schemas.billing import EstimateOut
 from headway.schemas.submissions import CheckJobIn, CheckJobOut
+from headway.services.app_state import AppState
 from headway.services.authorization import cluster_to_work_on
 from headway.services.billing.budgets import cached_budgets
 from headway.services.billing.cost_estimate import estimate_cost
-from headway.services.context import AppState
 from headway.services.identity import Principal
 from headway.services.jobs import reruns, submission
 from headway.services.jobs.clone import clone_source

@@ -5,7 +5,7 @@
   const box = document.querySelector("[data-log]");
   if (!box) return;
   const MOST = 5000, FIRST = 500, AFTER = 1500, AGAIN_MS = 1000, LONGEST_MS = 15000;
-  const OUT = 0, ERROR = 3, SAID = 4, AT = 5, END = 6; // as wire/frames.py
+  const OUT = 0, ERROR = 3, SAID = 4, AT = 5, END = 6; // as schemas/stream_frames.py
   const PASSING = ["unreachable", "command_failed", "too_many_tries", "too_many_at_once", "bug"]; // what may be better in a moment
   const pre = document.getElementById("log-text"), state = document.getElementById("log-state");
   const earlier = document.getElementById("log-earlier"), toEnd = document.getElementById("log-end");

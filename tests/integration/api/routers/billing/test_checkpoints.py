@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from headway.domain.billing import CheckpointStats
-from headway.domain.incident import Incident, IncidentState, XidClass
+from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.services.billing.ledger.collector import collect, ledger_entries
 from headway.services.billing.loss_attribution import CHECKPOINTS
 from tests.support.billing_cluster import OCTOBER, Accounting, H, at, got, machines, run, said, server
@@ -21,7 +21,7 @@ NODES_4 = "goodput/checkpoints?every_s=600&write_s=20&nodes=4"
 async def failure(server: Server, moment: int) -> Incident:
     """An incident that takes a node out."""
     at(server, moment)
-    seen = await server.store.incidents.open("lab", "lab-1-2", "XID 79", XidClass.RMA, OCTOBER.start + moment, {})
+    seen = await server.store.incidents.open("lab", "lab-1-2", "XID 79", FaultAction.RMA, OCTOBER.start + moment, {})
     return await server.store.incidents.add_step(seen, IncidentState.DRAINING, "drained", drained=True)
 
 
@@ -30,7 +30,9 @@ async def test_a_failure_counts_also_when_another_machine_serves_in_the_node_s_p
     await machines(server, 4)
     ann = await server.client()
     out = [await failure(server, 10 * H * (number + 1)) for number in range(4)]
-    only_a_job = await server.store.incidents.open("lab", "lab-1-1", "XID 31", XidClass.RESTART_JOB, OCTOBER.start, {})
+    only_a_job = await server.store.incidents.open(
+        "lab", "lab-1-1", "XID 31", FaultAction.RESTART_JOB, OCTOBER.start, {}
+    )
     await server.store.incidents.add_step(only_a_job, IncidentState.RETURNED, "jobs requeued: 7")
     at(server, 100 * H)
     before = [(await got(ann, "goodput"))["failure_hours"], (await got(ann, NODES_4))["failure_s"]]

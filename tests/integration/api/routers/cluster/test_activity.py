@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.domain.incident import IncidentState, XidClass
+from headway.domain.incident import FaultAction, IncidentState
 from headway.schemas.people import HappeningPage
 from headway.services.cursors import encode_cursor
 from tests.support.server_fakes import Server
@@ -15,7 +15,7 @@ API = "/api/v1/clusters/lab/happenings"
 async def furnish(server: Server) -> None:
     """An apply, an incident of a node that came back, and a drain."""
     await server.apply()
-    made = await server.store.incidents.open("lab", "lab-1-1", "XID 79: fell off the bus", XidClass.RMA, 5.0, {})
+    made = await server.store.incidents.open("lab", "lab-1-1", "XID 79: fell off the bus", FaultAction.RMA, 5.0, {})
     made = await server.store.incidents.add_step(made, IncidentState.DRAINING, "drained")
     await server.store.incidents.add_step(made, IncidentState.RETURNED, "tests passed", evidence={"passed": ["gpus"]})
     await server.store.audit.record("olga", "node.drain", "lab/lab-1-2", {"reason": "disk swap"})
@@ -66,7 +66,7 @@ async def test_pages_of_all_kinds_at_one_moment_lose_and_repeat_none(server: Ser
     await server.apply()
     for number in range(4):
         await server.store.operations.enqueue("lab", "backup", f"p{number}")
-        one = await server.store.incidents.open("lab", f"lab-1-{number}", f"XID {number}", XidClass.RMA, 5.0, {})
+        one = await server.store.incidents.open("lab", f"lab-1-{number}", f"XID {number}", FaultAction.RMA, 5.0, {})
         await server.store.incidents.add_step(
             one, IncidentState.RETURNED, "tests passed", evidence={"passed": ["gpus"]}
         )

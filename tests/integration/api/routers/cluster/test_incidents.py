@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headway.domain.incident import IncidentState, XidClass
+from headway.domain.incident import FaultAction, IncidentState
 from headway.errors import Conflict, Refused
 from headway.schemas.clusters import NewsOut
 from headway.schemas.incidents import IncidentOut
@@ -14,7 +14,7 @@ from tests.support.server_fakes import Server
 async def test_incidents_are_read_and_are_those_of_one_cluster(server: Server) -> None:
     await server.apply()
     await server.apply("other")
-    made = await server.store.incidents.open("lab", "lab-1-1", "XID 79", XidClass.RMA, 5.0, {"gpu": 3})
+    made = await server.store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 5.0, {"gpu": 3})
     client = await server.client(role="viewer")
     (listed,) = (await client.get("/api/v1/clusters/lab/incidents")).json()
     assert (listed["number"], listed["state"], listed["steps"]) == (made.number, "seen", [])
@@ -31,10 +31,10 @@ async def test_incidents_are_read_and_are_those_of_one_cluster(server: Server) -
 async def test_an_open_incident_is_shown_however_many_came_and_went_since(server: Server) -> None:
     await server.apply()
     store = server.store
-    old = await store.incidents.open("lab", "lab-1-1", "row remapping failed", XidClass.RMA, 5.0, {})
+    old = await store.incidents.open("lab", "lab-1-1", "row remapping failed", FaultAction.RMA, 5.0, {})
     await store.incidents.add_step(old, IncidentState.OUT, "kept out")
     for code in range(100):
-        one = await store.incidents.open("lab", "lab-1-2", f"XID {code}", XidClass.RMA, 6.0 + code, {})
+        one = await store.incidents.open("lab", "lab-1-2", f"XID {code}", FaultAction.RMA, 6.0 + code, {})
         await store.incidents.add_step(one, IncidentState.RETURNED, "works")
     client = await server.client("olga", "operator")
     for path in ("/clusters/lab/incidents", "/incidents", "/clusters/lab/incidents?show=open", "/incidents?show=open"):
@@ -42,7 +42,7 @@ async def test_an_open_incident_is_shown_however_many_came_and_went_since(server
         assert "row remapping failed" in page, path
         assert re.findall(r">(All \d+|Open \d+)<", page) == ["All 101", "Open 1"]
         assert "are listed" not in page
-    await store.incidents.open("lab", "lab-1-3", "XID 79", XidClass.RMA, 200.0, {})
+    await store.incidents.open("lab", "lab-1-3", "XID 79", FaultAction.RMA, 200.0, {})
     page = (await client.get("/clusters/lab/incidents")).text
     assert "101 of 102 are listed" in page
     assert "row remapping failed" in page
@@ -55,10 +55,10 @@ async def test_an_open_incident_is_shown_however_many_came_and_went_since(server
 
 async def test_an_incident_of_long_ago_is_told_when_it_is_over(server: Server) -> None:
     await server.apply()
-    old = await server.store.incidents.open("lab", "lab-1-1", "XID 79", XidClass.RMA, 5.0, {})
+    old = await server.store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 5.0, {})
     await server.state.publish_incident_changes("lab")
     for code in range(100):
-        await server.store.incidents.open("lab", "lab-1-2", f"XID {code}", XidClass.RMA, 6.0 + code, {})
+        await server.store.incidents.open("lab", "lab-1-2", f"XID {code}", FaultAction.RMA, 6.0 + code, {})
     await server.state.publish_incident_changes("lab")
     seen = server.state.live.last_event_number
     await server.store.incidents.add_step(old, IncidentState.RETURNED, "works")
@@ -70,7 +70,7 @@ async def test_an_incident_of_long_ago_is_told_when_it_is_over(server: Server) -
 
 async def test_admins_return_nodes_and_others_do_not(server: Server) -> None:
     await server.apply()
-    made = await server.store.incidents.open("lab", "lab-1-1", "XID 79", XidClass.RMA, 5.0, {})
+    made = await server.store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 5.0, {})
     path = f"/api/v1/clusters/lab/incidents/{made.number}/return"
     member = await server.client("bob", "member")
     assert (await member.post(path, json={})).status_code == 403

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from headway.domain.incident import REBOOTS, IncidentState, XidClass
+from headway.domain.incident import REBOOTS, FaultAction, IncidentState
 from headway.errors import Conflict, Unreachable
 from headway.services.cluster.nodes import resume_reboots
 from tests.support import builders
@@ -49,13 +49,13 @@ async def test_a_node_under_an_incident_returns_through_its_tests(server: Server
     olga = await ready(server)
     server.work.answers["return_node"] = "returned to service by olga"
     assert (await olga.post(f"{NODE}/return")).json()["done"] == "returned to service by olga"
-    made = await server.store.incidents.open("lab", "lab-1-1", "XID 79", XidClass.RMA, 5.0, {})
+    made = await server.store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 5.0, {})
     assert (await olga.get(NODE)).json()["incident"]["number"] == made.number
     server.work.answers["bring_back"] = Conflict("lab-1-1 stays out of service: no GPU")
     assert (await olga.post(f"{NODE}/return")).status_code == 409
     over = await server.store.incidents.add_step(made, IncidentState.RETURNED, "tests passed", actor="olga")
     server.work.answers["bring_back"] = over
-    again = await server.store.incidents.open("lab", "lab-1-1", "XID 79", XidClass.RMA, 5.0, {})
+    again = await server.store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 5.0, {})
     assert "tests passed" in (await olga.post(f"{NODE}/return")).json()["done"]
     assert server.work.named("bring_back")[-1][1] == again.number
 
@@ -105,7 +105,7 @@ async def test_a_reboot_that_a_server_was_ended_under_goes_on_once(server: Serve
 
 async def test_a_node_that_headway_repairs_is_not_rebooted_under_its_hands(server: Server) -> None:
     olga = await ready(server)
-    await server.store.incidents.open("lab", "lab-1-1", "XID 79", XidClass.RMA, 5.0, {})
+    await server.store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 5.0, {})
     answer = await olga.post(f"{NODE}/reboot", json={"busy": True})
     assert answer.status_code == 409
     assert "under incident 1" in answer.json()["detail"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.domain.cluster import Storage, Volume
-from headway.domain.incident import XidClass
+from headway.domain.incident import FaultAction
 from headway.domain.slurm.state import Room
 from headway.errors import Unreachable
 from headway.schemas.backups import VolumeSpeedOut
@@ -36,7 +36,7 @@ async def look(server: Server, *nodes: Any, rooms: Any = ()) -> dict[str, Any]:
 
 async def test_a_volume_is_lost_where_a_check_says_so_and_nowhere_else(server: Server) -> None:
     await server.store.incidents.open(
-        "lab", "lab-1-2", "mounts: /data can only be read", XidClass.MOUNT, 1000.0, {}, score=1
+        "lab", "lab-1-2", "mounts: /data can only be read", FaultAction.MOUNT, 1000.0, {}, score=1
     )
     nodes = [builders.node(f"lab-1-{number}", "IDLE") for number in range(1, 5)]
     nodes[0] = replace(nodes[0], states=("IDLE", "DRAIN"), reason="volumes: /data/ref is not mounted")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import SPARES
 from headway.server.workers.billing_worker import Collector
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from tests.support import builders
 from tests.support.billing_cluster import OCTOBER, Accounting, H, at, got, machines, run, said, server
 from tests.support.server_fakes import Server

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
-from headway.domain.incident import IncidentState, XidClass
+from headway.domain.incident import FaultAction, IncidentState
 from headway.services.read_model.snapshot import operation_topic
 from headway.store.db import schema
 from headway.web.pages.cluster import operations
@@ -42,7 +42,7 @@ async def test_a_token_for_another_cluster_does_not_see_the_operation(server: Se
 async def test_open_incidents_are_counted_however_many_have_ended_since(server: Server) -> None:
     store = server.store
     for number in range(60):
-        opened = await store.incidents.open("lab", "lab-1-1", "what", XidClass.REBOOT, 1000.0 + number, {})
+        opened = await store.incidents.open("lab", "lab-1-1", "what", FaultAction.REBOOT, 1000.0 + number, {})
         if number > 1:
             await store.incidents.add_step(opened, IncidentState.RETURNED, "passed", evidence={"passed": ["x"]})
     page = (await (await server.client()).get("/")).text

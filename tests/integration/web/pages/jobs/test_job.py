@@ -11,7 +11,7 @@ from headway.domain.slurm.state import JobState
 from headway.errors import Unreachable
 from headway.schemas.jobs import JobRunOut, JobRunsOut, ProgressOut
 from headway.schemas.submissions import ExecOut
-from headway.services.context import PROGRESS_AGE_S, SHARED_AGE_S
+from headway.services.app_state import PROGRESS_AGE_S, SHARED_AGE_S
 from headway.services.read_model.snapshot import Snapshot
 from headway.web.views.job import Gpus, gpus, timeline
 from tests.support import builders

@@ -14,7 +14,7 @@ import pytest
 
 from agent import config
 from agent.checks import gpu_checks, node_checks, runner
-from agent.gpu import source
+from agent.gpu import interface
 from agent.metrics import sampler
 from agent.roles import head as relay
 from agent.roles import node, server_stream
@@ -25,14 +25,14 @@ from tests.support.check_inputs import PLAN, gpus, seen
     ("look", "figures", "state", "action"),
     [
         (gpu_checks.gpu_count, {"lost": 1}, "bad", "reboot"),
-        (gpu_checks.gpu_memory_errors, {source.DBE: 1}, "bad", "reset_gpu"),
-        (gpu_checks.gpu_memory_errors, {source.ROWS_PENDING: 1}, "bad", "reset_gpu"),
-        (gpu_checks.gpu_memory_errors, {source.ROWS_FAILED: 1, source.DBE: 1}, "bad", "replace"),
-        (gpu_checks.gpu_memory_errors, {source.ROWS_BAD: 9}, "warn", "watch"),
-        (gpu_checks.gpu_nvlink, {source.NVLINKS: 17}, "bad", "reset_gpu"),
-        (gpu_checks.gpu_throttled, {source.THROTTLE: 0x40}, "warn", "watch"),
-        (gpu_checks.gpu_pcie, {source.PCIE_WIDTH: 8}, "bad", "reboot"),
-        (gpu_checks.gpu_left_over, {source.FB_USED: 5000}, "warn", "reset_gpu"),
+        (gpu_checks.gpu_memory_errors, {interface.DBE: 1}, "bad", "reset_gpu"),
+        (gpu_checks.gpu_memory_errors, {interface.ROWS_PENDING: 1}, "bad", "reset_gpu"),
+        (gpu_checks.gpu_memory_errors, {interface.ROWS_FAILED: 1, interface.DBE: 1}, "bad", "replace"),
+        (gpu_checks.gpu_memory_errors, {interface.ROWS_BAD: 9}, "warn", "watch"),
+        (gpu_checks.gpu_nvlink, {interface.NVLINKS: 17}, "bad", "reset_gpu"),
+        (gpu_checks.gpu_throttled, {interface.THROTTLE: 0x40}, "warn", "watch"),
+        (gpu_checks.gpu_pcie, {interface.PCIE_WIDTH: 8}, "bad", "reboot"),
+        (gpu_checks.gpu_left_over, {interface.FB_USED: 5000}, "warn", "reset_gpu"),
     ],
 )
 def test_what_is_wrong_with_a_gpu_is_said_with_its_number(look: Any, figures: Any, state: str, action: str) -> None:
@@ -50,9 +50,9 @@ def test_gpus_that_are_not_there_at_all_are_missing() -> None:
 
 def test_clocks_that_are_low_on_purpose_are_no_throttling_and_a_minute_of_heat_is_bad() -> None:
     for idle in (0x1, 0x2, 0x4, 0x10, 0x100):
-        assert gpu_checks.gpu_throttled(seen(gpus=gpus(**{source.THROTTLE: idle}))) is None
+        assert gpu_checks.gpu_throttled(seen(gpus=gpus(**{interface.THROTTLE: idle}))) is None
     kept: dict[str, Any] = {}
-    hot = gpus(**{source.THROTTLE: 0x88})
+    hot = gpus(**{interface.THROTTLE: 0x88})
     states = [gpu_checks.gpu_throttled(seen(now=at, kept=kept, gpus=hot)).state for at in (100.0, 130.0, 161.0)]
     assert states == ["warn", "warn", "bad"]
     gpu_checks.gpu_throttled(seen(now=170.0, kept=kept))

@@ -11,7 +11,7 @@ import pytest
 
 from agent import config
 from agent.checks import node_tests
-from agent.gpu import source
+from agent.gpu import interface
 
 PLAN = config.Config(head="h", gpus=2, expects={"burn_tflops": 500.0})
 SIMULATED = config.Config(head="h", gpus=2, simulated=True, expects={"burn_tflops": 500.0})
@@ -64,17 +64,20 @@ class Source:
         self.figures = figures
 
     def read(self) -> list[Any]:
-        return [source.Gpu(0, "a", "n", "", {}), source.Gpu(1, "b", "n", "", self.figures, lost="lost" in self.figures)]
+        return [
+            interface.Gpu(0, "a", "n", "", {}),
+            interface.Gpu(1, "b", "n", "", self.figures, lost="lost" in self.figures),
+        ]
 
 
 @pytest.mark.parametrize(
     ("test", "figures", "says"),
     [
-        ("memory", {source.DBE: 2}, "GPU 1 had 2 uncorrected memory errors"),
-        ("burn", {source.THROTTLE: 0x40}, "GPU 1 is slowed down"),
+        ("memory", {interface.DBE: 2}, "GPU 1 had 2 uncorrected memory errors"),
+        ("burn", {interface.THROTTLE: 0x40}, "GPU 1 is slowed down"),
         ("copy", {"lost": 1}, "GPU 1 does not answer"),
-        ("copy", {source.DBE: 2, source.THROTTLE: 0x40}, ""),
-        ("burn", {source.THROTTLE: 0x1}, ""),
+        ("copy", {interface.DBE: 2, interface.THROTTLE: 0x40}, ""),
+        ("burn", {interface.THROTTLE: 0x1}, ""),
     ],
 )
 def test_what_the_driver_knows_already_is_no_question_of_measuring(test: str, figures: Any, says: str) -> None:

@@ -40,7 +40,7 @@ def proc(tmp_path: Path) -> Path:
 
 
 def test_a_name_that_was_cut_within_a_letter_keeps_no_job_alive(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from agent.ha import lease
+    from agent.ha import node_lease
 
     killed: set[int] = set()
 
@@ -50,15 +50,15 @@ def test_a_name_that_was_cut_within_a_letter_keeps_no_job_alive(proc: Path, monk
             raise ProcessLookupError
         killed.add(pid)
 
-    monkeypatch.setattr(lease.os, "kill", kill)
-    assert lease.end_jobs(str(proc)) == {12, 13}
+    monkeypatch.setattr(node_lease.os, "kill", kill)
+    assert node_lease.end_jobs(str(proc)) == {12, 13}
     assert killed == {HIGH + 1, HIGH + 2}
 
 
 def test_a_person_s_process_that_is_called_as_a_daemon_ends_with_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from agent.ha import lease
+    from agent.ha import node_lease
 
     process(tmp_path, 1, b"systemd")
     process(tmp_path, HIGH + 1, b"slurmstepd", job=12, uid=1000)
@@ -70,8 +70,8 @@ def test_a_person_s_process_that_is_called_as_a_daemon_ends_with_the_others(
             raise ProcessLookupError
         killed.append(pid)
 
-    monkeypatch.setattr(lease.os, "kill", kill)
-    assert lease.end_jobs(str(tmp_path)) == {12}
+    monkeypatch.setattr(node_lease.os, "kill", kill)
+    assert node_lease.end_jobs(str(tmp_path)) == {12}
     assert killed == [HIGH + 1]
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from headway.schemas.clusters import ClusterOut, StatusOut
 from headway.schemas.incidents import IncidentOut
-from headway.services.context import AppState
+from headway.services.app_state import AppState
 from headway.services.mappers import check_out, cluster_out, incident_out, node_outs
 from headway.services.read_model.snapshot import cluster_topic
 from headway.web.live_data import Happening

@@ -23,7 +23,7 @@ class Jobs:
 
 
 def lease(jobs: Jobs, asked: Sequence[str] = (), answers: dict[str, tuple[float, float]] | None = None) -> Any:
-    from agent.ha.lease import Lease
+    from agent.ha.node_lease import Lease
 
     made = Lease(lambda: list(asked), jobs)
     made.heard = made._ticked = 1000.0
@@ -141,7 +141,7 @@ def test_a_machine_that_stood_still_ends_its_jobs_before_it_asks_anybody() -> No
 
 
 def test_who_is_asked_is_every_other_node(tmp_path: Path) -> None:
-    from agent.ha.lease import other_node_addresses
+    from agent.ha.node_lease import other_node_addresses
 
     hosts = tmp_path / "hosts"
     hosts.write_text(
@@ -484,7 +484,7 @@ def test_a_head_that_does_not_say_whether_it_leads_renews_the_lease() -> None:
 
 def test_other_nodes_are_no_heads(tmp_path: Path) -> None:
     from agent.config import load
-    from agent.ha.lease import other_node_addresses
+    from agent.ha.node_lease import other_node_addresses
 
     place = tmp_path / "agent.json"
     place.write_text(json.dumps({"head": "10.0.0.1", "other_heads": ["10.0.0.2"]}))

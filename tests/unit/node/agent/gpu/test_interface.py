@@ -16,7 +16,7 @@ import pytest
 
 from agent import config
 from agent.checks import runner
-from agent.gpu import dcgm, factory, job_gpus, nvml, simulated, source
+from agent.gpu import dcgm, factory, interface, job_gpus, nvml, simulated
 from agent.metrics import exporter
 from headway.render.system import agent_config
 from tests.support.render_cases import gpu_cluster, site_of
@@ -175,11 +175,11 @@ def test_a_dcgm_exporter_is_read_where_there_is_one() -> None:
 
         threading.Thread(target=answer, daemon=True).start()
         first, second = dcgm.Dcgm(ears.getsockname()).read()
-    assert (first.index, first.uuid, first.figures) == (0, "GPU-b", {source.TEMP: 44})
+    assert (first.index, first.uuid, first.figures) == (0, "GPU-b", {interface.TEMP: 44})
     assert (second.index, second.bus, second.figures) == (
         1,
         "00000000:3B:00.0",
-        {source.SM_CLOCK: 1755, source.TEMP: 61},
+        {interface.SM_CLOCK: 1755, interface.TEMP: 61},
     )
 
 
@@ -227,14 +227,14 @@ def test_simulated_gpus_show_what_the_job_that_holds_them_does(tmp_path: Path, u
     place.source.read(now=50.0)
     place.job(12, "1,2", 103.0, 2000, unified=unified)
     idle, first, second, _ = place.source.read(now=55.0)
-    assert [one.figures[source.UTIL] for one in (idle, first, second)] == [0, 60, 60]
-    assert (idle.figures[source.FB_USED], first.figures[source.FB_USED]) == (0, 512 + 1000)
-    assert first.figures[source.FB_FREE] == 81559 - 1512
-    for name in (source.POWER, source.TEMP, source.SM_CLOCK, source.ENERGY):
+    assert [one.figures[interface.UTIL] for one in (idle, first, second)] == [0, 60, 60]
+    assert (idle.figures[interface.FB_USED], first.figures[interface.FB_USED]) == (0, 512 + 1000)
+    assert first.figures[interface.FB_FREE] == 81559 - 1512
+    for name in (interface.POWER, interface.TEMP, interface.SM_CLOCK, interface.ENERGY):
         assert first.figures[name] > idle.figures[name], name
     assert first.name == "NVIDIA H100 80GB HBM3 (simulated)"
     place.job(12, "1,2", 103.0, 2000, unified=unified)
-    assert place.source.read(now=60.0)[1].figures[source.UTIL] == 0, "a job that stands still"
+    assert place.source.read(now=60.0)[1].figures[interface.UTIL] == 0, "a job that stands still"
     assert first.uuid != second.uuid
 
 
@@ -246,10 +246,10 @@ def test_faults_of_a_simulated_gpu_come_from_files(tmp_path: Path) -> None:
     ):  # fmt: skip
         (tmp_path / "faults" / name).write_text(text)
     first, second, third, fourth = place.source.read(now=1.0)
-    assert (first.figures[source.DBE], second.figures[source.DBE]) == (2, 0)
-    assert (second.figures[source.THROTTLE], second.figures[source.TEMP]) == (0x40, 95)
+    assert (first.figures[interface.DBE], second.figures[interface.DBE]) == (2, 0)
+    assert (second.figures[interface.THROTTLE], second.figures[interface.TEMP]) == (0x40, 95)
     assert third.lost
-    assert [fourth.figures[name] for name in (source.PCIE_WIDTH, source.NVLINKS, source.ROWS_PENDING)] == [
+    assert [fourth.figures[name] for name in (interface.PCIE_WIDTH, interface.NVLINKS, interface.ROWS_PENDING)] == [
         8,
         16,
         1,
@@ -294,12 +294,12 @@ LINE = re.compile(r'([a-zA-Z_:][\w:]*)(?:\{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\})? 
 
 def text_of(**more: Any) -> dict[str, list[tuple[dict[str, str], float]]]:
     """Parsed as strictly as Prometheus does; each name's lines have to stand together."""
-    one = source.Gpu(
+    one = interface.Gpu(
         3,
         "GPU-a",
         'NVIDIA "H100"',
         "00000000:3B:00.0",
-        {source.UTIL: 97, source.ENERGY: 123456789.0, source.POWER: 345.6},
+        {interface.UTIL: 97, interface.ENERGY: 123456789.0, interface.POWER: 345.6},
     )
     known: dict[str, Any] = {
         "host": "lab-1-1", "driver": "570.1", "simulated": False, "gpus": [one], "jobs": [job_gpus.Job(12, (3,))],

@@ -8,7 +8,7 @@ import pytest
 
 from headway.billing.periods import month
 from headway.schemas.billing import HourOut, TypeOut
-from headway.web.views.heatmap import heat, level
+from headway.web.views.month_heatmap import heat, level
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

@@ -14,7 +14,7 @@ LEVELS = 4  # above none at all
 
 
 @dataclass(frozen=True, slots=True)
-class Heat:
+class Heatmap:
     """`kind`: of GPU. `days`: of the month, a unit of width each. `levels`: level 0 (none) to LEVELS (all) -> an SVG path of its
     hours, a unit square each; an hour without any GPU to speak of is in none. `said`: the picture in words."""
 
@@ -47,7 +47,7 @@ _PARTS = (
 )  # fmt: skip
 
 
-def heat(types: Iterable[TypeOut], month: Period, where: tzinfo) -> list[Heat]:
+def heat(types: Iterable[TypeOut], month: Period, where: tzinfo) -> list[Heatmap]:
     """Two pictures a GPU type. In the night that an hour comes twice, both lie in one square: the later one's."""
     last = datetime.fromtimestamp(month.end - 1, where).day
     return [
@@ -68,7 +68,7 @@ def _squares(hours: Iterable[HourOut], part: _Part, where: tzinfo) -> dict[tuple
     return found
 
 
-def _heat(kind: str, part: _Part, squares: dict[tuple[int, int], float], days: int) -> Heat:
+def _heat(kind: str, part: _Part, squares: dict[tuple[int, int], float], days: int) -> Heatmap:
     paths: dict[int, list[str]] = {}
     for (day, row), share in sorted(squares.items()):
         paths.setdefault(level(share), []).append(f"M{day} {row}h1v1h-1z")
@@ -76,7 +76,7 @@ def _heat(kind: str, part: _Part, squares: dict[tuple[int, int], float], days: i
     none = sum(share <= 0 for share in squares.values())
     said = f"{part.of}: at most {most:.0%}, on day {day + 1} at {hour} h; {part.none} in {none} of {len(squares)} hours"
     levels = {n: "".join(paths[n]) for n in sorted(paths)}
-    return Heat(kind, f"{kind.upper()}, {part.title}", part.ends, tuple(range(1, days + 1)), levels, said)
+    return Heatmap(kind, f"{kind.upper()}, {part.title}", part.ends, tuple(range(1, days + 1)), levels, said)
 
 
 def level(share: float) -> int:

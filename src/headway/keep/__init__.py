@@ -1,1 +1,0 @@
-"""What must outlive a machine: backups and coming back from them, keys that change, volumes measured."""

@@ -1,1 +1,0 @@
-"""Usage, prices, invoices, chargeback, goodput, budgets, energy and capacity, as pure rules over what the store kept."""
