@@ -13,17 +13,17 @@ from headway import paths
 from headway.server import listen_settings
 from headway.server.main import Notebooks, serve
 from headway.store import Store
-from tests.support.server_fakes import FakeWork, changes
+from tests.support.server_fakes import FakeBackend, changes
 
 
-def make_work(_store: Store, state_dir: Path) -> FakeWork:
+def make_work(_store: Store, state_dir: Path) -> FakeBackend:
     async def apply(_cluster: Any, say: Any) -> None:
         await say("machines", "are made")
         while not (state_dir / "go").exists():
             await asyncio.sleep(0.01)
         await say("machines", "are up", done=True)
 
-    return FakeWork(plan=changes(), apply=apply, machines=(), checks=(), read=ConnectionRefusedError("no Slurm"))
+    return FakeBackend(plan=changes(), apply=apply, machines=(), checks=(), read=ConnectionRefusedError("no Slurm"))
 
 
 if __name__ == "__main__":

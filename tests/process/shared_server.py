@@ -17,10 +17,10 @@ from headway.schemas.submissions import SubmitIn, SubmitOut
 from headway.server.main import Notebooks, serve
 from headway.store import Store
 from tests.support.local_head import HEAD, PERSON, Machine
-from tests.support.server_fakes import FakeWork, changes
+from tests.support.server_fakes import FakeBackend, changes
 
 
-class Shared(FakeWork):
+class Shared(FakeBackend):
     def __init__(self, _store: Store, data: Path) -> None:
         super().__init__(
             plan=changes(), machines=(), checks=(), read=Unreachable("no Slurm"), apply=self._apply, accounting=()

@@ -14,7 +14,7 @@ from headway.services.cursors import encode_cursor
 from headway.services.read_model.snapshot import LiveState
 from headway.store import open_store
 from tests.support.postgres import BIN, postgres
-from tests.support.server_fakes import URL, FakeWork, Server, reading
+from tests.support.server_fakes import URL, FakeBackend, Server, reading
 
 pytestmark = pytest.mark.skipif(BIN is None, reason="no PostgreSQL here")
 LAB = "/api/v1/clusters/lab"
@@ -25,7 +25,7 @@ LARGE = (2**31 - 1, 2**31, 2**53, 2**63, 10**30)
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     with postgres() as url:
         store = await open_store(tmp_path, url)
-        work = FakeWork(read=reading(), machines=(), history=())
+        work = FakeBackend(read=reading(), machines=(), history=())
         made = Server(AppState(store, work, LiveState(), Settings(tmp_path, url=URL), lambda: 1000.0), work, store)
         await made.apply()
         yield made

@@ -160,7 +160,7 @@ def test_what_the_environment_says(tmp_path: Path) -> None:
     assert found.oidc
     assert (found.oidc.client_secret, found.oidc.roles) == ("s3cret", (("cn=hpc", "admin"), ("staff", "member")))
     assert "s3cret" not in repr(found)
-    assert listen_settings.read({}) == listen_settings.Front()
+    assert listen_settings.read({}) == listen_settings.ListenSettings()
     assert listen_settings.read({}).hosts("127.0.0.1") == ("127.0.0.1", "[::1]", "localhost")
     assert listen_settings.read({}).hosts("0.0.0.0") == ()
     assert origin_of("127.0.0.1", 7879, "https://hw.example.org:7878") == "https://hw.example.org:7879"

@@ -11,13 +11,13 @@ import pytest
 
 from headway.errors import Unreachable
 from headway.server.workers import leader_election
-from headway.server.workers.leader_election import Follower, Leading
+from headway.server.workers.leader_election import Follower, LeaderElection
 from headway.services.app_state import AppState, Settings
 from headway.services.read_model.snapshot import LiveState
 from headway.store import Store, open_store
 from headway.store.db import advisory_locks
 from tests.support.postgres import BIN, postgres
-from tests.support.server_fakes import FakeWork, Server
+from tests.support.server_fakes import FakeBackend, Server
 
 needs_postgres = pytest.mark.skipif(BIN is None, reason="no PostgreSQL here")
 
@@ -50,10 +50,10 @@ class One:
 
     def __init__(self, store: Store, folder: Path) -> None:
         self.store = store
-        self.state = AppState(store, FakeWork(), LiveState(), Settings(folder))
+        self.state = AppState(store, FakeBackend(), LiveState(), Settings(folder))
         self.runs = False
         self.let_go = 0
-        self.task = asyncio.create_task(Leading(self.state, {"loop": self.loop}, self.rest).run())
+        self.task = asyncio.create_task(LeaderElection(self.state, {"loop": self.loop}, self.rest).run())
 
     async def loop(self) -> None:
         self.runs = True
@@ -223,7 +223,7 @@ async def test_a_server_alone_on_its_file_leads_at_once_and_has_every_turn(serve
         await asyncio.Event().wait()
 
     rest: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)  # noqa: E731
-    task = asyncio.create_task(Leading(server.state, {"loop": loop}, rest).run())
+    task = asyncio.create_task(LeaderElection(server.state, {"loop": loop}, rest).run())
     await asyncio.wait_for(led.wait(), 60)
     async with presence.turn("lab"), presence.turn("other"):
         assert presence.leads

@@ -196,10 +196,10 @@ def test_a_full_disk_keeps_the_server_from_starting_and_says_so(state_dir: Path)
 
 
 def test_a_log_that_does_not_fit_ends_nothing() -> None:
-    from headway.server.logs import Patient
+    from headway.server.logs import RotatingLogHandler
 
     with Path("/dev/full").open("w") as full:
-        Patient(full.fileno()).write("one more line\n")
+        RotatingLogHandler(full.fileno()).write("one more line\n")
 
 
 def test_a_log_that_has_grown_long_begins_anew_and_keeps_the_one_before(
@@ -209,7 +209,7 @@ def test_a_log_that_has_grown_long_begins_anew_and_keeps_the_one_before(
 
     monkeypatch.setattr(logs, "KEEP_BYTES", 100)
     file = tmp_path / "server.log"
-    out = logs.Patient(logs._opened(file), file)
+    out = logs.RotatingLogHandler(logs._opened(file), file)
     for number in range(30):
         out.write(f"line {number:02}\n")
     assert file.read_text().splitlines() == [f"line {number}" for number in range(24, 30)]

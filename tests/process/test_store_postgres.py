@@ -17,7 +17,7 @@ from headway.domain.billing import DAY_S, MAX_STORED_INTEGER, CheckpointStats, J
 from headway.domain.incident import FaultAction
 from headway.errors import Unanswered
 from headway.services.billing.ledger import daily_rollups
-from headway.store import Store, StoreAway, open_store
+from headway.store import Store, StoreUnavailable, open_store
 from headway.store.billing.losses import Amount, CutShort, Piece
 from headway.store.billing.run_sums import Only, ReportSpan
 from headway.store.billing.usage import Behind, Times, run_place
@@ -213,7 +213,7 @@ async def test_who_begins_to_write_and_falls_silent_keeps_the_others_only_for_a_
             await db.execute(text("SELECT 1"))
 
     try:
-        with pytest.raises(StoreAway):  # what it had begun is undone
+        with pytest.raises(StoreUnavailable):  # what it had begun is undone
             await silent()
         names = {person.name for person in await two.people.all()}
         assert ("zoe" in names, "silent" in names) == (True, False)

@@ -20,9 +20,9 @@ from headway.domain.slurm.state import JobState
 from headway.errors import Fault, InvalidSpec, Refused
 from headway.schemas.clusters import Document
 from headway.server.live_data import PageLive
-from headway.server.workers.operation_worker import Reconciler
+from headway.server.workers.operation_worker import OperationWorker
 from headway.services.app_state import AppState, Settings
-from headway.services.cluster_backend import Reading, Resolved
+from headway.services.cluster_backend import ResolvedCluster, SlurmReading
 from headway.services.identity import Right
 from headway.services.read_model.snapshot import OPERATIONS_TOPIC, LiveState
 from headway.store import Store
@@ -41,7 +41,7 @@ def changes(*disturbs: Disturbs, cluster: str = "lab") -> ChangeSet:
     return ChangeSet(cluster, rows, "" if rows else "everything is as the file says")
 
 
-class FakeWork:
+class FakeBackend:
     """Each attribute set to a value or a function answers the call of that name; others fail the test."""
 
     def __init__(self, **answers: Any) -> None:
@@ -65,15 +65,15 @@ class FakeWork:
     def named(self, call: str) -> list[tuple[Any, ...]]:
         return [args for name, args in self.calls if name == call]
 
-    def resolve(self, document: Document) -> Resolved:
+    def resolve(self, document: Document) -> ResolvedCluster:
         spec = document.spec
         if "fault" in spec:
             raise InvalidSpec([Fault("nodes", "must be at least 1"), Fault("fault", "unknown field")])
         warnings = (Fault("spares", "no spare", level="warning"),) if spec.get("warn") else ()
         if spec["name"] in self.whole:
-            return Resolved(self.whole[spec["name"]], warnings)
+            return ResolvedCluster(self.whole[spec["name"]], warnings)
         more = self.clusters.get(spec["name"], {})
-        return Resolved(builders.cluster(spec["nodes"], name=spec["name"], **more), warnings)
+        return ResolvedCluster(builders.cluster(spec["nodes"], name=spec["name"], **more), warnings)
 
     async def _call(self, name: str, *args: Any) -> Any:
         self.calls.append((name, args))
@@ -290,7 +290,7 @@ def shared_app(state: AppState) -> FastAPI:
 class Server:
     """The app without a process: state, one HTTP client per person, operations carried out on request."""
 
-    def __init__(self, state: AppState, work: FakeWork, store: Store) -> None:
+    def __init__(self, state: AppState, work: FakeBackend, store: Store) -> None:
         self.state, self.work, self.store = state, work, store
         self.app = shared_app(state)
         self._clients: list[httpx.AsyncClient] = []
@@ -308,7 +308,7 @@ class Server:
 
     async def work_off(self) -> None:
         """Runs the reconciler until no operation is unfinished."""
-        task = asyncio.create_task(Reconciler(self.state, "test:1").run())
+        task = asyncio.create_task(OperationWorker(self.state, "test:1").run())
         self.state.wake.set()
         try:
             async with asyncio.timeout(60):
@@ -344,7 +344,7 @@ class Server:
 
 async def start(folder: Path, clock: Callable[[], float], **answers: Any) -> Server:
     structlog.configure(processors=[lambda *_: ""], logger_factory=structlog.ReturnLoggerFactory())
-    work = FakeWork(**answers)
+    work = FakeBackend(**answers)
     store = await builders.store(folder, clock)
     settings = Settings(
         state_dir=folder,
@@ -356,6 +356,6 @@ async def start(folder: Path, clock: Callable[[], float], **answers: Any) -> Ser
     return Server(AppState(store, work, LiveState(clock), settings, clock), work, store)
 
 
-def reading(*jobs: JobState, nodes: Any = None) -> Reading:
+def reading(*jobs: JobState, nodes: Any = None) -> SlurmReading:
     default = (builders.node("lab-1-1", "IDLE"), builders.node("lab-1-2", "MIXED"))
-    return Reading(default if nodes is None else nodes, jobs)
+    return SlurmReading(default if nodes is None else nodes, jobs)

@@ -1,4 +1,4 @@
-"""Every page under uvicorn on a free port: the real app on a temporary store, with a FakeWork, and Debian's Chromium.
+"""Every page under uvicorn on a free port: the real app on a temporary store, with a FakeBackend, and Debian's Chromium.
 
     def test_x(demo: Site, page: Page) -> None:      # `site` is the same without any cluster
         demo.work.answers["cancel"] = None           # what the page may ask of machines; unregistered calls fail
@@ -26,7 +26,7 @@ import uvicorn
 from fastapi import FastAPI
 from page_demo import Snapshot
 from playwright.sync_api import Page, expect
-from tests.support.server_fakes import FakeWork, shared_app
+from tests.support.server_fakes import FakeBackend, shared_app
 
 from headway.services.app_state import AppState, Settings
 from headway.services.read_model.snapshot import LiveState
@@ -43,7 +43,7 @@ class Site:
 
     url: str
     state: AppState
-    work: FakeWork
+    work: FakeBackend
     app: FastAPI
     loop: asyncio.AbstractEventLoop
     sessions: dict[str, str] = field(default_factory=dict)  # role -> cookie
@@ -138,7 +138,7 @@ def demo(site: Site) -> Site:
 
 def serve(folder: Path) -> Iterator[Site]:
     """The app on the folder's store."""
-    work = FakeWork(**demo_state.answers())
+    work = FakeBackend(**demo_state.answers())
     made: list[AppState] = []
     config = uvicorn.Config(lambda: None, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=1)
     server = _Server(config)

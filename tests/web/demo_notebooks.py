@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tests.support.server_fakes import FakeWork
+from tests.support.server_fakes import FakeBackend
 
 from headway.store import NotebookRow, Store
 
@@ -23,7 +23,7 @@ class _Listening:
     async def close(self) -> None: ...
 
 
-async def put(store: Store, work: FakeWork, running: int, waiting: int) -> None:
+async def put(store: Store, work: FakeBackend, running: int, waiting: int) -> None:
     """With the numbers of jobs of alice's that run and wait."""
     work.answers["tunnel"] = _Listening()
     for notebook, job in ((RUNNING, running), (WAITING, waiting)):

@@ -33,7 +33,7 @@ from page_demo import (
 )
 from sqlalchemy import insert, select
 from tests.support import builders, server_fakes
-from tests.support.server_fakes import FakeWork
+from tests.support.server_fakes import FakeBackend
 
 from headway.domain.cluster import Cluster, Group, Partition, Slot, Team, User
 from headway.domain.machine import Machine, MachineState
@@ -47,7 +47,7 @@ from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import JobOut, LogFoundOut, LogLineOut, LogPartOut
 from headway.schemas.submissions import ExecIn, ExecOut, SubmitOut
 from headway.services.app_state import AppState
-from headway.services.cluster_backend import Reading
+from headway.services.cluster_backend import SlurmReading
 from headway.services.mappers import summary_of
 from headway.services.read_model.snapshot import Notice
 from headway.services.read_model.snapshot import Snapshot as Known
@@ -150,11 +150,11 @@ def _figure(key: str, at: int, gpu: int) -> float:
 _SHOWN: dict[str, Known] = {}  # by cluster; one server at a time
 
 
-def _read(cluster: Cluster) -> Reading:
+def _read(cluster: Cluster) -> SlurmReading:
     shown = _SHOWN[cluster.name]
     if shown.stale:
         raise Unreachable(shown.stale)
-    return Reading(shown.nodes, shown.jobs)
+    return SlurmReading(shown.nodes, shown.jobs)
 
 
 def _shares(cluster: Cluster) -> tuple[Share, ...]:
@@ -172,7 +172,7 @@ def _job(cluster: Cluster, number: int) -> JobState:
     raise NotFound(f"{cluster.name} has no job {number}")
 
 
-async def put(state: AppState, work: FakeWork, snapshot: Snapshot | None, name: str = "demo") -> None:
+async def put(state: AppState, work: FakeBackend, snapshot: Snapshot | None, name: str = "demo") -> None:
     """Makes the cluster's row and what was last read of it; None takes it away."""
     if snapshot is None:
         await state.store.clusters.delete(name)
@@ -200,7 +200,7 @@ async def put(state: AppState, work: FakeWork, snapshot: Snapshot | None, name: 
     state.live.notify_row_changed(name)
 
 
-def _resolved(work: FakeWork, name: str, nodes: Sequence[NodeOut], out: ClusterOut) -> Cluster:
+def _resolved(work: FakeBackend, name: str, nodes: Sequence[NodeOut], out: ClusterOut) -> Cluster:
     spares = sum(n.role == "spare" for n in nodes) if nodes else out.spares
     leaf_size = max(Counter(n.leaf for n in nodes).values(), default=4)
     slots = tuple(n.name for n in nodes)
@@ -281,7 +281,7 @@ def _course(one: IncidentOut) -> list[tuple[float, str, str, dict[str, object]]]
     return [(after, word, text, more) for after, word, text, more in steps if after is not None]
 
 
-async def furnish(state: AppState, work: FakeWork) -> None:
+async def furnish(state: AppState, work: FakeBackend) -> None:
     """Clusters in several states, as a server that is at work has them."""
     work.clusters["lab"] = {"plan": PLAN}  # which is what /new begins with
     for person, role in (("ann", "admin"), ("alice", "member"), ("victor", "viewer")):
@@ -325,7 +325,7 @@ GROUPS = (
 )  # fmt: skip
 
 
-async def put_elastic(state: AppState, work: FakeWork) -> None:
+async def put_elastic(state: AppState, work: FakeBackend) -> None:
     """Groups that grow: one by people's word, one of spot machines of which one is missing, one by itself."""
     slots = tuple(
         Slot(slot, f"leaf{leaf}", number, group.name)

@@ -8,7 +8,7 @@ from headway.domain.cluster import Cluster, Storage, Volume
 from headway.domain.dataset import DatasetVersion
 from headway.domain.slurm.state import Room
 from headway.errors import Unreachable
-from headway.store import SpeedRow, Store
+from headway.store import Store, VolumeSpeedRow
 
 TIB = 1 << 40
 STORAGE = Storage(
@@ -41,7 +41,8 @@ async def put(store: Store) -> None:
     }
     for name in ("demo", "grow"):
         await store.volume_speeds.record(
-            SpeedRow(name, path, f"{name}-1-1", 4096, now - 5 * 3600, *found, "") for path, found in figures.items()
+            VolumeSpeedRow(name, path, f"{name}-1-1", 4096, now - 5 * 3600, *found, "")
+            for path, found in figures.items()
         )
     for number, (name, files, size, days, checked, damage) in enumerate(
         (

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import uvicorn
 from tests.support import builders, server_fakes
-from tests.support.server_fakes import FakeWork, Server, changes, reading
+from tests.support.server_fakes import FakeBackend, Server, changes, reading
 
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.slurm.accounts import Share
 from headway.schemas.backups import VolumeSpeedOut
 from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
 from headway.schemas.submissions import ExecOut, SubmitOut
-from headway.server.backend.backend import RealWork
+from headway.server.backend.backend import Backend
 
 JOBS = (builders.job(1, nodes=("lab-1-1",)), builders.job(2, "PENDING", more={"nice": 5}), builders.job(3, "FAILED"))
 
@@ -31,11 +31,11 @@ async def rebooted(*_: Any) -> Any:
     return up()
 
 
-class AnyWork(FakeWork):
+class AnyWork(FakeBackend):
     """Whatever is asked is answered; documents are checked in earnest."""
 
     def resolve(self, document: Any) -> Any:
-        return RealWork.resolve(None, document)  # type: ignore[arg-type]
+        return Backend.resolve(None, document)  # type: ignore[arg-type]
 
     async def _call(self, name: str, *args: Any) -> Any:
         return await super()._call(name, *args)

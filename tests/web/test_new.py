@@ -11,7 +11,7 @@ from tests.support.server_fakes import changes
 
 from conftest import Site
 from headway.domain.changeset import Disturbs
-from headway.server.backend.backend import RealWork
+from headway.server.backend.backend import Backend
 from headway.services.read_model.snapshot import operation_topic
 from headway.store import Operation
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.browser
 @pytest.fixture
 def real(demo: Site) -> Site:
     """With the spec's own rules."""
-    demo.work.resolve = RealWork(demo.state.store, demo.state.settings.state_dir).resolve  # type: ignore[method-assign]
+    demo.work.resolve = Backend(demo.state.store, demo.state.settings.state_dir).resolve  # type: ignore[method-assign]
     demo.work.answers["plan"] = lambda cluster: changes(
         Disturbs.NOTHING, Disturbs.CONTROLLER_RESTART, cluster=cluster.name
     )

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from conftest import Site
 from headway.schemas.submissions import SubmitOut
 from headway.server.main import bind
-from headway.server.notebook_proxy import Door, origin_of
+from headway.server.notebook_proxy import NotebookProxy, origin_of
 from headway.services.jobs import notebooks
 from headway.store import NotebookRow
 
@@ -117,7 +117,7 @@ def doors(demo: Site, request: pytest.FixtureRequest) -> Iterator[_Doors]:
     row = NotebookRow(HIS, "demo", hers.job_id, "mallory", hers.user, "/m", "secret", 60, hers.at)
     demo.run(demo.state.store.notebooks.save(row))
     demo.work.answers["tunnel"] = _Lab(made.heard)
-    door = Door(demo.state)
+    door = NotebookProxy(demo.state)
     demo.run(door.listen(sock))
     yield made
     demo.run(door.close())

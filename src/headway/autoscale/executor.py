@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from headway.autoscale import planner, provisioning_failures
+from headway.autoscale import planner, provisioning_incidents
 from headway.cluster.active_head import active_head
 from headway.cluster.context import ClusterContext
 from headway.cluster.monitoring.scrape_targets import update_scrape_targets
@@ -21,7 +21,7 @@ from headway.errors import HeadwayError, Unreachable
 from headway.health.context import fault_text
 from headway.render.slurm.power_saving import MAKE_S
 from headway.slurm import node_commands, node_jobs
-from headway.store import StoreAway
+from headway.store import StoreUnavailable
 
 Messages = list[tuple[str, str]]
 CHECK_EVERY_S = 3.0
@@ -127,7 +127,7 @@ class Autoscaler:
             async with self._report_faults(_subject(deed)):
                 if await self._carry_out(deed, head, machines):
                     await self._note_failure(deed)
-        self.messages += await provisioning_failures.close_resolved(
+        self.messages += await provisioning_incidents.close_resolved(
             self.cluster, self.env.store, states, machines, making, now, going
         )
         there = frozenset(machines) - making
@@ -166,7 +166,7 @@ class Autoscaler:
             self.over_budget[deed.group] = self.over_budget.get(deed.group, 0) + 1
             group = next(group for group in self.cluster.groups if group.name == deed.group)
             store, now = self.env.store, self.clock()
-            await provisioning_failures.note_failed_creation(
+            await provisioning_incidents.note_failed_creation(
                 self.cluster, store, group, deed.nodes[0], deed.why, now, deed.until
             )
             return
@@ -177,7 +177,7 @@ class Autoscaler:
         else:
             return
         group = self.cluster.group_of[deed.node]
-        await provisioning_failures.note_failed_creation(
+        await provisioning_incidents.note_failed_creation(
             self.cluster, self.env.store, group, deed.node, why, self.clock(), self.clock()
         )
 
@@ -222,7 +222,7 @@ class Autoscaler:
             until = now + planner.retry_delay_s(count)
             self.undeletable[name] = count, until
             self.messages.append((name, f"could not be given back (try {count} in a row): {fault}"))
-            await provisioning_failures.note_failed_deletion(
+            await provisioning_incidents.note_failed_deletion(
                 self.cluster, self.env.store, name, f"try {count} in a row: {fault}", now, until
             )
             return False
@@ -262,7 +262,7 @@ class Autoscaler:
         while True:
             try:
                 return await provision_machine(self.cluster, self.env, node, say)
-            except StoreAway as error:
+            except StoreUnavailable as error:
                 self.messages.append((node, f"waits: {error.message.splitlines()[0]}"))
                 await asyncio.sleep(STORE_RETRY_S)
 
@@ -290,7 +290,7 @@ class Autoscaler:
         until = self.not_before[group.name] = max(self.not_before[group.name], now + planner.retry_delay_s(1))
         self.messages.append((node, f"could not be made (try {count} in a row): {why}"))
         try:
-            await provisioning_failures.note_failed_creation(
+            await provisioning_incidents.note_failed_creation(
                 self.cluster, self.env.store, group, node, f"try {count} in a row: {why}", now, until
             )
             if unasked:

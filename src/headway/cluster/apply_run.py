@@ -44,7 +44,7 @@ from headway.render.ha import state_folder
 from headway.render.system.unit_list import MUNGE_KEY
 from headway.slurm import node_commands, sacctmgr
 from headway.slurm.account_commands import account_change_argv
-from headway.store import StoreAway
+from headway.store import StoreUnavailable
 
 # Machines made at once: a container start is mostly work of this host's processors.
 MAKE_AT_ONCE = 6
@@ -136,7 +136,7 @@ class ApplyRun:
         is no machine's."""
         try:
             await work
-        except StoreAway:
+        except StoreUnavailable:
             raise
         except HeadwayError as error:
             self.failures[name] = error

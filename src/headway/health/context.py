@@ -15,16 +15,17 @@ from headway.domain.incident import Incident, IncidentState
 from headway.domain.machine import Machine, MachineState
 from headway.errors import HeadwayError, Unreachable
 from headway.slurm import job_commands, node_commands, node_jobs
-from headway.store import StoreAway
+from headway.store import StoreUnavailable
 
 # Nodes at once whose volumes are tried: a file server that is away is away for all of them, and others are asked things too.
 MOUNTS_AT_ONCE = 8
 
 
 def fault_text(error: HeadwayError) -> str:
-    """Returns the first line of an error, to report as a machine's fault. Raises a StoreAway again: the server's own database
+    """Returns the first line of an error, to report as a machine's fault. Raises a StoreUnavailable again: the
+    server's own database
     is no machine's fault."""
-    if isinstance(error, StoreAway):
+    if isinstance(error, StoreUnavailable):
         raise error
     return error.message.splitlines()[0]
 

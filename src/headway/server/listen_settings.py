@@ -46,7 +46,7 @@ class Tls:
 
 
 @dataclass(frozen=True)
-class Front:
+class ListenSettings:
     url: str = ""  # how people reach the server; "" = by its own address
     tls: Tls | None = None
     proxies: tuple[str, ...] = ()
@@ -64,12 +64,12 @@ class Front:
         return tuple(sorted(names))
 
 
-PLAIN = Front()
+PLAIN = ListenSettings()
 
 
-def read(env: Mapping[str, str]) -> Front:
+def read(env: Mapping[str, str]) -> ListenSettings:
     """Raises Refused for what can't be so."""
-    front = Front(
+    front = ListenSettings(
         origin(env, "HEADWAY_PUBLIC_URL"), _tls(env), _proxies(env.get("HEADWAY_TRUSTED_PROXIES", "")), _oidc(env)
     )
     if front.tls and front.url.startswith("http://"):

@@ -26,7 +26,7 @@ def configure(state_dir: Path) -> None:
     file = state_dir / paths.LOG_FILE
     file.touch(mode=0o600)
     file.chmod(0o600)
-    out: Any = Patient(_opened(file), file)
+    out: Any = RotatingLogHandler(_opened(file), file)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -48,7 +48,7 @@ def _opened(file: Path) -> int:
     return os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-class Patient:
+class RotatingLogHandler:
     """A log file that swallows what does not fit: a full disk must not end the work that would have been logged. Where it has
     grown to KEEP_BYTES it becomes FILE.1, and another one is begun."""
 

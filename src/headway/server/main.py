@@ -26,18 +26,18 @@ from headway.api.auth.dependencies import require_right
 from headway.domain.role import Role
 from headway.errors import HeadwayError, Refused
 from headway.server import logs, state_files, sudo_handover
-from headway.server.backend.backend import RealWork
+from headway.server.backend.backend import Backend
 from headway.server.backend.watcher import Watcher
-from headway.server.listen_settings import LOOPBACK, PLAIN, Front
-from headway.server.notebook_proxy import Door, origin_of
-from headway.server.operations.backups import Backups
-from headway.server.workers.billing_worker import Collector
-from headway.server.workers.event_listener import Listener
-from headway.server.workers.leader_election import Leading
-from headway.server.workers.operation_worker import Reconciler
-from headway.server.workers.snapshot_worker import Poller
+from headway.server.listen_settings import LOOPBACK, PLAIN, ListenSettings
+from headway.server.notebook_proxy import NotebookProxy, origin_of
+from headway.server.operations.backups import BackupSchedule
+from headway.server.workers.billing_worker import BillingWorker
+from headway.server.workers.event_listener import EventListener
+from headway.server.workers.leader_election import LeaderElection
+from headway.server.workers.operation_worker import OperationWorker
+from headway.server.workers.snapshot_worker import SnapshotWorker
 from headway.services.app_state import AppState, Settings
-from headway.services.cluster_backend import Work
+from headway.services.cluster_backend import ClusterBackend
 from headway.services.identity import Right
 from headway.services.read_model.snapshot import LiveState
 from headway.store import Store, open_store
@@ -53,7 +53,7 @@ GARBAGE = (2_000, 5, 1_000_000)
 TIDY_S = 300.0
 
 log = structlog.get_logger("headway.server")
-MakeWork = Callable[[Store, Path], Work]
+MakeWork = Callable[[Store, Path], ClusterBackend]
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ def serve(
     data_dir: Path | None = None,
     dataset_roots: tuple[Path, ...] = (),
     notebooks: Notebooks = Notebooks(),
-    front: Front = PLAIN,
-    make_work: MakeWork = RealWork,
+    front: ListenSettings = PLAIN,
+    make_work: MakeWork = Backend,
 ) -> None:
     """Runs until SIGTERM or SIGINT. `url` is the database's; `data_dir` is where what clusters keep lies, when servers share
     it (none: the state folder); port 0 takes a free one, a port in use gives way to a free one when it is the default.
@@ -109,7 +109,7 @@ class _Server:
     database: str
     dataset_roots: tuple[Path, ...]
     notebooks: Notebooks
-    front: Front
+    front: ListenSettings
     make_work: MakeWork
 
     async def run(self) -> None:
@@ -134,7 +134,7 @@ class _Server:
             mount_page(app, state)
             state_files.write_client(self.state_dir, url, token)
             await sudo_handover.hand_over(store, self.state_dir, url)
-            door = Door(state)
+            door = NotebookProxy(state)
             await door.listen(aside, self.front.tls.context if self.front.tls else None)
             if self.host not in LOOPBACK and not state.settings.https:
                 log.warning("other machines reach this server without TLS", hint="--tls-cert FILE --tls-key FILE")
@@ -189,15 +189,15 @@ class _Server:
 
         http.on_started = ready
         watcher = state.work if hasattr(state.work, "step") else None
-        poller = Poller(state, _watcher(watcher))
+        poller = SnapshotWorker(state, _watcher(watcher))
         led: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
-            "reconcile": Reconciler(state, owner).run,
-            "backups": Backups(state).run,
-            "ledger": Collector(state).run,
+            "reconcile": OperationWorker(state, owner).run,
+            "backups": BackupSchedule(state).run,
+            "ledger": BillingWorker(state).run,
         }
         ears: Any = state.work if hasattr(state.work, "hear") else None
         if ears is not None:
-            led["hear"] = Listener(state, ears).run
+            led["hear"] = EventListener(state, ears).run
 
         async def let_go() -> None:
             poller.let_go()
@@ -207,7 +207,7 @@ class _Server:
 
         loops = [
             asyncio.create_task(poller.run(), name="poll"),
-            asyncio.create_task(Leading(state, led, let_go, _say_if_broken).run(), name="lead"),
+            asyncio.create_task(LeaderElection(state, led, let_go, _say_if_broken).run(), name="lead"),
             asyncio.create_task(_tidy(), name="tidy"),
         ]
         for task in loops:

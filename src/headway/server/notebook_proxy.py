@@ -68,7 +68,7 @@ class _Refused(Exception):
         self.status, self.title, self.text, self.link = status, title, text, link
 
 
-class Door:
+class NotebookProxy:
     """`listen` it; `close` it at the end."""
 
     def __init__(self, state: AppState) -> None:
@@ -98,7 +98,7 @@ class Door:
         self._clients.add(task)
         try:
             if len(self._clients) <= MOST_CLIENTS:
-                await _Talk(self, reader, writer).run()
+                await _ProxiedConnection(self, reader, writer).run()
         except (OSError, TimeoutError, h11.ProtocolError, Unreachable, asyncio.CancelledError):
             pass  # somebody is gone
         except Exception as error:
@@ -205,10 +205,10 @@ class Door:
             raise _Refused(503, "The notebook does not answer", error.message, page) from None
 
 
-class _Talk:
+class _ProxiedConnection:
     """One client's connection."""
 
-    def __init__(self, door: Door, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, door: NotebookProxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.door, self.reader, self.writer = door, reader, writer
         self.http = h11.Connection(h11.SERVER)
 

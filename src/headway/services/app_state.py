@@ -27,7 +27,7 @@ from headway.paths import volumes_dir
 from headway.schemas.clusters import Document
 from headway.schemas.jobs import ProgressOut
 from headway.schemas.nodes import DeedOut
-from headway.services.cluster_backend import Resolved, Work
+from headway.services.cluster_backend import ClusterBackend, ResolvedCluster
 from headway.services.jobs.notebook_sessions import NotebookSessions
 from headway.services.login_throttle import LoginThrottle
 from headway.services.read_model.snapshot import LiveState, Snapshot, cluster_topic
@@ -101,7 +101,7 @@ class CommandInput:
 @dataclass
 class AppState:
     store: Store
-    work: Work
+    work: ClusterBackend
     live: LiveState
     settings: Settings
     clock: Callable[[], float] = time.time
@@ -177,7 +177,7 @@ class AppState:
             known = self._resolved[row.name] = (key, found.cluster)
         return known[1]
 
-    async def resolve(self, document: Document) -> Resolved:
+    async def resolve(self, document: Document) -> ResolvedCluster:
         """With the datasets that have versions here. Raises InvalidSpec with every fault."""
         found = await asyncio.to_thread(self.work.resolve, document)
         cluster = found.cluster

@@ -1,5 +1,6 @@
-"""What the API and the loops ask of the work rooms. server.backend.backend is the real one; tests register the calls they
-expect."""
+"""What requests and workers ask of clusters, as a Protocol. server.backend.backend implements it; the tests' fake
+answers only the
+calls that a test registered."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:  # the cluster room and its libraries are loaded with the firs
 
 
 @dataclass(frozen=True)
-class Resolved:
+class ResolvedCluster:
     """A document that is valid, and what is odd about it all the same."""
 
     cluster: Cluster
@@ -42,7 +43,7 @@ class Resolved:
 
 
 @dataclass(frozen=True)
-class Reading:
+class SlurmReading:
     """What Slurm on a cluster says now."""
 
     nodes: tuple[NodeState, ...]
@@ -52,7 +53,7 @@ class Reading:
     began: float = float("inf")  # when it began, by time.monotonic(); inf: when it was asked for
 
 
-class Waiting(Protocol):
+class WaitForJobs(Protocol):
     """Of an apply that waits for jobs on nodes that go."""
 
     async def begin(self) -> None:
@@ -68,17 +69,21 @@ class Waiting(Protocol):
         ...
 
 
-class Work(Protocol):
+class ClusterBackend(Protocol):
     """Everything that touches machines or resolves a spec. `user` is the Linux user that acts on the cluster."""
 
-    def resolve(self, document: Document) -> Resolved:
+    def resolve(self, document: Document) -> ResolvedCluster:
         """Raises InvalidSpec with every fault. Pure, but slow for thousands of nodes."""
         ...
 
     async def plan(self, cluster: Cluster) -> ChangeSet: ...
 
     async def apply(
-        self, cluster: Cluster, say: ReportProgress, deadline: Deadline | None = None, waiting: Waiting | None = None
+        self,
+        cluster: Cluster,
+        say: ReportProgress,
+        deadline: Deadline | None = None,
+        waiting: WaitForJobs | None = None,
     ) -> bool:
         """`deadline`: until when jobs may go on where nodes go; None: no node with jobs goes. Whether it stepped
         aside for another operation (`waiting`), with nodes that go drained."""
@@ -156,7 +161,7 @@ class Work(Protocol):
         """What each account has used, as sshare says it. Raises Unreachable when the controller does not answer."""
         ...
 
-    async def read(self, cluster: Cluster) -> Reading:
+    async def read(self, cluster: Cluster) -> SlurmReading:
         """Raises Unreachable when the controller does not answer."""
         ...
 

@@ -1,4 +1,4 @@
-"""Domain and store -> wire. Pure."""
+"""Converts domain objects and rows of the store to API schemas. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from headway.schemas.clusters import (
 from headway.schemas.incidents import IncidentOut, IncidentStepOut, MovedJobOut, TimesOut
 from headway.schemas.jobs import CourseOut, JobOut, ProgressOut
 from headway.services.read_model.snapshot import Snapshot
-from headway.store import ClusterRow, Event, Operation, PriceRow
+from headway.store import ClusterRow, Operation, OperationEvent, PriceRow
 
 HIDDEN = "hidden"
 _MORE = tuple(JobOut.model_fields)[tuple(JobOut.model_fields).index("priority") :]  # as JobState has them
@@ -398,7 +398,7 @@ def operation_out(operation: Operation) -> OperationOut:
     )
 
 
-def event_out(event: Event) -> EventOut:
+def event_out(event: OperationEvent) -> EventOut:
     return EventOut.model_validate(
         {
             "seq": event.seq,

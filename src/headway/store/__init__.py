@@ -3,43 +3,43 @@
 from headway.store.access.audit import AuditAsk
 from headway.store.clusters.operations import OperationAsk
 from headway.store.db.rows import (
+    ActivityRow,
     AuditRow,
     ClusterRow,
-    Event,
     HappeningPlace,
-    HappeningRow,
     InvoiceRow,
     JobRecord,
     NotebookRow,
     Operation,
+    OperationEvent,
     Person,
     PipelineRow,
     PriceRow,
-    SpeedRow,
     Token,
+    VolumeSpeedRow,
 )
-from headway.store.db.transactions import Locked, StoreAway
+from headway.store.db.transactions import DatabaseLocked, StoreUnavailable
 from headway.store.store import Store, open_store
 
 __all__ = [
+    "ActivityRow",
     "AuditAsk",
     "AuditRow",
     "ClusterRow",
-    "Event",
+    "DatabaseLocked",
     "HappeningPlace",
-    "HappeningRow",
     "InvoiceRow",
     "JobRecord",
-    "Locked",
     "NotebookRow",
     "Operation",
     "OperationAsk",
+    "OperationEvent",
     "Person",
     "PipelineRow",
     "PriceRow",
-    "SpeedRow",
     "Store",
-    "StoreAway",
+    "StoreUnavailable",
     "Token",
+    "VolumeSpeedRow",
     "open_store",
 ]

@@ -21,7 +21,7 @@ from starlette.responses import Response
 
 from headway.services.app_state import AppState
 from headway.services.identity import Principal
-from headway.store import StoreAway
+from headway.store import StoreUnavailable
 from headway.web.page_context import redirect_with_message
 
 KEY_FIELD = "form_key"
@@ -61,7 +61,7 @@ async def submit_once(
         made = await submit(replace(who, idempotency_key=name, first_sent_at=before.at if before else state.clock()))
         if not isinstance(made, FormDone):
             return made
-        with contextlib.suppress(StoreAway):  # the form is done; if it is resent, the head recognises its key
+        with contextlib.suppress(StoreUnavailable):  # the form is done; if it is resent, the head recognises its key
             await state.store.idempotency_keys.finish(name, _DONE, json.dumps([made.path, made.message]))
         return _redirect(made)
 

@@ -20,7 +20,7 @@ from headway.errors import Unreachable
 from headway.schemas.base import API_PREFIX
 from headway.schemas.jobs import LogFoundOut, LogPartOut
 from headway.schemas.submissions import ExecOut, SubmitOut
-from headway.services.cluster_backend import Reading
+from headway.services.cluster_backend import SlurmReading
 from headway.store import NotebookRow
 from tests.support import builders, server_fakes
 from tests.support.access_table import PUBLIC, ROLES, TABLE, THINGS, Row
@@ -135,9 +135,9 @@ class Things:
         return names
 
 
-def reading() -> Reading:
+def reading() -> SlurmReading:
     jobs = (builders.job(JOBS[user], user=user, account="blue" if user == STRANGER else "red") for user in EVERYBODY)
-    return Reading((builders.node("lab-1-1", "IDLE"),), tuple(jobs))
+    return SlurmReading((builders.node("lab-1-1", "IDLE"),), tuple(jobs))
 
 
 @pytest.fixture

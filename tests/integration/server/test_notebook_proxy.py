@@ -18,7 +18,7 @@ from headway.jobs.remote import tunnel as tunnels
 from headway.jobs.remote.tunnel import Tunnel
 from headway.server import notebook_proxy
 from headway.server.main import bind
-from headway.server.notebook_proxy import Door, origin_of
+from headway.server.notebook_proxy import NotebookProxy, origin_of
 from headway.services.jobs import notebooks
 from headway.store import NotebookRow
 from tests.support import builders, server_fakes
@@ -196,7 +196,7 @@ async def led(tmp_path: Path, names: bool) -> AsyncIterator[World]:
         return Tunnel(await Local.start(jupyter.path), node)
 
     server.work.answers["tunnel"] = open_tunnel
-    made = Door(server.state)
+    made = NotebookProxy(server.state)
     await made.listen(sock)
     yield World(server, jupyter, port, notebooks.notebook_origin(server.state, ID), clock)
     await made.close()

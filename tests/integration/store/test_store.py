@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from headway.errors import Conflict, NotFound, Refused, Unanswered, Unreachable
-from headway.store import Locked, PriceRow, Store, StoreAway, open_store
+from headway.store import DatabaseLocked, PriceRow, Store, StoreUnavailable, open_store
 from headway.store.db.engine import database_url, migrate, open_engine, shown_url
 from headway.store.db.schema import HEAD, metadata
 from headway.store.db.transactions import said_where_away
@@ -364,11 +364,11 @@ class Told(Exception):
     ],
 )
 def test_a_database_that_is_away_is_said_to_be_whatever_its_driver_calls_it(error: Exception) -> None:
-    with pytest.raises(StoreAway, match="the server's database") as caught, said_where_away():
+    with pytest.raises(StoreUnavailable, match="the server's database") as caught, said_where_away():
         raise error
     assert isinstance(caught.value, Unreachable)
     assert caught.value.hint
-    assert isinstance(caught.value, Locked) == ("locked" in str(error))
+    assert isinstance(caught.value, DatabaseLocked) == ("locked" in str(error))
     assert isinstance(caught.value, Unanswered) == (type(error) is TimeoutError), "whether it was written nobody knows"
 
 

@@ -10,7 +10,7 @@ import pytest
 from headway.errors import Unanswered
 from headway.jobs import notebooks as jupyter
 from headway.schemas.submissions import SubmitOut
-from headway.store import StoreAway
+from headway.store import StoreUnavailable
 from tests.support import builders
 from tests.support.server_fakes import Server, reading
 
@@ -67,10 +67,10 @@ async def test_a_notebook_whose_start_was_cut_off_has_the_secret_of_the_job_that
     server.work.answers |= {"read": reading(builders.job(5, "PENDING", user="alice")), "machines": ()}
 
     async def away(*_: Any, **__: Any) -> None:
-        raise StoreAway("the database does not answer")
+        raise StoreUnavailable("the database does not answer")
 
     monkeypatch.setattr(owner, method, away)
-    assert (await alice.post(NOTEBOOKS, data=BOOK)).status_code == StoreAway.http_status
+    assert (await alice.post(NOTEBOOKS, data=BOOK)).status_code == StoreUnavailable.http_status
     monkeypatch.setattr(owner, method, works)
     assert (await alice.post(NOTEBOOKS, data=BOOK)).status_code == 303
     (row,) = await server.store.notebooks.of_cluster("lab")
@@ -128,7 +128,7 @@ async def test_a_database_that_goes_away_after_it_was_sent_makes_no_failure_of_i
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(*_: Any) -> None:
-        raise StoreAway("the database does not answer")
+        raise StoreUnavailable("the database does not answer")
 
     alice = await ready(server)
     monkeypatch.setattr(server.store.idempotency_keys, "finish", away)

@@ -18,7 +18,7 @@ from headway.domain.cluster import Group
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.machine import Machine
 from headway.errors import Refused
-from headway.store import Store, StoreAway
+from headway.store import Store, StoreUnavailable
 from headway.transport.process import CommandResult
 from tests.support import builders
 
@@ -346,7 +346,7 @@ async def test_that_the_server_s_database_is_away_is_no_machine_s_fault(world: W
         tries += 1
         world.machines[name] = replace(builders.machine(name), started_at=world.now)
         if tries < 3:
-            raise StoreAway("the server's database does not answer")
+            raise StoreUnavailable("the server's database does not answer")
         world.states[name] = "allocated"
 
     world.monkeypatch.setattr(executor, "provision_machine", bring)

@@ -13,12 +13,12 @@ from headway.changes.slurm_accounts import desired_accounts
 from headway.cluster.apply_run import ApplyRun
 from headway.domain.changeset import Change, ChangeSet
 from headway.errors import Unreachable
-from headway.store import StoreAway
+from headway.store import StoreUnavailable
 from tests.support import builders
 
 LAB = builders.cluster(2, 0)
 HEAD, ONE, TWO = LAB.head, *LAB.slot_names
-AWAY = StoreAway("the server's database does not answer")
+AWAY = StoreUnavailable("the server's database does not answer")
 
 
 class Fleet:
@@ -55,7 +55,7 @@ async def test_a_database_that_is_away_is_no_machine_s_failure_and_leaves_nobody
 ) -> None:
     """What begins anew when it is back must not work beside what began before."""
     fleet = Fleet(monkeypatch, **{ONE: AWAY, TWO: "waits"})
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await fleet.run()
     assert fleet.did == [f"{HEAD} lets go", f"{TWO} lets go"]
 

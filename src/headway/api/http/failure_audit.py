@@ -8,7 +8,7 @@ from fastapi import Request
 from headway.api.auth.dependencies import SAFE_METHODS, app_state
 from headway.errors import HeadwayError, NotAllowed
 from headway.services.identity import Principal
-from headway.store import Locked
+from headway.store import DatabaseLocked
 
 log = structlog.get_logger("headway.api")
 
@@ -20,7 +20,7 @@ async def audit_failure(request: Request, error: Exception) -> None:
     was_refused = isinstance(error, NotAllowed)
     if who is None or not (was_refused or request.method not in SAFE_METHODS):
         return
-    if isinstance(error, Locked):  # the line could not be written either, and trying takes just as long
+    if isinstance(error, DatabaseLocked):  # the line could not be written either, and trying takes just as long
         log.warning(
             "the audit line of a failed request was not written: the database is locked",
             person=who.person,

@@ -30,7 +30,7 @@ from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.identity import Principal
 from headway.services.mappers import operation_out
-from headway.store import AuditAsk, Operation, StoreAway
+from headway.store import AuditAsk, Operation, StoreUnavailable
 from headway.store.clusters.idempotency_keys import Answer
 
 AUDITED_WITHIN_S = 60.0  # an operation's audit line is written this soon after it is queued
@@ -99,7 +99,7 @@ class IdempotentPosts:
             "state", {}
         ).get("settled")
         # The response is sent. If this fails, a resent request is told that it is still under way.
-        with contextlib.suppress(StoreAway):
+        with contextlib.suppress(StoreUnavailable):
             if failed or not recorder.whole:
                 await store.idempotency_keys.delete(sealed_key.name)
             else:

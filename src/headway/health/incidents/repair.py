@@ -11,7 +11,7 @@ from headway.health.incidents import orphaned
 from headway.health.incidents.disk_full import wait_for_disk_space, waits_for_disk_space
 from headway.health.incidents.remount import remount_volumes
 from headway.health.policy import repair_ladder
-from headway.store import StoreAway
+from headway.store import StoreUnavailable
 from headway.transport.connect import HostKeyChanged, SudoRefused
 
 JOBS_START_S = 20.0  # what a requeued job is given to start on the spare, before its old node is repaired
@@ -218,7 +218,7 @@ async def _wait_for_replacement(context: HealthContext, incident: Incident) -> s
     for _ in range(int(REPLACE_S / POLL_S)):
         try:
             operation = await context.env.store.operations.get(number)
-        except StoreAway:
+        except StoreUnavailable:
             await context.sleep(POLL_S)
             continue
         if operation.state not in {"queued", "running"}:

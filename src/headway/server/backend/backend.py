@@ -1,4 +1,4 @@
-"""The real Work: the rooms that do it, on what is held open for each cluster."""
+"""Implements services.cluster_backend over the connections that are kept open for each cluster."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from headway.schemas.backups import VolumeSpeedOut
 from headway.schemas.clusters import Document
 from headway.schemas.jobs import LogFoundOut, LogPartOut, ProgressOut
 from headway.schemas.submissions import ExecIn, ExecOut, SubmitIn, SubmitOut
-from headway.server.backend.node_actions import Acting
+from headway.server.backend.node_actions import NodeActions
 from headway.server.operations.wait_watch import WatchWhileWaiting
-from headway.services.cluster_backend import Resolved, Waiting
+from headway.services.cluster_backend import ResolvedCluster, WaitForJobs
 from headway.services.mappers import course_out
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from headway.rollout.image_rollout import OperationWaits
 
 
-class RealWork(Acting):
+class Backend(NodeActions):
     """headway.services.cluster_backend.Work on the work rooms. Their heavy libraries are imported at first use."""
 
     # --- the spec
 
-    def resolve(self, document: Document) -> Resolved:
+    def resolve(self, document: Document) -> ResolvedCluster:
         from headway.catalog.plans import load_catalogue
         from headway.clusterfile.load import check_cluster_file
 
@@ -51,7 +51,7 @@ class RealWork(Acting):
         errors = [fault for fault in faults if fault.level == "error"]
         if cluster is None or errors:
             raise InvalidSpec(errors or faults)
-        return Resolved(cluster, tuple(faults))
+        return ResolvedCluster(cluster, tuple(faults))
 
     # --- the cluster
 
@@ -62,7 +62,11 @@ class RealWork(Acting):
             return await plan_changes(cluster, env)
 
     async def apply(
-        self, cluster: Cluster, say: ReportProgress, deadline: Deadline | None = None, waiting: Waiting | None = None
+        self,
+        cluster: Cluster,
+        say: ReportProgress,
+        deadline: Deadline | None = None,
+        waiting: WaitForJobs | None = None,
     ) -> bool:
         from headway.cluster.apply import apply_cluster
         from headway.cluster.scaling.scale_in import SteppedAside

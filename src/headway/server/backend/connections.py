@@ -14,8 +14,8 @@ from headway.domain.cluster import Cluster
 from headway.domain.machine import Machine
 from headway.domain.slurm.state import JobState
 from headway.errors import Unreachable
-from headway.server.slurm_poller.client import PollProcess
-from headway.services.cluster_backend import Reading
+from headway.server.slurm_poller.client import SlurmPoller
+from headway.services.cluster_backend import SlurmReading
 from headway.store import Store
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ LOOK_S = 2.0  # asking the provider takes longer than most of what is asked of t
 
 
 @dataclass(frozen=True)
-class Slurm:
+class SlurmConnection:
     """What speaks to one head."""
 
     links: HelperPool
@@ -39,7 +39,7 @@ class Slurm:
     version: str
     reader: SlurmReader
     progress: ProgressReader
-    poll: PollProcess
+    poll: SlurmPoller
 
     async def close(self) -> None:
         await self.poll.close()
@@ -48,12 +48,12 @@ class Slurm:
 
 
 @dataclass
-class Open:
+class ClusterConnections:
     """What is held open for one cluster."""
 
     env: ClusterContext
     key: object  # None once it is left behind
-    slurm: Slurm | None = None
+    slurm: SlurmConnection | None = None
     looked_at: float = 0.0  # when the provider last said where the head is
     cluster: Cluster | None = None  # by its newest file, for what began under an earlier one and goes on
     watch: HealthReconciler | None = None
@@ -73,13 +73,13 @@ class Open:
         return await asyncio.shield(self.listing)
 
 
-class Holding:
+class ConnectionPool:
     """Opened at first use; `forget` what is gone, `close` at the end. Heavy libraries are imported at first use."""
 
     def __init__(self, store: Store, state_dir: Path) -> None:
         self._store = store
         self._state_dir = state_dir
-        self._open: dict[str, Open] = {}
+        self._open: dict[str, ClusterConnections] = {}
         self._opening = asyncio.Lock()
 
     async def forget(self, cluster: str) -> None:
@@ -106,7 +106,7 @@ class Holding:
             held.watch = held.responder = held.waker = held.key = None
         await asyncio.gather(*ending)
 
-    async def read(self, cluster: Cluster) -> Reading:
+    async def read(self, cluster: Cluster) -> SlurmReading:
         return await (await self._slurm(cluster)).poll.read()
 
     async def _env(self, cluster: Cluster) -> ClusterContext:
@@ -128,7 +128,7 @@ class Holding:
         finally:
             await env.close()
 
-    async def _held(self, cluster: Cluster) -> Open:
+    async def _held(self, cluster: Cluster) -> ClusterConnections:
         key = _key(cluster)
         async with self._opening:
             for name in [name for name, one in self._open.items() if one.key is None]:
@@ -141,12 +141,12 @@ class Holding:
                 from headway.cluster.context import open_context
 
                 env = await open_context(cluster, self._store, self._state_dir)
-                held = self._open[cluster.name] = Open(env, key)
+                held = self._open[cluster.name] = ClusterConnections(env, key)
         if held.env.connections.keyless:  # another server may have made the cluster since
             held.env.connections.use_key((await self._store.secrets.of_cluster(cluster.name)).get("bootstrap_key", ""))
         return held
 
-    async def _slurm(self, cluster: Cluster) -> Slurm:
+    async def _slurm(self, cluster: Cluster) -> SlurmConnection:
         """What speaks to the head as it is now: one that was made again has another address or host key."""
         from headway.cluster.keys.secrets import secret_content
         from headway.jobs.remote.helper_pool import HelperPool
@@ -173,8 +173,8 @@ class Holding:
             connections, jwt_key = held.env.connections, secret_content(secrets, "jwt_key")
             links = HelperPool(connections)
             reader = SlurmReader(connections, head, jwt_key, cluster.slurm_version)
-            poll = PollProcess(head, secrets.get("bootstrap_key", ""), jwt_key, cluster.slurm_version)
-            held.slurm = Slurm(links, head, cluster.slurm_version, reader, ProgressReader(links, head), poll)
+            poll = SlurmPoller(head, secrets.get("bootstrap_key", ""), jwt_key, cluster.slurm_version)
+            held.slurm = SlurmConnection(links, head, cluster.slurm_version, reader, ProgressReader(links, head), poll)
             return held.slurm
 
     @staticmethod

@@ -16,7 +16,7 @@ from headway.domain.incident import FaultAction, IncidentState
 from headway.domain.slurm.state import JobState, NodeState
 from headway.errors import Conflict, HeadwayError
 from headway.schemas.incidents import FaultIn
-from headway.server.backend.connections import Holding, Open
+from headway.server.backend.connections import ClusterConnections, ConnectionPool
 
 if TYPE_CHECKING:
     from headway.domain.incident import Incident, Signal
@@ -29,11 +29,11 @@ _LOOK_S = 0.5
 _LAST_WORD_S = 0.3  # the answer goes out before a server kills itself
 
 
-class Acting(Holding):
+class NodeActions(ConnectionPool):
     """One who acts on a cluster's faults at a time (`_turn`)."""
 
     @contextlib.asynccontextmanager
-    async def _turn(self, cluster: Cluster, held: Open) -> AsyncIterator[None]:
+    async def _turn(self, cluster: Cluster, held: ClusterConnections) -> AsyncIterator[None]:
         """Here, and of all servers on the database."""
         async with held.acting, self._store.presence.turn(f"acting/{cluster.name}"):
             yield
@@ -70,7 +70,9 @@ class Acting(Holding):
             responder = self._responder(cluster, held)
             return await responder.handle_reclaim_notices() + await responder.resume_open(only=FaultAction.RECLAIM)
 
-    async def _wake(self, cluster: Cluster, held: Open, *, at_once: bool = False) -> list[tuple[str, str]]:
+    async def _wake(
+        self, cluster: Cluster, held: ClusterConnections, *, at_once: bool = False
+    ) -> list[tuple[str, str]]:
         """Makes and gives back machines as Slurm wishes, where groups scale by themselves."""
         from headway.autoscale.executor import Autoscaler
 
@@ -83,7 +85,7 @@ class Acting(Holding):
             return await held.waker.scale(at_once=at_once)
 
     @contextlib.asynccontextmanager
-    async def _alone(self, cluster: Cluster) -> AsyncIterator[Open]:
+    async def _alone(self, cluster: Cluster) -> AsyncIterator[ClusterConnections]:
         """Nobody else makes machines of the cluster meanwhile."""
         held = await self._held(cluster)
         async with held.making:  # first: a look that is under way may begin another machine
@@ -92,7 +94,7 @@ class Acting(Holding):
                 held.waker = None
             yield held
 
-    async def _follow(self, cluster: Cluster, held: Open) -> None:
+    async def _follow(self, cluster: Cluster, held: ClusterConnections) -> None:
         """When jobs that were moved run again, and have done something again."""
         from headway.health.incidents.recovery_tracking import track_recovery
         from headway.jobs.view.progress import jobs_to_read
@@ -134,7 +136,7 @@ class Acting(Holding):
                 before = said or before
 
     async def _act(
-        self, cluster: Cluster, held: Open, news: Signal | Heartbeats | OfflineAction, calm: bool
+        self, cluster: Cluster, held: ClusterConnections, news: Signal | Heartbeats | OfflineAction, calm: bool
     ) -> Messages:
         from headway.domain.incident import Signal
         from headway.health.detection.event_stream import Heartbeats
@@ -158,7 +160,7 @@ class Acting(Holding):
         reading = await self.read(cluster)
         return await self.step(cluster, reading.nodes, reading.jobs)
 
-    def _responder(self, cluster: Cluster, held: Open) -> IncidentEngine:
+    def _responder(self, cluster: Cluster, held: ClusterConnections) -> IncidentEngine:
         from headway.health.incidents.engine import IncidentEngine
 
         if held.responder is None:

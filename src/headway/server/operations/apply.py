@@ -7,7 +7,7 @@ from headway.domain.slots import Deadline
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
 from headway.schemas.clusters import Document
 from headway.server.operations.run import OperationRun
-from headway.server.operations.scale_in_wait import Waiting, replaced
+from headway.server.operations.scale_in_wait import ScaleInWait, replaced
 from headway.server.operations.slurm_upgrade import backed_up, nodes_follow
 from headway.services.app_state import AppState
 from headway.services.cluster.cost_guard import cost_limit_conflict
@@ -49,7 +49,7 @@ async def apply(run: OperationRun) -> tuple[str, ...]:
     await state.store.prices.record(prices_of(cluster, await state.store.prices.of_cluster(name), state.clock()))
     state.live.notify_row_changed(name)
     deadline = _deadline(state, operation, params)
-    waiting = Waiting(state, operation, cluster, say, deadline)
+    waiting = ScaleInWait(state, operation, cluster, say, deadline)
     try:
         aside = await state.work.apply(cluster, say, deadline, waiting)
     except HeadwayError:

@@ -35,7 +35,7 @@ PERSON = "headway"  # in whose name the loop asks
 log = structlog.get_logger("headway.server.backups")
 
 
-class Keep:
+class BackupOperations:
     """Carries out operations of the kinds backup, restore and rotate. `say`: as cluster.context.Say."""
 
     def __init__(self, state: AppState, operation: Operation, say: Any) -> None:
@@ -141,16 +141,16 @@ class Keep:
 
 async def back_up_cluster(run: OperationRun) -> tuple[str, ...]:
     """Returns the path of the backup that was made."""
-    return await Keep(run.state, run.operation, run.say).backup()
+    return await BackupOperations(run.state, run.operation, run.say).backup()
 
 
 async def restore_cluster(run: OperationRun) -> tuple[str, ...]:
-    await Keep(run.state, run.operation, run.say).restore()
+    await BackupOperations(run.state, run.operation, run.say).restore()
     return ()
 
 
 async def rotate_key(run: OperationRun) -> tuple[str, ...]:
-    await Keep(run.state, run.operation, run.say).rotate()
+    await BackupOperations(run.state, run.operation, run.say).rotate()
     return ()
 
 
@@ -186,7 +186,7 @@ def retain(folder: Path, cluster: str, keep: int, made: Path) -> tuple[str, ...]
     return tuple(stay)
 
 
-class Backups:
+class BackupSchedule:
     """Asks for a backup of each cluster whose file wants one, when its time has come."""
 
     def __init__(self, state: AppState, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:

@@ -32,10 +32,10 @@ T = TypeVar("T")
 
 async def change_dataset(run: OperationRun) -> tuple[str, ...]:
     """Adds, verifies or removes a version. Returns the mount point of an added one."""
-    return await Datasets(run.state, run.operation, run.say).carry_out()
+    return await DatasetOperations(run.state, run.operation, run.say).carry_out()
 
 
-class Datasets:
+class DatasetOperations:
     """Carries out an operation of the kind dataset. `say`: as cluster.context.Say."""
 
     def __init__(self, state: AppState, operation: Operation, say: Any) -> None:

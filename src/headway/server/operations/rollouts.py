@@ -16,10 +16,10 @@ _TAKES_OVER = (OperationKind.ROLL, OperationKind.DOWN)
 
 async def roll(run: OperationRun) -> tuple[str, ...]:
     """Returns the id of the operation that continues it; () when it is done, or another roll or a down takes over."""
-    return await Rolling(run.state, run.operation, run.say).run()
+    return await RolloutOperation(run.state, run.operation, run.say).run()
 
 
-class Rolling:
+class RolloutOperation:
     """Carries out operations of the kind roll. `say`: as cluster.context.Say."""
 
     def __init__(self, state: AppState, operation: Operation, say: Any) -> None:

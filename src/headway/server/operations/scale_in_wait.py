@@ -17,7 +17,7 @@ from headway.store import Operation
 ENDS = (OperationKind.DOWN, OperationKind.RESTORE)
 
 
-class Waiting:
+class ScaleInWait:
     """headway.services.cluster_backend.Waiting of one apply or scale. `say`: as cluster.context.Say; `deadline`: the apply's."""
 
     def __init__(

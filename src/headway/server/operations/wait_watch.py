@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
-from headway.server.backend.connections import Open
-from headway.services.cluster_backend import Waiting
+from headway.server.backend.connections import ClusterConnections
+from headway.services.cluster_backend import WaitForJobs
 
 if TYPE_CHECKING:
     from headway.autoscale.executor import Autoscaler
@@ -21,10 +21,10 @@ class WatchWhileWaiting:
     """headway.cluster.scaling.scale_in.WaitingWork. The cluster is, until the wait is over, as its file was before; what is
     made meanwhile is to have a place in the one that comes (`after`)."""
 
-    held: Open
+    held: ClusterConnections
     say: ReportProgress
     after: Cluster
-    waiting: Waiting | None = None
+    waiting: WaitForJobs | None = None
     waker: Autoscaler | None = None
     nodes: frozenset[str] = field(default_factory=frozenset)  # those whose jobs were waited for at the last look
 

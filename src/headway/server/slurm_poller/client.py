@@ -29,7 +29,7 @@ from headway.server.slurm_poller.frames import (
     with_news,
     with_nodes,
 )
-from headway.services.cluster_backend import Reading
+from headway.services.cluster_backend import SlurmReading
 from headway.transport.process import start_process, stop_process
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ BREATH = 16  # frames between which others come to their turn; a request takes s
 ARGV = (sys.executable, "-m", "headway.server.slurm_poller.process")
 
 
-class PollProcess:
+class SlurmPoller:
     """Starts the poller with the first reading, and again after it died. `read` is for any number of callers: those who
     come while a reading is under way get that one."""
 
@@ -52,7 +52,7 @@ class PollProcess:
         self._name = head.cluster
         self._argv = argv
         self._process: asyncio.subprocess.Process | None = None
-        self._reading: asyncio.Task[Reading] | None = None
+        self._reading: asyncio.Task[SlurmReading] | None = None
         self._jobs: dict[int, JobState] = {}
         self._rows: dict[int, bytes] = {}
         self._anew = False  # the poller has started and has not told all it knows yet
@@ -64,7 +64,7 @@ class PollProcess:
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None and self._process.returncode is None else None
 
-    async def read(self) -> Reading:
+    async def read(self) -> SlurmReading:
         """Raises Unreachable when Slurm does not answer, or the poller has died (the next reading starts another)."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read())
@@ -84,7 +84,7 @@ class PollProcess:
             await asyncio.gather(self._reading, return_exceptions=True)
         await self._stop()
 
-    async def _read(self) -> Reading:
+    async def _read(self) -> SlurmReading:
         began = time.monotonic()
         try:
             async with asyncio.timeout(ANSWER_S):
@@ -101,7 +101,7 @@ class PollProcess:
             raise Unreachable(
                 f"the poller of {self._name} died", hint="it starts again by itself; headway server logs"
             ) from None
-        return Reading(self._nodes, self._listed, self._rows, self._reservations, began)
+        return SlurmReading(self._nodes, self._listed, self._rows, self._reservations, began)
 
     async def _running(self) -> asyncio.subprocess.Process:
         if self._process is None or self._process.returncode is not None:

@@ -40,7 +40,7 @@ FEW = 256  # jobs that are told one by one, each with its row
 AT_ONCE = 64  # jobs in one frame of many
 
 
-class Changes:
+class SnapshotChanges:
     """What the server knows, and the frames that bring it up to date."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ def _together(news: Iterable[tuple[JobState | None, JobState]]) -> Iterator[byte
             yield frame(MANY, news_of(places, jobs[start : start + AT_ONCE]))
 
 
-async def reading(reader: SlurmReader, changes: Changes) -> list[bytes]:
+async def reading(reader: SlurmReader, changes: SnapshotChanges) -> list[bytes]:
     """The frames of one reading."""
     try:
         nodes, jobs, reservations = await asyncio.gather(reader.nodes(), reader.jobs(), reader.reservations())
@@ -110,7 +110,7 @@ async def main() -> None:
     told_head = settings["head"]
     jump = told_head["jump"] and Jump(**told_head["jump"])
     head = Machine(**{**told_head, "state": MachineState(told_head["state"]), "jump": jump})
-    changes = Changes()
+    changes = SnapshotChanges()
     async with Connections(settings["bootstrap_key"]) as connections:
         reader = SlurmReader(connections, head, bytes.fromhex(settings["jwt_key"]), settings["version"])
         _write([frame(BEGIN)])

@@ -17,7 +17,7 @@ FIRST_S = 20.0  # after the server's start, whose first seconds belong to people
 log = structlog.get_logger("headway.billing")
 
 
-class Collector:
+class BillingWorker:
     def __init__(self, state: AppState) -> None:
         self._state = state
         self._silent: set[str] = set()  # clusters whose accounting did not answer

@@ -22,14 +22,14 @@ _CALM = frozenset({"ready", "failed"})
 log = structlog.get_logger("headway.server.event_listener")
 
 
-class Hears(Protocol):
+class EventSource(Protocol):
     def hear(
         self, cluster: Cluster, calm: Callable[[], bool], turned: Callable[[tuple[int, ...], bool], None]
     ) -> AsyncIterator[list[tuple[str, str]]]: ...
 
 
-class Listener:
-    def __init__(self, state: AppState, ears: Hears) -> None:
+class EventListener:
+    def __init__(self, state: AppState, ears: EventSource) -> None:
         self._state = state
         self._ears = ears
         self._tasks: dict[str, asyncio.Task[None]] = {}

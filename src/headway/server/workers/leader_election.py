@@ -26,7 +26,7 @@ log = structlog.get_logger("headway.server.leader_election")
 Loops = Mapping[str, Callable[[], Coroutine[Any, Any, None]]]
 
 
-class Leading:
+class LeaderElection:
     """`loops` run while this server leads. `let_go`: what is to end with the lead besides."""
 
     def __init__(

@@ -18,9 +18,9 @@ from headway.services.app_state import AppState
 from headway.services.error_report import error_out, first_line
 from headway.services.mappers import operation_news
 from headway.services.read_model.snapshot import OPERATIONS_TOPIC, operation_topic
-from headway.store import Operation, StoreAway
+from headway.store import Operation, StoreUnavailable
 from headway.store.clusters.operations import MAX_ATTEMPTS
-from headway.store.db.transactions import Late
+from headway.store.db.transactions import CommitUnknown
 
 LEASE_S = 30.0
 LOOK_S = 1.0  # another server, or a lease that passes, does not wake us
@@ -33,7 +33,7 @@ WAS_AWAY = "the server's database was away; going on"
 log = structlog.get_logger("headway.server.operation_worker")
 
 
-class Reconciler:
+class OperationWorker:
     """`owner` names this server in leases: no two living ones have the same."""
 
     def __init__(self, state: AppState, owner: str, *, lease_s: float = LEASE_S) -> None:
@@ -154,8 +154,8 @@ class Reconciler:
                 return await HANDLERS[operation.kind](
                     OperationRun(self._state, operation, partial(self._say, operation), self._replanned)
                 )
-            except StoreAway as error:
-                late += isinstance(error, Late)
+            except StoreUnavailable as error:
+                late += isinstance(error, CommitUnknown)
                 if late == MOST_LATE:
                     raise
                 log.warning("the database is away", operation=operation.id, error=error.message)
@@ -167,7 +167,7 @@ class Reconciler:
         while True:
             try:
                 return await self._end(operation, error, kept)
-            except StoreAway as away:
+            except StoreUnavailable as away:
                 log.warning("the database is away", operation=operation.id, error=away.message)
                 await asyncio.sleep(AWAY_S)
 

@@ -32,7 +32,7 @@ TICK_S = 1.0
 log = structlog.get_logger("headway.server.snapshot_worker")
 
 
-class Poller:
+class SnapshotWorker:
     """`watcher` is told every fresh reading of a cluster that is ready."""
 
     def __init__(self, state: AppState, watcher: Watcher | None = None) -> None:

@@ -9,7 +9,7 @@ from headway.errors import Refused
 from headway.schemas.people import HappeningOut, HappeningPage
 from headway.services.app_state import AppState
 from headway.services.cursors import decode_cursor, encode_cursor
-from headway.store import HappeningPlace, HappeningRow
+from headway.store import ActivityRow, HappeningPlace
 from headway.store.clusters.activity import KINDS
 
 MAX_NUMBER = 2**31 - 1  # the largest integer that the database's columns hold
@@ -42,7 +42,7 @@ def _decode_place(cursor: str) -> HappeningPlace:
     return at, kind, number, seq
 
 
-def _activity_out(row: HappeningRow) -> HappeningOut:
+def _activity_out(row: ActivityRow) -> HappeningOut:
     if row.kind == "operation":
         return HappeningOut(
             at=row.at, kind="operation", level=_LEVELS.get(row.state, "info"), text=_operation(row), person=row.person,
@@ -57,7 +57,7 @@ def _activity_out(row: HappeningRow) -> HappeningOut:
     return HappeningOut(at=row.at, kind="deed", text=_action(row), person=row.person, node=row.node)
 
 
-def _operation(row: HappeningRow) -> str:
+def _operation(row: ActivityRow) -> str:
     what = OperationKind(row.detail["kind"]).activity
     took = row.detail.get("took_s")
     if row.state == "done":
@@ -68,12 +68,12 @@ def _operation(row: HappeningRow) -> str:
     return f"{what}: {'under way' if row.state == 'running' else 'queued'}"
 
 
-def _incident(row: HappeningRow) -> str:
+def _incident(row: ActivityRow) -> str:
     text = str(row.detail.get("text", ""))
     return text if row.state in ("seen", "jobs moved") or row.state in text else f"{row.state}: {text}"
 
 
-def _action(row: HappeningRow) -> str:
+def _action(row: ActivityRow) -> str:
     detail = row.detail
     if row.name == "fault":
         what = " ".join(str(detail[key]) for key in ("kind", "code") if detail.get(key))

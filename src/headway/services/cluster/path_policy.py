@@ -10,7 +10,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, conflicting_field
 from headway.errors import Fault, HeadwayError, NotAllowed, Refused
 from headway.services.app_state import AppState
-from headway.services.cluster_backend import Resolved
+from headway.services.cluster_backend import ResolvedCluster
 
 # A dataset is visible to every user of a cluster, so it must not come from the host's own folders.
 SYSTEM_FOLDERS = tuple(
@@ -35,7 +35,7 @@ def require_allowed_path(
     return real
 
 
-async def path_faults(state: AppState, resolved: Resolved) -> list[Fault]:
+async def path_faults(state: AppState, resolved: ResolvedCluster) -> list[Fault]:
     """Faults of all paths on the server's machine that a cluster file names."""
     names = await state.store.datasets.names(resolved.cluster.name)
     return [
@@ -63,7 +63,7 @@ def moved_dataset_faults(before: Cluster, cluster: Cluster) -> Iterator[Fault]:
             )
 
 
-def _library_faults(resolved: Resolved, names: Iterable[str]) -> Iterator[Fault]:
+def _library_faults(resolved: ResolvedCluster, names: Iterable[str]) -> Iterator[Fault]:
     for name in names:
         field = conflicting_field(resolved.cluster.storage, name)
         if field:
@@ -86,7 +86,7 @@ def require_dataset_source(state: AppState, path: str) -> Path:
     return real
 
 
-def _backup_faults(state: AppState, resolved: Resolved) -> Iterator[Fault]:
+def _backup_faults(state: AppState, resolved: ResolvedCluster) -> Iterator[Fault]:
     rule = resolved.cluster.backup
     if rule is None:
         return
@@ -96,7 +96,7 @@ def _backup_faults(state: AppState, resolved: Resolved) -> Iterator[Fault]:
         yield Fault("backup.to", error.message, error.hint)
 
 
-def _key_faults(state: AppState, resolved: Resolved) -> Iterator[Fault]:
+def _key_faults(state: AppState, resolved: ResolvedCluster) -> Iterator[Fault]:
     """The MUNGE key is copied to every machine, so the file must not be another secret of the server's."""
     source = resolved.cluster.munge_key
     if source is None or not source.file:
@@ -116,7 +116,7 @@ def _protected_folders(state: AppState) -> tuple[Path, ...]:
     return (*SYSTEM_FOLDERS, state.settings.state_dir.resolve(), state.settings.data.resolve())
 
 
-def dataset_faults(state: AppState, resolved: Resolved) -> list[Fault]:
+def dataset_faults(state: AppState, resolved: ResolvedCluster) -> list[Fault]:
     """Datasets are the only paths of a file that the server opens: each must be a folder that its settings allow."""
     faults = []
     for index, dataset in enumerate(resolved.cluster.storage.datasets):

@@ -19,7 +19,7 @@ from headway.schemas.clusters import ApplyIn, ChangeSetOut, Document, ScaleIn
 from headway.services.app_state import AppState, ShownPlan, fingerprint
 from headway.services.cluster.cost_guard import COST_LIMIT_FIELD, cost_limit_conflict
 from headway.services.cluster.path_policy import moved_dataset_faults, path_faults
-from headway.services.cluster_backend import Resolved
+from headway.services.cluster_backend import ResolvedCluster
 from headway.services.identity import Principal, Right
 from headway.services.mappers import changeset_out, operation_news, summary_of
 from headway.store import Operation
@@ -119,7 +119,7 @@ async def queue_down(state: AppState, who: Principal, name: str, *, delete_data:
     return operation
 
 
-async def resolve_document(state: AppState, who: Principal, document: Document) -> tuple[Document, Resolved]:
+async def resolve_document(state: AppState, who: Principal, document: Document) -> tuple[Document, ResolvedCluster]:
     """The document with its owner filled in, and the resolved cluster. Raises InvalidSpec with every fault."""
     name = document.spec.get("name")
     row = await state.store.clusters.get(name) if isinstance(name, str) else None
@@ -164,7 +164,9 @@ def plan_digest(changes: ChangeSet) -> str:
     return hashlib.sha256(json.dumps([changes.cluster, rows]).encode()).hexdigest()[:32]
 
 
-async def _require_agreement(state: AppState, document: Document, resolved: Resolved, ask: ApplyIn | ScaleIn) -> None:
+async def _require_agreement(
+    state: AppState, document: Document, resolved: ResolvedCluster, ask: ApplyIn | ScaleIn
+) -> None:
     """Raises Conflict if the plan differs from the shown one, exceeds the cost limit, or removes busy nodes without a deadline;
     raises NeedsConfirmation if it disturbs running work without confirmation."""
     name = resolved.cluster.name
@@ -181,7 +183,7 @@ async def _require_agreement(state: AppState, document: Document, resolved: Reso
         )
 
 
-async def _shown_or_new_plan(state: AppState, document: Document, resolved: Resolved) -> ShownPlan:
+async def _shown_or_new_plan(state: AppState, document: Document, resolved: ResolvedCluster) -> ShownPlan:
     """The plan of this document that was shown within PLAN_MAX_AGE_S, or a new one."""
     name = resolved.cluster.name
     kept = state.plans.pop(name, None)

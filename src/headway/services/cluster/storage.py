@@ -14,7 +14,7 @@ from headway.schemas.storage import LostOut, MeasuredOut, StorageOut, VolumeOut
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.identity import Principal
-from headway.store import SpeedRow
+from headway.store import VolumeSpeedRow
 
 MAX_AGE_S = 10.0  # of the cached sizes
 _AWAY = frozenset({"DOWN", "POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "UNKNOWN", "FUTURE"})
@@ -46,7 +46,9 @@ async def measure_speed(state: AppState, who: Principal, name: str, ask: BenchIn
     found = await state.work.storage_bench(cluster, ask.node, ask.mib)
     now, node = state.clock(), ask.node or cluster.head
     await state.store.volume_speeds.record(
-        SpeedRow(name, one.path, node, ask.mib, now, one.write_mib_s, one.read_mib_s, one.checkpoint_mib_s, one.error)
+        VolumeSpeedRow(
+            name, one.path, node, ask.mib, now, one.write_mib_s, one.read_mib_s, one.checkpoint_mib_s, one.error
+        )
         for one in found
     )
     await write_audit_line(state, who, "storage.bench", name, node=ask.node, mib=ask.mib)
@@ -57,7 +59,7 @@ def _volume(
     cluster: Cluster,
     path: str,
     room: Room | None,
-    speed: SpeedRow | None,
+    speed: VolumeSpeedRow | None,
     nodes: list[NodeState],
     incidents: tuple[Incident, ...],
 ) -> VolumeOut:
@@ -88,7 +90,7 @@ def _lost_by(path: str, nodes: list[NodeState], incidents: tuple[Incident, ...])
             yield LostOut(node=node.name, why=why)
 
 
-def _measured(row: SpeedRow) -> MeasuredOut:
+def _measured(row: VolumeSpeedRow) -> MeasuredOut:
     return MeasuredOut(
         path=row.path,
         write_mib_s=row.write_mib_s,

@@ -23,7 +23,7 @@ from headway.services.jobs.actions import act_on_job
 from headway.services.jobs.lookup import read_job_now
 from headway.services.jobs.notebook_sessions import NotebookRun
 from headway.services.jobs.submission import node_offer, record_submission
-from headway.store import NotebookRow, StoreAway
+from headway.store import NotebookRow, StoreUnavailable
 
 if TYPE_CHECKING:
     from headway.jobs.remote.tunnel import Tunnel
@@ -97,7 +97,7 @@ def _notebook_id(who: Principal) -> str:
 
 async def _forget_row(state: AppState, row: NotebookRow) -> None:
     """Deletes the row of a notebook without a job. If that fails the row stays hidden, and is deleted later."""
-    with contextlib.suppress(StoreAway):
+    with contextlib.suppress(StoreUnavailable):
         await state.store.notebooks.delete(row.id)
 
 

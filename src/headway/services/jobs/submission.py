@@ -26,7 +26,7 @@ from headway.services.authorization import cluster_to_work_on, command_slot, wri
 from headway.services.cluster.datasets import pin_versions
 from headway.services.identity import Principal
 from headway.services.mappers import fault_out
-from headway.store import StoreAway
+from headway.store import StoreUnavailable
 
 RECORD_RETRY_S = 1.0  # pause before recording a submitted job is tried a second time
 _EPOCH = {"SLURM_TIME_FORMAT": "%s"}  # sbatch prints times as unix seconds
@@ -158,7 +158,7 @@ async def record_submission(
             if not (may_be_recorded and await _is_recorded(state, cluster, answer.job_id, who, user, since)):
                 await write()
             break
-        except StoreAway as away:
+        except StoreUnavailable as away:
             if last:
                 job = f"job {answer.job_id}" if answer.job_id else "the job"
                 raise Unanswered(

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.store.db.rows import Held, Person
+from headway.store.db.rows import Person, TokenHolder
 from headway.store.db.transactions import Database
 
 _KEPT_S = 1.0
@@ -26,7 +26,7 @@ class CachedHolder:
 
     until: float
     expires_at: float | None
-    value: Held | Person
+    value: TokenHolder | Person
 
 
 def digest(secret: str) -> str:
@@ -72,7 +72,7 @@ class CredentialCache:
         found: T = await asyncio.shield(self._pending[mark])
         return found
 
-    def put(self, key: str, value: Held | Person, expires_at: float | None, changes: int) -> None:
+    def put(self, key: str, value: TokenHolder | Person, expires_at: float | None, changes: int) -> None:
         """Keeps a holder, unless something was changed since `changes` was read."""
         if changes == self._changes:
             if len(self._holders) > _MAX_ENTRIES:

@@ -12,8 +12,8 @@ from headway.errors import NotFound
 from headway.store.access.credential_cache import CredentialCache, digest
 from headway.store.access.people import PERSON_COLUMNS, person_of_row
 from headway.store.db import schema as t
-from headway.store.db.rows import Held, Token
-from headway.store.db.transactions import Database, Locked, StorePart
+from headway.store.db.rows import Token, TokenHolder
+from headway.store.db.transactions import Database, DatabaseLocked, StorePart
 
 _TOUCH_S = 60.0  # a token's last use is written at most this often
 
@@ -55,15 +55,15 @@ class Tokens(StorePart):
             )
         return Token(token_id, person, role, label, now, expires, None, tuple(scopes), cluster), secret
 
-    async def holder(self, secret: str) -> Held | None:
+    async def holder(self, secret: str) -> TokenHolder | None:
         """Whose token this is and what it is good for; None for an unknown or expired one. Notes when it was last used."""
         key = digest(secret)
         known = self._credentials.get(key)
-        if known is not None and isinstance(known.value, Held):
+        if known is not None and isinstance(known.value, TokenHolder):
             return known.value if known.expires_at is None or known.expires_at > self._database.now() else None
         return await self._credentials.query_once(key, lambda: self._query_holder(key))
 
-    async def _query_holder(self, key: str) -> Held | None:
+    async def _query_holder(self, key: str) -> TokenHolder | None:
         now, changes = self._database.now(), self._credentials.changes
         query = (
             select(
@@ -83,10 +83,10 @@ class Tokens(StorePart):
             return None
         if now - max(row.last_used_at or float("-inf"), self._touched.get(row.id, float("-inf"))) >= _TOUCH_S:
             self._touched[row.id] = now
-            with suppress(Locked):  # that it was used is no reason to refuse it
+            with suppress(DatabaseLocked):  # that it was used is no reason to refuse it
                 async with self._database.write() as db:
                     await db.execute(update(t.tokens).where(t.tokens.c.id == row.id).values(last_used_at=now))
-        held = Held(person_of_row(row), tuple(row.scopes.split()), row.cluster)
+        held = TokenHolder(person_of_row(row), tuple(row.scopes.split()), row.cluster)
         self._credentials.put(key, held, row.expires_at, changes)
         return held
 

@@ -8,7 +8,7 @@ from sqlalchemy import Select, func, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.store.db import schema as t
-from headway.store.db.rows import HappeningPlace, HappeningRow
+from headway.store.db.rows import ActivityRow, HappeningPlace
 from headway.store.db.transactions import StorePart
 
 KINDS = ("operation", "incident", "deed")
@@ -20,9 +20,9 @@ _DEEDS = ("node.drain", "node.return", "node.reboot", "node.test", "fault")
 class ActivityLog(StorePart):
     async def recent(
         self, cluster: str, *, kind: str = "", after: HappeningPlace | None = None, limit: int = 100
-    ) -> tuple[HappeningRow, ...]:
+    ) -> tuple[ActivityRow, ...]:
         """The latest first, those behind the place `after`."""
-        found: list[HappeningRow] = []
+        found: list[ActivityRow] = []
         async with self._database.read() as db:
             for read in (_operations, _incidents, _deeds) if not kind else (_OF[kind],):
                 found += await read(db, cluster, after, limit)
@@ -47,16 +47,14 @@ async def _rows(
     return list(await db.execute(query.order_by(*(column.desc() for column in columns)).limit(limit)))
 
 
-async def _operations(
-    db: AsyncConnection, cluster: str, after: HappeningPlace | None, limit: int
-) -> list[HappeningRow]:
+async def _operations(db: AsyncConnection, cluster: str, after: HappeningPlace | None, limit: int) -> list[ActivityRow]:
     """Each once: where it stands, or when it ended."""
     o = t.operations.c
     at = func.coalesce(o.finished_at, o.started_at, o.created_at)
     columns = (o.number, o.id, o.state, o.person, o.kind, o.error, o.started_at, o.finished_at)
     query = select(*columns, at.label("moment")).where(o.cluster == cluster)
     return [
-        HappeningRow(
+        ActivityRow(
             row.moment, "operation", row.id, row.state, row.person, "",
             {"kind": row.kind, "error": row.error or {}, "took_s": _took(row)}, row.number,
         )
@@ -68,7 +66,7 @@ def _took(row: Any) -> float | None:
     return row.finished_at - row.started_at if row.finished_at and row.started_at else None
 
 
-async def _incidents(db: AsyncConnection, cluster: str, after: HappeningPlace | None, limit: int) -> list[HappeningRow]:
+async def _incidents(db: AsyncConnection, cluster: str, after: HappeningPlace | None, limit: int) -> list[ActivityRow]:
     i, s = t.incidents.c, t.incident_steps.c
     query = (
         select(s.at, s.incident, s.seq, s.state, s.actor, s.text, i.node)
@@ -76,7 +74,7 @@ async def _incidents(db: AsyncConnection, cluster: str, after: HappeningPlace | 
         .where(i.cluster == cluster, s.state.in_(_STATES))
     )
     return [
-        HappeningRow(
+        ActivityRow(
             row.at,
             "incident",
             str(row.incident),
@@ -91,7 +89,7 @@ async def _incidents(db: AsyncConnection, cluster: str, after: HappeningPlace | 
     ]
 
 
-async def _deeds(db: AsyncConnection, cluster: str, after: HappeningPlace | None, limit: int) -> list[HappeningRow]:
+async def _deeds(db: AsyncConnection, cluster: str, after: HappeningPlace | None, limit: int) -> list[ActivityRow]:
     a = t.audit.c
     query = select(t.audit).where(
         or_(a.target == cluster, a.target.startswith(f"{cluster}/", autoescape=True)),
@@ -99,7 +97,7 @@ async def _deeds(db: AsyncConnection, cluster: str, after: HappeningPlace | None
         a.result == "ok",  # nothing happened by what was refused or failed
     )
     return [
-        HappeningRow(
+        ActivityRow(
             row.at, "deed", row.action, row.result, row.person, row.target.partition("/")[2], dict(row.detail), row.number
         )
         for row in await _rows(db, query, "deed", (a.at, a.number), after, limit)

@@ -21,7 +21,7 @@ from headway.domain.operation import SECRET_PREFIXES, OperationKind, own_secret
 from headway.errors import Conflict, NotFound
 from headway.store.clusters.idempotency_keys import KEPT_S
 from headway.store.db import schema as t
-from headway.store.db.rows import Event, Operation
+from headway.store.db.rows import Operation, OperationEvent
 from headway.store.db.transactions import StorePart
 
 MAX_ATTEMPTS = 5  # an operation that brought its server down this often is not tried again
@@ -292,12 +292,12 @@ class Operations(StorePart):
         level: str = "info",
         done: bool = False,
         seconds: float | None = None,
-    ) -> Event:
+    ) -> OperationEvent:
         e = t.events
         at, text = self._database.now(), text.replace("\0", "")  # of what a program said; PostgreSQL's texts have none
         async with self._database.write() as db:
             last = (await db.execute(select(func.max(e.c.seq)).where(e.c.operation == operation_id))).scalar()
-            event = Event((last or 0) + 1, at, step[:200], text, level, done, seconds)
+            event = OperationEvent((last or 0) + 1, at, step[:200], text, level, done, seconds)
             await db.execute(
                 insert(e).values(
                     operation=operation_id,
@@ -312,13 +312,13 @@ class Operations(StorePart):
             )
         return event
 
-    async def events_after(self, operation_id: str, seq: int = 0, *, limit: int = 1000) -> tuple[Event, ...]:
+    async def events_after(self, operation_id: str, seq: int = 0, *, limit: int = 1000) -> tuple[OperationEvent, ...]:
         """Events with a greater number, in order."""
         e = t.events
         query = select(e).where(e.c.operation == operation_id, e.c.seq > seq).order_by(e.c.seq).limit(limit)
         async with self._database.read() as db:
             return tuple(
-                Event(r.seq, r.at, r.step, r.text, r.level, r.done, r.seconds) for r in await db.execute(query)
+                OperationEvent(r.seq, r.at, r.step, r.text, r.level, r.done, r.seconds) for r in await db.execute(query)
             )
 
 

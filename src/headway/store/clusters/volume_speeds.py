@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from sqlalchemy import delete, insert, select
 
 from headway.store.db import schema as t
-from headway.store.db.rows import SpeedRow
+from headway.store.db.rows import VolumeSpeedRow
 from headway.store.db.transactions import StorePart
 
 
 class VolumeSpeeds(StorePart):
-    async def record(self, rows: Iterable[SpeedRow]) -> None:
+    async def record(self, rows: Iterable[VolumeSpeedRow]) -> None:
         """Each in the place of the volume's measurement before."""
         s = t.volume_speeds
         async with self._database.write() as db:
@@ -20,9 +20,9 @@ class VolumeSpeeds(StorePart):
                 await db.execute(delete(s).where(s.c.cluster == row.cluster, s.c.path == row.path))
                 await db.execute(insert(s).values({name: getattr(row, name) for name in row.__dataclass_fields__}))
 
-    async def of_cluster(self, cluster: str) -> dict[str, SpeedRow]:
+    async def of_cluster(self, cluster: str) -> dict[str, VolumeSpeedRow]:
         """By the volume's path."""
         s = t.volume_speeds
         async with self._database.read() as db:
             rows = await db.execute(select(s).where(s.c.cluster == cluster))
-            return {row.path: SpeedRow(**row._mapping) for row in rows}
+            return {row.path: VolumeSpeedRow(**row._mapping) for row in rows}

@@ -1,4 +1,4 @@
-"""Rows as the rest of the house sees them."""
+"""Rows of the database as other packages see them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class TokenHolder:
     """Who holds a token, and what that token is cut down to."""
 
     person: Person
@@ -93,7 +93,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class SpeedRow:
+class VolumeSpeedRow:
     """A volume's throughput from one machine, MiB a second; `error` where it could not be measured."""
 
     cluster: str
@@ -108,7 +108,7 @@ class SpeedRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class OperationEvent:
     seq: int
     at: float
     step: str
@@ -136,7 +136,7 @@ HappeningPlace = tuple[
 
 
 @dataclass(frozen=True)
-class HappeningRow:
+class ActivityRow:
     """`kind`: operation (name = its id, detail kind, error, took_s), incident (name = its number, detail text) or deed (name
     = the action as the audit has it, node = what it was done to)."""
 

@@ -25,15 +25,15 @@ AWAY_HINT = "see that it runs and has room on its disk; what was under way goes 
 SLOW_HINT = "try again in a minute; if it stays so, see what keeps the database busy (pg_stat_activity)"
 
 
-class StoreAway(Unreachable):
+class StoreUnavailable(Unreachable):
     """The server's own database does not answer. It says nothing about any machine: see health.context.fault_text."""
 
 
-class Locked(StoreAway):
+class DatabaseLocked(StoreUnavailable):
     """Another program holds the database's lock for longer than anybody waits."""
 
 
-class Late(StoreAway, Unanswered):
+class CommitUnknown(StoreUnavailable, Unanswered):
     """The database was asked and did not answer in time: it may have written all the same."""
 
 
@@ -52,7 +52,7 @@ class Database:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """A connection for queries. Raises StoreAway when the database does not answer."""
+        """A connection for queries. Raises StoreUnavailable when the database does not answer."""
         with said_where_away():
             async with self.engine.connect() as db:
                 yield db
@@ -85,22 +85,26 @@ class StorePart:
 
 @contextmanager
 def said_where_away() -> Iterator[None]:
-    """Raises StoreAway for what drivers raise of a database that is away."""
+    """Raises StoreUnavailable for what drivers raise of a database that is away."""
     try:
         yield
     except PoolTimeout as error:
-        raise StoreAway("all connections to the server's database are taken", hint=SLOW_HINT) from error
+        raise StoreUnavailable("all connections to the server's database are taken", hint=SLOW_HINT) from error
     except TimeoutError as error:
-        raise Late("the server's database did not answer in time", hint=SLOW_HINT) from error
+        raise CommitUnknown("the server's database did not answer in time", hint=SLOW_HINT) from error
     except OSError as error:  # PostgreSQL's, before there is a connection
-        raise StoreAway(f"the server's database can't be reached: {error.strerror or error}", hint=AWAY_HINT) from error
+        raise StoreUnavailable(
+            f"the server's database can't be reached: {error.strerror or error}", hint=AWAY_HINT
+        ) from error
     except DBAPIError as error:
         told = str(error.orig).strip().partition("\n")[0]
         if "database is locked" not in told:
             if _away(error, told):
-                raise StoreAway(f"the server's database does not answer: {told[:200]}", hint=AWAY_HINT) from error
+                raise StoreUnavailable(
+                    f"the server's database does not answer: {told[:200]}", hint=AWAY_HINT
+                ) from error
             raise
-        raise Locked(
+        raise DatabaseLocked(
             "the server's database is locked by another program, so nothing can be written",
             hint="a backup or a shell of sqlite3 may hold headway.db in the server's state folder; try again once it is done",
         ) from error

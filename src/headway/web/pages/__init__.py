@@ -6,7 +6,7 @@ from types import ModuleType
 
 from headway.web.pages.admin import audit, people, settings, signin, tokens
 from headway.web.pages.billing import costs, teams
-from headway.web.pages.cluster import events, fabric, home, incidents, new, nodes, operations, scale, storage
+from headway.web.pages.cluster import events, home, incidents, new, node, nodes, operations, scale, storage
 from headway.web.pages.jobs import job, notebooks, queue, submit
 
 PAGES: tuple[ModuleType, ...] = (
@@ -18,9 +18,9 @@ PAGES: tuple[ModuleType, ...] = (
     job,
     incidents,
     events,
-    nodes,
+    node,
     notebooks,
-    fabric,
+    nodes,
     scale,
     storage,
     signin,

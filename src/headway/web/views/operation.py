@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from headway.schemas.base import ErrorOut
 from headway.schemas.clusters import OperationOut
-from headway.store import Event
+from headway.store import OperationEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Steps:
     seq: int = 0  # of the last line
     _found: dict[str, Step] = field(default_factory=dict)
 
-    def tell(self, events: Iterable[Event]) -> None:
+    def tell(self, events: Iterable[OperationEvent]) -> None:
         for event in events:
             self.seq = event.seq
             before = self._found.get(event.step)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.autoscale.provisioning_failures import NOT_CREATED
+from headway.autoscale.provisioning_incidents import NOT_CREATED
 from headway.domain.incident import FaultAction, Incident, IncidentState, Signal
 from headway.domain.machine import MachineState
 from headway.health.detection.event_stream import Heartbeats, OfflineAction

@@ -13,7 +13,7 @@ from headway.catalog.providers import LOCAL
 from headway.domain.cluster import Health, Storage, Volume
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.health.detection.event_stream import Heartbeats
-from headway.store import StoreAway
+from headway.store import StoreUnavailable
 from tests.support.incident_cluster import FOR_GOOD, LAB, NODE, Ward, signal, ward
 
 
@@ -146,7 +146,7 @@ async def test_the_last_try_is_another_machine_where_the_provider_makes_them(
         nonlocal asked
         asked += 1
         if asked < 4:
-            raise StoreAway("the server's database did not answer in time")
+            raise StoreUnavailable("the server's database did not answer in time")
         return await real(number)
 
     monkeypatch.setattr(lab.store.operations, "get", away)

@@ -14,9 +14,9 @@ from headway.autoscale import executor
 from headway.cluster.context import ClusterContext
 from headway.cluster.keys.secrets import new_key
 from headway.errors import Unreachable
-from headway.server.backend.backend import RealWork
-from headway.server.backend.connections import Open
-from headway.server.backend.node_actions import Acting
+from headway.server.backend.backend import Backend
+from headway.server.backend.connections import ClusterConnections
+from headway.server.backend.node_actions import NodeActions
 from headway.server.operations.wait_watch import WatchWhileWaiting
 from headway.transport.ssh import Connections
 from tests.support import builders
@@ -26,17 +26,17 @@ from tests.support.incident_cluster import NODE, Ward
 LAB = builders.cluster(3, 0)
 
 
-class Server(Acting):
+class Server(NodeActions):
     """Holds one cluster, whose waker's look lasts until `looked` and then has begun a machine that lasts until `made`."""
 
     def __init__(self, monkeypatch: Any) -> None:
         env: Any = ClusterContext(None, None, None, Path())  # type: ignore[arg-type]
-        self.opened = Open(env, None)
+        self.opened = ClusterConnections(env, None)
         self.begun, self.looked, self.made = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.opened.waker = executor.Autoscaler(LAB, env)
         monkeypatch.setattr(executor.Autoscaler, "scale", self.look)
 
-    async def _held(self, _: Any) -> Open:
+    async def _held(self, _: Any) -> ClusterConnections:
         return self.opened
 
     async def look(self, *, at_once: bool = False) -> list[tuple[str, str]]:
@@ -125,7 +125,7 @@ async def test_a_key_that_another_server_gave_the_cluster_is_taken_up(server: fa
         return opened
 
     monkeypatch.setattr("headway.cluster.context.open_context", open_env)
-    holding = Acting(server.store, Path())
+    holding = NodeActions(server.store, Path())
     await holding._env(LAB)
     assert connections.keyless
     await server.store.secrets.put_if_absent(LAB.name, "bootstrap_key", new_key())
@@ -148,14 +148,14 @@ async def test_a_machine_is_made_for_one_node_unless_somebody_else_has_made_it(
 
     async def say(*_: Any, **__: Any) -> None: ...
 
-    async def held(*_: Any) -> Open:
+    async def held(*_: Any) -> ClusterConnections:
         return opened
 
     assert lab.world.machine is not None
     lab.world.machine, lab.world.jobs = replace(lab.world.machine, started_at=started_at), jobs
-    opened = Open(lab.responder.env, None)
+    opened = ClusterConnections(lab.responder.env, None)
     monkeypatch.setattr("headway.cluster.scaling.provision_slot.provision_machine", bring)
-    work = RealWork(lab.store, Path())
+    work = Backend(lab.store, Path())
     monkeypatch.setattr(work, "_held", held)
     await work.replace(lab.responder.cluster, say, NODE, since)
     assert brought == ([(NODE, "the one before is broken")] if made else [])
@@ -172,7 +172,7 @@ async def test_no_machine_is_made_for_a_node_that_nobody_wants_any_more(lab: War
     async def say(_: str, text: str, **__: Any) -> None:
         said.append(text)
 
-    async def held(*_: Any) -> Open:
+    async def held(*_: Any) -> ClusterConnections:
         return opened
 
     cluster, world = lab.responder.cluster, lab.world
@@ -182,9 +182,9 @@ async def test_no_machine_is_made_for_a_node_that_nobody_wants_any_more(lab: War
         cluster = replace(cluster, groups=(replace(group, nodes=group.nodes - 1),))
     elif fate == "taken out":
         cluster = replace(cluster, groups=(replace(group, slots=tuple(one for one in group.slots if one != NODE)),))
-    opened = Open(lab.responder.env, None)
+    opened = ClusterConnections(lab.responder.env, None)
     monkeypatch.setattr("headway.cluster.scaling.provision_slot.provision_machine", bring)
-    work = RealWork(lab.store, Path())
+    work = Backend(lab.store, Path())
     monkeypatch.setattr(work, "_held", held)
     await work.replace(cluster, say, NODE, None)
     assert brought == ([NODE] if fate == "missing" else [])
@@ -201,15 +201,15 @@ async def test_nodes_that_die_are_seen_to_whatever_incidents_meet(lab: Ward, mon
     async def fails() -> Any:
         raise Unreachable("the provider does not answer")
 
-    async def held(*_: Any) -> Open:
+    async def held(*_: Any) -> ClusterConnections:
         return opened
 
     async def nothing(*_: Any) -> Any:
         return []
 
     watch: Any = Watch()
-    opened = Open(lab.responder.env, None, watch=watch, responder=lab.responder)
-    acting = Acting(lab.store, Path())
+    opened = ClusterConnections(lab.responder.env, None, watch=watch, responder=lab.responder)
+    acting = NodeActions(lab.store, Path())
     for name, instead in (("_held", held), ("_follow", nothing), ("_wake", nothing)):
         monkeypatch.setattr(acting, name, instead)
     monkeypatch.setattr(lab.responder, "handle_reclaim_notices", fails)

@@ -12,7 +12,7 @@ import pytest
 from headway.backup.archive import Header
 from headway.domain.cluster import BackupRule
 from headway.errors import Refused
-from headway.server.operations.backups import AGAIN_S, LATE_S, Backups, retain
+from headway.server.operations.backups import AGAIN_S, LATE_S, BackupSchedule, retain
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import Server
 from tests.unit.backup.test_backup import HEADER, made, parts
@@ -31,7 +31,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     await made.close()
 
 
-async def looked(server: Server, rule: BackupRule | None, backups: Backups | None = None) -> int:
+async def looked(server: Server, rule: BackupRule | None, backups: BackupSchedule | None = None) -> int:
     """One look of the loop; how many backups have been asked for since the beginning."""
     cluster = replace(builders.cluster(4, name="lab"), backup=rule)
     server.work.whole["lab"] = cluster
@@ -41,7 +41,7 @@ async def looked(server: Server, rule: BackupRule | None, backups: Backups | Non
     await server.store.clusters.save("lab", document)
     row = await server.store.clusters.get("lab")
     assert row is not None
-    await (backups or Backups(server.state))._look(row)
+    await (backups or BackupSchedule(server.state))._look(row)
     if backups is None:
         await server.work_off()
     return len(server.work.named("back_up"))
@@ -139,7 +139,7 @@ async def test_a_backup_that_stays_away_is_told_once_a_turn(server: Server, rule
         return [one.text for one in server.state.live.notices("lab") if "no backup" in one.text]
 
     clock: Any = server.state.clock
-    backups = Backups(server.state)
+    backups = BackupSchedule(server.state)
     assert await looked(server, rule) == 1
     await server.store.operations.enqueue("lab", "apply", "ann", params={})  # jobs are waited for, perhaps for days
     assert await server.store.operations.claim("test:0", server.state.clock(), 1e9) is not None
@@ -161,7 +161,7 @@ async def test_a_backup_that_stays_away_is_told_once_a_turn(server: Server, rule
 
 async def test_a_clock_that_was_ahead_once_keeps_no_backup_from_being_made(server: Server, rule: BackupRule) -> None:
     clock: Any = server.state.clock
-    backups, year_s = Backups(server.state), 365 * 86_400
+    backups, year_s = BackupSchedule(server.state), 365 * 86_400
 
     async def made() -> int:
         await looked(server, rule, backups)
@@ -181,7 +181,7 @@ async def test_a_clock_that_was_ahead_once_silences_nobody(server: Server, rule:
         return len([one for one in server.state.live.notices("lab") if "no backup" in one.text])
 
     clock: Any = server.state.clock
-    backups, year_s = Backups(server.state), 365 * 86_400
+    backups, year_s = BackupSchedule(server.state), 365 * 86_400
     clock.now += year_s
     assert await looked(server, rule) == 1
     clock.now -= year_s

@@ -22,8 +22,8 @@ from headway.domain.cluster import BackupRule
 from headway.domain.dataset import DatasetVersion
 from headway.domain.operation import OperationKind
 from headway.errors import Refused, Unreachable
-from headway.server.operations.backups import Backups
-from headway.server.workers.operation_worker import Reconciler
+from headway.server.operations.backups import BackupSchedule
+from headway.server.workers.operation_worker import OperationWorker
 from headway.store.clusters.operations import MAX_ATTEMPTS
 from headway.store.db.rows import PriceRow
 from tests.support import builders, server_fakes
@@ -93,7 +93,7 @@ async def test_what_fails_because_its_server_stops_has_not_failed(server: Server
     server.work.answers["back_up"] = back_up
     client = await server.client()
     answer = await client.post("/api/v1/clusters/lab/backup", json={"to": str(tmp_path / "b"), "passphrase": PHRASE})
-    run = asyncio.create_task(Reconciler(server.state, "test:0").run())
+    run = asyncio.create_task(OperationWorker(server.state, "test:0").run())
     await asyncio.wait_for(begun.wait(), 60)
     run.cancel()
     await asyncio.gather(run, return_exceptions=True)
@@ -113,7 +113,7 @@ async def held(server: Server, call: str) -> AsyncIterator[None]:
         await asyncio.Event().wait()
 
     server.work.answers[call] = never
-    run = asyncio.create_task(Reconciler(server.state, "test:0").run())
+    run = asyncio.create_task(OperationWorker(server.state, "test:0").run())
     try:
         await asyncio.wait_for(begun.wait(), 60)
         yield
@@ -417,7 +417,7 @@ async def test_a_database_that_is_away_ends_no_loop(
             await asyncio.Event().wait()
 
     monkeypatch.setattr(owner, method, answers_later)
-    loop = asyncio.create_task(Backups(server.state, pause).run())
+    loop = asyncio.create_task(BackupSchedule(server.state, pause).run())
     try:
         await asyncio.wait_for(looks.wait(), 60)
     finally:

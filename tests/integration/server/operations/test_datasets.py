@@ -118,7 +118,7 @@ async def test_an_addition_goes_on_when_its_server_is_stopped(
     monkeypatch.setattr(library.Library, "bring", waits)
     client = await server.client()
     answer = await client.post(API, json={"name": "tiny", "source": str(source)})
-    run = asyncio.create_task(server_fakes.Reconciler(server.state, "test:0").run())
+    run = asyncio.create_task(server_fakes.OperationWorker(server.state, "test:0").run())
     await asyncio.wait_for(begun.wait(), 60)
     run.cancel()
     await asyncio.gather(run, return_exceptions=True)

@@ -10,7 +10,7 @@ import pytest
 
 from headway.errors import Refused
 from headway.server.workers import operation_worker
-from headway.store import StoreAway
+from headway.store import StoreUnavailable
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import Server
 
@@ -164,7 +164,7 @@ async def test_an_operation_that_meets_a_database_that_is_away_begins_anew_when_
         nonlocal tries
         tries += 1
         if tries < 3:
-            raise StoreAway("the server's database does not answer")
+            raise StoreUnavailable("the server's database does not answer")
         return True
 
     monkeypatch.setattr(operation_worker, "AWAY_S", 0.0)

@@ -13,7 +13,7 @@ import pytest
 from headway.domain.changeset import Disturbs
 from headway.domain.slots import Deadline
 from headway.errors import Refused
-from headway.store import Operation, StoreAway
+from headway.store import Operation, StoreUnavailable
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import Server, changes
 
@@ -190,7 +190,7 @@ async def test_a_server_whose_database_was_away_does_not_ask_again_about_what_it
         tries += 1
         server.work.answers["plan"] = changes(Disturbs.JOBS)  # with half of it done
         if tries == 1:
-            raise StoreAway("away")
+            raise StoreUnavailable("away")
         return False
 
     server.work.answers["apply"] = apply
@@ -213,7 +213,7 @@ async def test_what_is_done_is_not_done_again_because_its_end_could_not_be_writt
         nonlocal tries
         tries += 1
         if tries == 1:
-            raise StoreAway("away")
+            raise StoreUnavailable("away")
         return await finish(*args, **said)
 
     monkeypatch.setattr(server.store.operations, "finish", finishes)

@@ -13,7 +13,7 @@ from headway.catalog.releases import IMAGES
 from headway.domain.cluster import STATE_VERSION_FILE, BackupRule
 from headway.errors import CommandFailed, Refused
 from headway.schemas.clusters import Document
-from headway.services.cluster_backend import Resolved
+from headway.services.cluster_backend import ResolvedCluster
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import Server
 
@@ -31,11 +31,11 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     volume.mkdir(parents=True)
     slurm = volume / STATE_VERSION_FILE
 
-    def resolve(document: Document) -> Resolved:
+    def resolve(document: Document) -> ResolvedCluster:
         image = str(document.spec.get("image", "debian13"))
         cluster = builders.cluster(4, name="lab")
         rule = BackupRule(str(folder), 3600, 2, str(key))
-        return Resolved(replace(cluster, image=image, slurm_version=IMAGES[image].slurm.name, backup=rule))
+        return ResolvedCluster(replace(cluster, image=image, slurm_version=IMAGES[image].slurm.name, backup=rule))
 
     async def apply(cluster: Any, *_: Any) -> None:  # as the head's set-up does
         slurm.write_text(f"{cluster.slurm_version}\n")

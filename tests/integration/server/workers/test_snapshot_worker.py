@@ -14,9 +14,9 @@ from headway.errors import NotFound, Unreachable
 from headway.schemas.jobs import ProgressOut
 from headway.server.live_data import PageLive
 from headway.server.logs import BLANK, blank_secrets
-from headway.server.workers.event_listener import Listener
-from headway.server.workers.snapshot_worker import MANY, Poller
-from headway.services.cluster_backend import Reading
+from headway.server.workers.event_listener import EventListener
+from headway.server.workers.snapshot_worker import MANY, SnapshotWorker
+from headway.services.cluster_backend import SlurmReading
 from headway.services.read_model.snapshot import ALL_JOBS, LiveState, Snapshot, TopicHub, cluster_topic
 from tests.support import builders
 from tests.support.server_fakes import Server, reading
@@ -81,7 +81,7 @@ async def test_poller_reads_tells_the_watch_and_those_who_look(server: Server) -
                 return
 
     looking = asyncio.create_task(look())
-    polling = asyncio.create_task(Poller(server.state, watcher).run())
+    polling = asyncio.create_task(SnapshotWorker(server.state, watcher).run())
     await asyncio.wait_for(looking, 60)
     polling.cancel()
     await asyncio.gather(polling, return_exceptions=True)
@@ -100,7 +100,7 @@ async def test_of_a_long_queue_a_job_is_read_alone_while_all_of_it_is_being_read
         monkeypatch.setattr(f"headway.server.workers.snapshot_worker.{name}", 0.05)
     server.state.clock = time.time  # what was read grows old
 
-    async def read(_: Cluster) -> Reading:
+    async def read(_: Cluster) -> SlurmReading:
         nonlocal rounds
         rounds += 1
         if rounds == 2:
@@ -125,7 +125,7 @@ async def test_of_a_long_queue_a_job_is_read_alone_while_all_of_it_is_being_read
         return by_id[7].state, 5000 in by_id
 
     with live.hub.count_watcher(at):
-        polling = asyncio.create_task(Poller(server.state, Watcher()).run())
+        polling = asyncio.create_task(SnapshotWorker(server.state, Watcher()).run())
         try:
             async with asyncio.timeout(60):
                 await begun.wait()
@@ -171,7 +171,7 @@ async def test_watch_is_not_told_old_figures(server: Server) -> None:
     down = Unreachable("no answer")
     server.work.answers |= {"read": down, "machines": (), "checks": down}
     watcher = Watcher()
-    polling = asyncio.create_task(Poller(server.state, watcher).run())
+    polling = asyncio.create_task(SnapshotWorker(server.state, watcher).run())
     await asyncio.wait_for(
         server.state.live.hub.wait_for_change(
             cluster_topic("lab"), server.state.live.hub.version(cluster_topic("lab"))
@@ -189,7 +189,7 @@ async def test_what_can_t_wait_is_done_while_an_operation_works(server: Server) 
     server.work.answers |= {"read": Unreachable("no answer"), "machines": (), "checks": ()}
     await server.store.clusters.save("lab", state="changing")
     told = server.state.live.hub.version(cluster_topic("lab"))
-    polling = asyncio.create_task(Poller(server.state, Watcher()).run())
+    polling = asyncio.create_task(SnapshotWorker(server.state, Watcher()).run())
 
     async def until_said() -> None:
         number = told
@@ -291,7 +291,7 @@ async def test_a_cluster_that_works_is_heard_and_heard_again_when_the_stream_bro
     await server.apply()
     await server.store.clusters.save("lab", state="changing")
     ears = Ears()
-    listening = asyncio.create_task(Listener(server.state, ears).run())
+    listening = asyncio.create_task(EventListener(server.state, ears).run())
     await asyncio.wait_for(ears.again.wait(), 60)
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)

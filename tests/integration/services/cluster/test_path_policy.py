@@ -10,7 +10,7 @@ import pytest
 
 from headway.domain.cluster import KeySource
 from headway.services.cluster.path_policy import path_faults
-from headway.services.cluster_backend import Resolved
+from headway.services.cluster_backend import ResolvedCluster
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import Server
 
@@ -39,5 +39,5 @@ async def test_no_other_secret_of_the_servers_goes_to_machines_as_a_munge_key(
     server: Server, file: str, taken: bool
 ) -> None:
     cluster = replace(builders.cluster(), munge_key=KeySource(file))
-    faults = await path_faults(server.state, Resolved(cluster))
+    faults = await path_faults(server.state, ResolvedCluster(cluster))
     assert [fault.path for fault in faults] == ([] if taken else ["secrets.munge.file"])

@@ -14,7 +14,7 @@ import pytest
 from headway.domain.slurm.state import JobState
 from headway.schemas.jobs import JobsPage
 from headway.services.app_state import SNAPSHOT_WAIT_S
-from headway.services.cluster_backend import Reading
+from headway.services.cluster_backend import SlurmReading
 from headway.services.read_model import queue_pages
 from headway.services.read_model.queue_query import KINDS, QueueQuery
 from headway.services.read_model.queue_query import query_page as queue_page
@@ -120,7 +120,7 @@ async def test_who_looks_does_not_wait_for_a_reading_that_takes_long(server: Ser
     await page(client)
     begun, go = asyncio.Event(), asyncio.Event()
 
-    async def slow(*_: object) -> Reading:
+    async def slow(*_: object) -> SlurmReading:
         begun.set()
         await go.wait()
         return reading(builders.job(2))
@@ -141,7 +141,7 @@ async def test_the_first_look_at_a_quiet_cluster_waits_for_what_came_since(serve
     client = await full(server)
     assert (await page(client)).total == 0
 
-    async def slow(*_: object) -> Reading:
+    async def slow(*_: object) -> SlurmReading:
         await asyncio.sleep(SNAPSHOT_WAIT_S * 5)
         return reading(builders.job(2))
 

@@ -12,7 +12,7 @@ import pytest
 
 from headway.catalog.providers import SSH
 from headway.domain.cluster import Cluster, Host
-from headway.server.backend.connections import Holding
+from headway.server.backend.connections import ConnectionPool
 from tests.support import builders
 
 OWN = builders.cluster(provider=SSH, hosts=(Host("lab-head", "10.0.0.1"),))
@@ -29,15 +29,15 @@ class Opened:
 
 
 @pytest.fixture
-def holding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Holding:
+def holding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ConnectionPool:
     async def opens(cluster: Cluster, *_: Any) -> Any:
         return Opened(cluster)
 
     monkeypatch.setattr("headway.cluster.context.open_context", opens)
-    return Holding(None, tmp_path)  # type: ignore[arg-type]
+    return ConnectionPool(None, tmp_path)  # type: ignore[arg-type]
 
 
-async def test_a_look_by_another_file_leaves_open_what_the_cluster_goes_on_with(holding: Holding) -> None:
+async def test_a_look_by_another_file_leaves_open_what_the_cluster_goes_on_with(holding: ConnectionPool) -> None:
     kept: Any = await holding._env(OWN)
     async with holding._to_look(MORE) as env:
         other: Any = env
@@ -46,14 +46,14 @@ async def test_a_look_by_another_file_leaves_open_what_the_cluster_goes_on_with(
     assert (other.closed, kept.closed) == (True, False)
 
 
-async def test_a_look_by_the_clusters_own_file_goes_by_what_is_open(holding: Holding) -> None:
+async def test_a_look_by_the_clusters_own_file_goes_by_what_is_open(holding: ConnectionPool) -> None:
     kept: Any = await holding._env(OWN)
     async with holding._to_look(OWN) as env:
         assert env is kept
     assert not kept.closed
 
 
-async def test_what_was_open_while_this_server_led_is_opened_anew(holding: Holding) -> None:
+async def test_what_was_open_while_this_server_led_is_opened_anew(holding: ConnectionPool) -> None:
     """Another one leads, which may change keys before anybody here follows it."""
     gone = replace(OWN, name="gone")
     before: list[Any] = [await holding._env(cluster) for cluster in (OWN, gone)]
@@ -67,7 +67,7 @@ async def test_what_was_open_while_this_server_led_is_opened_anew(holding: Holdi
     assert await holding._env(OWN) is after
 
 
-async def test_what_acts_ends_for_every_cluster_also_when_one_is_opened_meanwhile(holding: Holding) -> None:
+async def test_what_acts_ends_for_every_cluster_also_when_one_is_opened_meanwhile(holding: ConnectionPool) -> None:
     ended: list[str] = []
 
     def acts(name: str) -> Any:

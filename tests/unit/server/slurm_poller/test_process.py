@@ -14,9 +14,9 @@ import pytest
 
 from headway.domain.slurm.state import JobState, NodeState
 from headway.errors import Unreachable
-from headway.server.slurm_poller.client import PollProcess
+from headway.server.slurm_poller.client import SlurmPoller
 from headway.server.slurm_poller.frames import BEGIN, END, frame, job_of, packed
-from headway.server.slurm_poller.process import FEW, Changes
+from headway.server.slurm_poller.process import FEW, SnapshotChanges
 from headway.services.mappers import job_row
 from tests.support import builders
 
@@ -36,16 +36,16 @@ for number, answer in enumerate(sys.argv[1:]):
 """
 
 
-def poller(folder: Path, *answers: bytes) -> PollProcess:
+def poller(folder: Path, *answers: bytes) -> SlurmPoller:
     """One that answers with these, one a reading, and then ends."""
     files = [folder / str(number) for number in range(len(answers))]
     for file, answer in zip(files, answers, strict=True):
         file.write_bytes(answer)
     argv = (sys.executable, "-c", CHILD, *map(str, files))
-    return PollProcess(builders.machine("lab-head"), "key", b"jwt", "24.11", argv)
+    return SlurmPoller(builders.machine("lab-head"), "key", b"jwt", "24.11", argv)
 
 
-def told(changes: Changes, *jobs: JobState, nodes: tuple[NodeState, ...] = (NODE,)) -> bytes:
+def told(changes: SnapshotChanges, *jobs: JobState, nodes: tuple[NodeState, ...] = (NODE,)) -> bytes:
     return b"".join(changes.of(nodes, jobs)) + frame(END)
 
 
@@ -61,7 +61,7 @@ def test_a_job_goes_through_the_pipe_unharmed(job: JobState) -> None:
 
 
 async def test_only_what_changed_is_told_and_the_rest_stays_the_very_same(tmp_path: Path) -> None:
-    changes = Changes()
+    changes = SnapshotChanges()
     answers = [frame(BEGIN) + told(changes, *FIRST), told(changes, *THEN), told(changes, *LAST), told(changes, *LAST)]
     assert len(answers[3]) == len(frame(END))
     one = poller(tmp_path, *answers)
@@ -84,7 +84,7 @@ async def test_what_is_another_of_many_is_told_without_the_rest(tmp_path: Path) 
     after[0] = replace(before[0], gpu_indexes={"a": (1, 2)}, time_limit_s=None)
     after[1] = before[1]
     after = [*after[:-1], builders.job(5000)]
-    changes = Changes()
+    changes = SnapshotChanges()
     answers = [frame(BEGIN) + told(changes, *before), told(changes, *after), told(changes, *before)]
     assert len(answers[1]) < len(answers[0]) / 20
     one = poller(tmp_path, *answers)
@@ -99,7 +99,7 @@ async def test_what_is_another_of_many_is_told_without_the_rest(tmp_path: Path) 
 async def test_of_many_nodes_those_are_told_that_changed(tmp_path: Path) -> None:
     nodes = tuple(builders.node(f"lab-1-{place}") for place in range(1, 200))
     after = (*nodes[:7], builders.node(nodes[7].name, "DRAIN", reason="disk"), *nodes[8:])
-    changes = Changes()
+    changes = SnapshotChanges()
     answers = [told(changes, nodes=nodes), told(changes, nodes=after), told(changes, nodes=after[1:])]
     assert len(answers[1]) < len(answers[0]) / 50
     one = poller(tmp_path, frame(BEGIN) + answers[0], *answers[1:])
@@ -111,7 +111,7 @@ async def test_of_many_nodes_those_are_told_that_changed(tmp_path: Path) -> None
 
 
 async def test_many_who_ask_at_once_cost_one_reading(tmp_path: Path) -> None:
-    changes = Changes()
+    changes = SnapshotChanges()
     one = poller(tmp_path, frame(BEGIN) + told(changes, *FIRST), told(changes, *THEN))
     readings = await asyncio.gather(*(one.read() for _ in range(20)))
     assert {id(reading) for reading in readings} == {id(readings[0])}
@@ -120,7 +120,7 @@ async def test_many_who_ask_at_once_cost_one_reading(tmp_path: Path) -> None:
 
 
 async def test_a_poller_that_dies_is_said_and_started_again(tmp_path: Path) -> None:
-    one = poller(tmp_path, frame(BEGIN) + told(Changes(), *FIRST), told(Changes(), *FIRST))
+    one = poller(tmp_path, frame(BEGIN) + told(SnapshotChanges(), *FIRST), told(SnapshotChanges(), *FIRST))
     before = await one.read()
     pid = one.pid
     assert pid is not None
@@ -137,7 +137,7 @@ async def test_a_poller_that_dies_is_said_and_started_again(tmp_path: Path) -> N
 
 async def test_slurm_down_keeps_what_was_known_and_forgets_what_went_meanwhile(tmp_path: Path) -> None:
     """Also when the poller itself was started anew while Slurm was down."""
-    one = poller(tmp_path, frame(BEGIN) + failed("slurmctld is away"), told(Changes(), *LAST))
+    one = poller(tmp_path, frame(BEGIN) + failed("slurmctld is away"), told(SnapshotChanges(), *LAST))
     with pytest.raises(Unreachable, match="slurmctld is away") as caught:
         await one.read()
     assert caught.value.hint == "wait"
@@ -147,7 +147,7 @@ async def test_slurm_down_keeps_what_was_known_and_forgets_what_went_meanwhile(t
 
 
 async def test_a_cut_off_reading_changes_nothing(tmp_path: Path) -> None:
-    changes = Changes()
+    changes = SnapshotChanges()
     first, second = frame(BEGIN) + told(changes, *FIRST), told(changes, *THEN)
     one = poller(tmp_path, first, second[: len(second) // 2])
     before = await one.read()
@@ -159,7 +159,7 @@ async def test_a_cut_off_reading_changes_nothing(tmp_path: Path) -> None:
 
 async def test_the_real_one_ends_with_its_input_and_says_that_nobody_answers() -> None:
     head = replace(builders.machine("lab-head"), address="127.0.0.1", port=1)
-    one = PollProcess(head, "no key", b"k" * 32, "24.11")
+    one = SlurmPoller(head, "no key", b"k" * 32, "24.11")
     with pytest.raises(Exception, match=r"private key|no SSH"):
         await one.read()
     pid = one.pid
@@ -170,7 +170,7 @@ async def test_the_real_one_ends_with_its_input_and_says_that_nobody_answers() -
 
 
 async def test_who_waits_for_a_reading_that_is_closed_is_told_so() -> None:
-    one = PollProcess(builders.machine("lab-head"), "", b"k", "24.11", argv=(sys.executable, "-c", "input(); input()"))
+    one = SlurmPoller(builders.machine("lab-head"), "", b"k", "24.11", argv=(sys.executable, "-c", "input(); input()"))
     waiting = asyncio.create_task(one.read())
     while one.pid is None:
         await asyncio.sleep(0.01)

@@ -1,99 +1,145 @@
-"""One node: what it does, what was wrong with it, and what operators do with it."""
+"""All nodes of a cluster: the fabric map, the table, the partitions.
+
+GET /clusters/NAME/nodes     the page; ?state=, ?q= and ?after= choose the table's rows
+GET /clusters/NAME/fabric    the map's data, JSON: {leaves: [{name, nodes: [[name, kind, word, spare, [job a GPU], [percent a
+                             GPU]]]}], jobs: {number: name}, trouble}; with ?use=1 what each GPU does now, as Prometheus has it"""
 
 from __future__ import annotations
 
-from typing import Annotated
-from urllib.parse import quote
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
 
-from fastapi import Form
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
-from headway.api.auth.dependencies import Anyone, Operator, State
-from headway.errors import Refused
-from headway.schemas.jobs import JobOut
-from headway.services.cluster import nodes as service
-from headway.services.cluster.incidents import get_node_history
-from headway.services.identity import Right
-from headway.services.mappers import job_out
-from headway.web.page_context import redirect_with_message
+from headway.api.auth.dependencies import Anyone, State
+from headway.domain.cluster import Partition
+from headway.domain.slurm.hostlist import natural_key
+from headway.schemas.clusters import NodeOut
+from headway.services.cluster.metrics import get_gpu_utilisation
+from headway.services.mappers import cluster_out, node_outs
 from headway.web.page_routes import page_router
-from headway.web.rendering import render
-from headway.web.views.wording import job_word, node_kind
+from headway.web.rendering import HEADERS, render
+from headway.web.views.cluster import groups_view
+from headway.web.views.wording import duration, node_kind
 
 router = page_router()
-_GPU = (
-    "gpu_utilisation", "gpu_memory", "gpu_power", "gpu_temperature", "gpu_ecc_corrected", "gpu_ecc_uncorrected",
-    "gpu_nvlinks", "gpu_nvlink_errors",
-)  # fmt: skip
-_BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
-_OUT = frozenset({"DRAIN", "DOWN", "FAIL"})
-_LOOKS = {"up": "ok", "idle": "info", "down": "bad", "drain": "warn", "start": "info"}
-Word = Annotated[str, Form(max_length=400)]
+ROWS = 100
+LOOKS = {"up": "ok", "idle": "info", "down": "bad", "drain": "warn", "start": "info"}
+STATES = {"": "all", "up": "in use", "idle": "idle", "drain": "drained", "down": "down", "start": "starting"}
 
 
-@router.get("/clusters/{name}/nodes/{node}")
-async def page(name: str, node: str, state: State, who: Anyone) -> Response:
-    told = await service.get_node(state, name, node)
-    past = await get_node_history(state, name, node)
-    jobs = [job_out(job, state.clock()) for job in state.live.snapshot(name).jobs if node in job.nodes]
-    kind, word = node_kind(told.node)
-    states = set(told.node.states)
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A node in the table."""
+
+    node: NodeOut
+    kind: str
+    word: str
+    looks: str
+    used: int
+    jobs: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    name: str
+    default: bool
+    nodes: int
+    usable: int
+    busy: int
+    limit: str
+    teams: str
+    preempts: str
+
+
+@router.get("/clusters/{name}/fabric")
+async def fabric(name: str, state: State, _: Anyone, use: bool = False) -> Response:
+    cluster = (await state.cluster(name))[1]
+    snapshot = state.live.snapshot(name)
+    nodes = node_outs(cluster, snapshot)[1:]
+    known, trouble = await get_gpu_utilisation(state, cluster) if use else ({}, "")
+    held = {gpu.job_id for node in nodes for gpu in node.gpus if gpu.job_id is not None}
+    told = {
+        "leaves": _leaves(nodes, known),
+        "jobs": {job.id: job.name for job in snapshot.jobs if job.id in held},
+        "trouble": trouble,
+    }
+    return JSONResponse(told, headers=HEADERS)
+
+
+@router.get("/clusters/{name}/nodes")
+async def page(name: str, state: State, who: Anyone, show: str = "", q: str = "", after: int = 0) -> Response:
+    cluster = (await state.cluster(name))[1]
+    snapshot = state.live.snapshot(name)
+    nodes = node_outs(cluster, snapshot)[1:]
+    names = {job.id: job.name for job in snapshot.jobs}
+    every = [_row(node, names) for node in nodes]
+    kinds = Counter(row.kind for row in every)
+    show, words, after = show if show in STATES else "", q.strip()[:80].lower(), max(0, after)
+    found = [row for row in every if (not show or row.kind == show) and _matches(row, words)]
     return render(
-        "node.html",
+        "nodes.html",
         viewer=who,
         name=name,
         tab="nodes",
-        node=told.node,
-        simulated=told.simulated_gpus,
-        word=word,
-        looks=_LOOKS[kind],
-        incident=told.incident,
-        deed=told.deed,
-        past=past,
-        jobs=[(job, *_looks(job)) for job in jobs],
-        names={job.id: job.name for job in jobs},
-        charts_url=_charts(name, node, bool(told.node.gpus)),
-        may=who.may(Right.OPERATE_NODES),
-        out=bool(states & _OUT),
-        busy=bool(states & _BUSY),
-        under_way=told.deed is not None and told.deed.ended_at is None,
+        rows=found[after : after + ROWS],
+        found=len(found),
+        first=after,
+        before=_address(show, q, after - ROWS) if after else "",
+        further=_address(show, q, after + ROWS) if len(found) > after + ROWS else "",
+        states=STATES,
+        counts={key: kinds[key] for key in STATES} | {"": len(every)},
+        show=show,
+        q=q,
+        gpus=any(node.gpus for node in nodes),
+        simulated=cluster.simulated_gpus,
+        partitions=[_partition(one, nodes) for one in cluster.partitions],
+        groups=groups_view(cluster_out(await state.row(name), snapshot)),
+        creating=snapshot.as_of is None,
     )
 
 
-@router.post("/clusters/{name}/nodes/{node}/drain")
-async def drain(name: str, node: str, state: State, who: Operator, reason: Word = "") -> Response:
-    words = " ".join(reason.split())
-    if not words:
-        raise Refused("why is it drained? the reason is empty", hint="everybody who looks at the node sees it")
-    done = await service.drain_node(state, who, name, node, words[:200])
-    return _back(name, node, done.done)
+def _address(show: str, q: str, after: int) -> str:
+    return "?" + urlencode({key: value for key, value in (("show", show), ("q", q), ("after", max(0, after))) if value})
 
 
-@router.post("/clusters/{name}/nodes/{node}/return")
-async def bring_back(name: str, node: str, state: State, who: Operator) -> Response:
-    return _back(name, node, (await service.return_node(state, who, name, node)).done)
+def _row(node: NodeOut, names: Mapping[int, str]) -> Row:
+    kind, word = node_kind(node)
+    held = Counter(gpu.job_id for gpu in node.gpus if gpu.job_id is not None)
+    jobs = tuple((job, names.get(job, "")) for job in sorted(held))
+    return Row(node, kind, word, LOOKS[kind], sum(held.values()), jobs)
 
 
-@router.post("/clusters/{name}/nodes/{node}/reboot")
-async def reboot(name: str, node: str, state: State, who: Operator, busy: bool = Form(False)) -> Response:
-    await service.start_reboot(state, who, name, node, busy=busy)
-    return _back(name, node, "its machine restarts")
+def _matches(row: Row, words: str) -> bool:
+    where = f"{row.node.name} {row.node.leaf} {row.node.reason} {' '.join(f'{n} {name}' for n, name in row.jobs)}"
+    return words in where.lower()
 
 
-@router.post("/clusters/{name}/nodes/{node}/test")
-async def run_tests(name: str, node: str, state: State, who: Operator, hard: bool = Form(False)) -> Response:
-    await service.start_tests(state, who, name, node, hard=hard)
-    return _back(name, node, "its tests run")
+def _partition(one: Partition, nodes: Iterable[NodeOut]) -> PartitionRow:
+    there = set(one.nodes)
+    mine = [node for node in nodes if node.name in there]
+    busy = sum(node_kind(node)[0] == "up" for node in mine)
+    limit = duration(one.max_time_s) if one.max_time_s else "none"
+    usable = sum(node.usable for node in mine)
+    teams = ", ".join(one.teams) or "all"
+    return PartitionRow(one.name, one.default, len(mine), usable, busy, limit, teams, ", ".join(one.preempts))
 
 
-def _back(name: str, node: str, words: str) -> Response:
-    return redirect_with_message(f"/clusters/{quote(name)}/nodes/{quote(node)}", f"{node}: {words}")
+def _leaves(nodes: Iterable[NodeOut], use: Mapping[tuple[str, int], int]) -> list[dict[str, Any]]:
+    leaves: dict[str, list[NodeOut]] = {}
+    for node in nodes:
+        leaves.setdefault(node.leaf or "leaf1", []).append(node)
+    return [
+        {"name": leaf, "nodes": [_short(node, use) for node in sorted(leaves[leaf], key=lambda n: natural_key(n.name))]}
+        for leaf in sorted(leaves, key=natural_key)
+    ]
 
 
-def _looks(job: JobOut) -> tuple[str, str]:
-    return job_word(job.state, job.reason)
-
-
-def _charts(name: str, node: str, gpus: bool) -> str:
-    series = "&".join(f"series={key}" for key in (*(_GPU if gpus else ()), "load"))
-    return f"/api/v1/clusters/{quote(name)}/metrics?node={quote(node)}&{series}"
+def _short(node: NodeOut, use: Mapping[tuple[str, int], int]) -> list[Any]:
+    kind, word = node_kind(node)
+    jobs = [gpu.job_id or 0 for gpu in node.gpus]
+    known = [use.get((node.name, gpu.index)) for gpu in node.gpus] if use else []
+    return [node.name, kind, word, int(node.role == "spare"), jobs, known]

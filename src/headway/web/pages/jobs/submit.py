@@ -25,7 +25,7 @@ from headway.services.billing.cost_estimate import estimate_cost
 from headway.services.identity import Principal
 from headway.services.jobs import reruns, submission
 from headway.services.jobs.clone import clone_source
-from headway.store import StoreAway
+from headway.store import StoreUnavailable
 from headway.web import form_idempotency
 from headway.web.page_routes import page_router
 from headway.web.rendering import HEADERS, render, templates
@@ -76,7 +76,9 @@ async def _send(
         raise
     except HeadwayError as error:
         await audit_failure(request, error)
-        if isinstance(error, Unanswered | StoreAway):  # it had gone out: sending it once more might make a second job
+        if isinstance(
+            error, Unanswered | StoreUnavailable
+        ):  # it had gone out: sending it once more might make a second job
             again = str(
                 (await request.form()).get(form_idempotency.KEY_FIELD, "")
             )  # sent once more it is the same deed, done once

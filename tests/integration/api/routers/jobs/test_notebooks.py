@@ -13,7 +13,7 @@ from headway.jobs import notebooks as jupyter
 from headway.jobs.submission import lineage, secret_masking
 from headway.jobs.submission.node_capacity import largest_node
 from headway.schemas.submissions import NotebookIn, SubmitIn, SubmitOut
-from headway.store import StoreAway
+from headway.store import StoreUnavailable
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import Server, reading
 
@@ -116,7 +116,7 @@ async def test_one_that_could_not_be_kept_does_not_run_unseen(
     server: Server, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
     async def away(*_: Any, **__: Any) -> None:
-        raise StoreAway("the database does not answer")
+        raise StoreUnavailable("the database does not answer")
 
     part, method = fails.split(".")
     monkeypatch.setattr(getattr(server.store, part), method, away)
@@ -144,7 +144,7 @@ async def test_one_whose_job_may_run_stays_when_its_request_comes_again_and_fail
     ann, noted, key = await server.client("ann", "member"), server.store.notebooks.set_job, {"idempotency-key": "4f1c"}
 
     async def away(*_: Any) -> None:
-        raise StoreAway("the database does not answer")
+        raise StoreUnavailable("the database does not answer")
 
     monkeypatch.setattr(server.store.notebooks, "set_job", away)
     assert (await ann.post(PATH, json={"gpus": 1}, headers=key)).status_code == 503

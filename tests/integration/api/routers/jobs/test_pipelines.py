@@ -11,7 +11,7 @@ import pytest
 
 from headway.errors import Unreachable
 from headway.schemas.submissions import SubmitOut
-from headway.store import StoreAway
+from headway.store import StoreUnavailable
 from tests.integration.api.http.test_idempotency import cut_off
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import Server, reading
@@ -46,7 +46,7 @@ def fail(server: Server, monkeypatch: pytest.MonkeyPatch, call: str, after: int 
 
     async def away(*args: Any, **words: Any) -> Any:
         if next(times, None) is None:
-            raise StoreAway("the database does not answer")
+            raise StoreUnavailable("the database does not answer")
         return await works(*args, **words)
 
     monkeypatch.setattr(owner, method, away)

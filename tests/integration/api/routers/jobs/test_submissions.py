@@ -14,7 +14,7 @@ import pytest
 from headway.errors import NotAllowed, NotFound, Refused
 from headway.schemas.submissions import ExecOut, SubmitOut
 from headway.services.jobs import submission
-from headway.store import StoreAway
+from headway.store import StoreUnavailable
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import Server, reading
 
@@ -54,7 +54,9 @@ async def test_a_job_whose_origin_can_t_be_kept_is_named_and_never_asked_for_aga
         nonlocal tries
         tries += 1
         if tries <= away:
-            raise StoreAway("the server's database is locked by another program", hint="try again once it is done")
+            raise StoreUnavailable(
+                "the server's database is locked by another program", hint="try again once it is done"
+            )
         await note(*args, **said)
 
     monkeypatch.setattr(server.store.jobs, "record", note_job)

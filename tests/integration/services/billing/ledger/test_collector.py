@@ -12,7 +12,7 @@ from headway.domain.cluster import Cluster
 from headway.render.monitoring.metric_queries import Row
 from headway.services.billing.ledger import collector as collecting
 from headway.services.billing.ledger.collector import collect
-from headway.store import StoreAway
+from headway.store import StoreUnavailable
 from tests.support.billing_cluster import OCTOBER, Accounting, H, at, got, run, said, server
 from tests.support.server_fakes import Server
 
@@ -49,7 +49,7 @@ async def test_an_hour_is_measured_in_pieces_and_one_that_is_cut_off_goes_on_whe
     async def measure(name: str, found: Any, measured_to: int, hosts: Any) -> None:
         if len(marks) == 3:
             marks.append(0)
-            raise StoreAway("the server's database does not answer", hint="")
+            raise StoreUnavailable("the server's database does not answer", hint="")
         mark = await server.store.ledger_progress.get(name)
         assert all(mark.measured_to < moment <= measured_to for _, moment, *_ in found)
         await real(name, found, measured_to, hosts)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import SPARES
-from headway.server.workers.billing_worker import Collector
+from headway.server.workers.billing_worker import BillingWorker
 from headway.services.app_state import AppState
 from tests.support import builders
 from tests.support.billing_cluster import OCTOBER, Accounting, H, at, got, machines, run, said, server
@@ -71,7 +71,7 @@ async def test_a_machine_whose_slot_left_the_file_is_metered_until_it_goes(serve
 async def test_the_server_s_loop_goes_on_past_a_cluster_that_does_not_answer(server: Server, said: Accounting) -> None:
     said.away = True
     at(server, H)
-    loop = Collector(server.state)
+    loop = BillingWorker(server.state)
     await loop.step()
     said.away = False
     said.runs = [run(1, 0, H)]
@@ -88,7 +88,7 @@ async def test_the_server_s_loop_sums_days_that_are_over(server: Server, said: A
     pages = ("usage?start=2026-10", "chargeback?period=2026-10", "goodput?period=2026-10", "capacity?period=2026-10")
     before = [await got(ann, page) for page in pages]
     assert await server.store.capacity.saved_days("lab", OCTOBER.start, OCTOBER.end) == []
-    await Collector(server.state).step()
+    await BillingWorker(server.state).step()
     day = 24 * H
     assert [
         (one - OCTOBER.start) // day

@@ -10,7 +10,7 @@ import pytest
 from headway.domain.cluster import Team
 from headway.errors import HeadwayError, Refused, Unanswered, Unreachable
 from headway.schemas.submissions import SubmitOut
-from headway.store import StoreAway
+from headway.store import StoreUnavailable
 from tests.support import builders
 from tests.support.server_fakes import Server
 
@@ -21,7 +21,7 @@ PAGE = "/clusters/lab/submit"
     ("error", "unsure"),
     [
         (Unanswered("lab-head did not say whether the job is submitted"), True),
-        (StoreAway("the database does not answer"), True),
+        (StoreUnavailable("the database does not answer"), True),
         (Unreachable("lab-head does not answer"), False),
     ],
 )

@@ -24,7 +24,7 @@ from headway.images.local_images import ImageInfo
 from headway.rollout import image_rollout as module
 from headway.rollout.image_rollout import halt_rollout, plan_rollout, read_rollout_state, roll_heads, roll_nodes
 from headway.rollout.rollout_changes import RolloutState, rollout_changes
-from headway.store import StoreAway
+from headway.store import StoreUnavailable
 from headway.store.db.rows import NodeImage
 from headway.store.store import Store
 from headway.transport.process import CommandResult
@@ -142,7 +142,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
             raise Refused(f"{name}: no room")
         if made.lost:
             made.lost = False
-            raise StoreAway("the server's database does not answer")
+            raise StoreUnavailable("the server's database does not answer")
         made.machines[name] = replace(builders.machine(name), image=info(image).id)
 
     async def prove(_: Any, name: str, *, thorough: bool) -> NodeTestReport:
@@ -249,7 +249,7 @@ async def test_one_whose_machine_can_not_be_made_stops_it_too(fleet: Fleet, stor
 
 async def test_that_the_server_s_database_is_away_stops_no_roll_for_good(fleet: Fleet, store: Store) -> None:
     fleet.lost = True
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await go(fleet, store)
     assert fleet.reasons == {"lab-1-1": "headway: rolls"}, "nothing is said of the node"
     assert await go(fleet, store), "begun anew, as after the server was killed"

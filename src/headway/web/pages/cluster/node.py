@@ -1,0 +1,99 @@
+"""One node: what it does, what was wrong with it, and what operators do with it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import Form
+from starlette.responses import Response
+
+from headway.api.auth.dependencies import Anyone, Operator, State
+from headway.errors import Refused
+from headway.schemas.jobs import JobOut
+from headway.services.cluster import nodes as service
+from headway.services.cluster.incidents import get_node_history
+from headway.services.identity import Right
+from headway.services.mappers import job_out
+from headway.web.page_context import redirect_with_message
+from headway.web.page_routes import page_router
+from headway.web.rendering import render
+from headway.web.views.wording import job_word, node_kind
+
+router = page_router()
+_GPU = (
+    "gpu_utilisation", "gpu_memory", "gpu_power", "gpu_temperature", "gpu_ecc_corrected", "gpu_ecc_uncorrected",
+    "gpu_nvlinks", "gpu_nvlink_errors",
+)  # fmt: skip
+_BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+_OUT = frozenset({"DRAIN", "DOWN", "FAIL"})
+_LOOKS = {"up": "ok", "idle": "info", "down": "bad", "drain": "warn", "start": "info"}
+Word = Annotated[str, Form(max_length=400)]
+
+
+@router.get("/clusters/{name}/nodes/{node}")
+async def page(name: str, node: str, state: State, who: Anyone) -> Response:
+    told = await service.get_node(state, name, node)
+    past = await get_node_history(state, name, node)
+    jobs = [job_out(job, state.clock()) for job in state.live.snapshot(name).jobs if node in job.nodes]
+    kind, word = node_kind(told.node)
+    states = set(told.node.states)
+    return render(
+        "node.html",
+        viewer=who,
+        name=name,
+        tab="nodes",
+        node=told.node,
+        simulated=told.simulated_gpus,
+        word=word,
+        looks=_LOOKS[kind],
+        incident=told.incident,
+        deed=told.deed,
+        past=past,
+        jobs=[(job, *_looks(job)) for job in jobs],
+        names={job.id: job.name for job in jobs},
+        charts_url=_charts(name, node, bool(told.node.gpus)),
+        may=who.may(Right.OPERATE_NODES),
+        out=bool(states & _OUT),
+        busy=bool(states & _BUSY),
+        under_way=told.deed is not None and told.deed.ended_at is None,
+    )
+
+
+@router.post("/clusters/{name}/nodes/{node}/drain")
+async def drain(name: str, node: str, state: State, who: Operator, reason: Word = "") -> Response:
+    words = " ".join(reason.split())
+    if not words:
+        raise Refused("why is it drained? the reason is empty", hint="everybody who looks at the node sees it")
+    done = await service.drain_node(state, who, name, node, words[:200])
+    return _back(name, node, done.done)
+
+
+@router.post("/clusters/{name}/nodes/{node}/return")
+async def bring_back(name: str, node: str, state: State, who: Operator) -> Response:
+    return _back(name, node, (await service.return_node(state, who, name, node)).done)
+
+
+@router.post("/clusters/{name}/nodes/{node}/reboot")
+async def reboot(name: str, node: str, state: State, who: Operator, busy: bool = Form(False)) -> Response:
+    await service.start_reboot(state, who, name, node, busy=busy)
+    return _back(name, node, "its machine restarts")
+
+
+@router.post("/clusters/{name}/nodes/{node}/test")
+async def run_tests(name: str, node: str, state: State, who: Operator, hard: bool = Form(False)) -> Response:
+    await service.start_tests(state, who, name, node, hard=hard)
+    return _back(name, node, "its tests run")
+
+
+def _back(name: str, node: str, words: str) -> Response:
+    return redirect_with_message(f"/clusters/{quote(name)}/nodes/{quote(node)}", f"{node}: {words}")
+
+
+def _looks(job: JobOut) -> tuple[str, str]:
+    return job_word(job.state, job.reason)
+
+
+def _charts(name: str, node: str, gpus: bool) -> str:
+    series = "&".join(f"series={key}" for key in (*(_GPU if gpus else ()), "load"))
+    return f"/api/v1/clusters/{quote(name)}/metrics?node={quote(node)}&{series}"
