@@ -1,4 +1,4 @@
-"""The person behind sudo: who they are, and access to their files as them."""
+"""The user behind sudo, and file access as that user."""
 
 from __future__ import annotations
 

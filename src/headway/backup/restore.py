@@ -1,4 +1,4 @@
-"""A cluster from its backup: on machines that are there, or on new ones.
+"""Restores a cluster from its backup, on machines that exist or on new ones.
 
 Everything is read and checked first. Then the head's Slurm daemons rest, an apply brings up what is missing, and between the
 database's start and slurmdbd's the backup takes its place: no daemon ever runs on a state that is not whole."""

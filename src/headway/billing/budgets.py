@@ -1,4 +1,4 @@
-"""What a team may spend in a period, and where it stands. Pure."""
+"""Budgets: what a team may spend in a period, and which level it has reached. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How full a cluster is, how long jobs of a size wait, and whether its free GPUs lie together. Pure."""
+"""Capacity: how full a cluster is, how long jobs of each size wait, and how fragmented its free GPUs are. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who pays which part of an invoice: every cent of it ends in one column of one team, or is named as nobody's.
+"""Divides an invoice among teams: every cent ends in one column of one team, or in a named unassigned amount. Pure.
 
 What teams' jobs held is theirs: productive, lost (work that was done again after a fault or a preemption) and held but
 idle. What no job held is capacity: idle, spare and broken, shared by the file's rules."""

@@ -1,4 +1,4 @@
-"""How much of paid GPU time trained something, what took the rest, and how often a job should write a checkpoint. Pure."""
+"""Goodput: the productive share of paid GPU time, what took the rest, and the checkpoint interval that loses least. Pure."""
 
 from __future__ import annotations
 

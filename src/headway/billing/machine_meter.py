@@ -1,4 +1,4 @@
-"""Which machines began and ended since they were seen last. Pure: every look says who is there and when it is.
+"""Detects which machines began and ended between two readings. Pure: each reading carries its time and the machines that exist.
 
 A second is billed once, whatever happens to the clock: where it was put back, nothing is noted until it has passed the
 last look again. While no server looked, a machine that is there before and after was there between; one that is gone was

@@ -1,5 +1,4 @@
-"""What nodes were from when to when: every second of a machine's life, and of its slot between two lives, is in exactly one
-state. Pure."""
+"""Timelines of nodes: every second of a machine's life, and of its slot between two lives, is in exactly one state. Pure."""
 
 from __future__ import annotations
 

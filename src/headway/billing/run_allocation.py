@@ -1,4 +1,4 @@
-"""What a run held of each group of nodes. Pure."""
+"""The resources that a run held in each node group. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans: those in the package, and a user's own beside them."""
+"""Plans: the package's own, and those of the user's catalogue file."""
 
 from __future__ import annotations
 

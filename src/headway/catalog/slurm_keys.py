@@ -1,4 +1,4 @@
-"""Which slurm.conf keys a cluster file may set, for which version, and what their values look like.
+"""The slurm.conf keys that a cluster file may set, by Slurm version, and the form of their values.
 
 An allowlist: Headway writes everything else itself, and one unknown key stops every Slurm command and daemon. Each key
 here was looked up in slurm.conf(5) of both versions.

@@ -1,4 +1,4 @@
-"""What must change on one machine: files, homes, units. Pure."""
+"""Computes what must change on one machine: files, homes, units. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What looks at machines one owns say about a cluster: what stops it, what is only to be known, where plan and machine differ.
+"""Judges surveys of machines that the user owns: what stops an apply, what is only worth knowing, and where plan and
+machine differ.
 Pure."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether the folder for Slurm's state outlives either of two heads, by what a look at them found. Pure."""
+"""Judges whether the folder for Slurm's state survives the loss of either of two heads. Pure."""
 
 from __future__ import annotations
 

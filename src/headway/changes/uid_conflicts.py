@@ -1,4 +1,4 @@
-"""Users of a cluster whom machines one owns know already, or whose files lie there: by which uid. Pure."""
+"""Finds users of a cluster that owned machines already have under other uids, or whose files lie there. Pure."""
 
 from __future__ import annotations
 

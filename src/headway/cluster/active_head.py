@@ -1,4 +1,4 @@
-"""Which head to talk to. All other code asks here instead of counting heads."""
+"""Tells which head is active. No other code asks how many heads a cluster has."""
 
 from __future__ import annotations
 

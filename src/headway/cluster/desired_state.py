@@ -1,4 +1,4 @@
-"""What should be: a resolved cluster, its place and its people -> files, units, folders and accounts per role."""
+"""Computes the desired state: from a resolved cluster, its site and its users to files, units, folders and accounts per role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another Slurm: the heads are made anew of the image that carries it, while jobs run on under the slurmd of before.
+"""Recreates the heads from the image with the new Slurm version, while jobs continue under the old slurmd.
 
 In the order that SchedMD asks for: no controller runs when the first slurmdbd of the new version takes the records over, then the
 controllers come, and the nodes follow by a roll. (Slurm's Upgrade Guide, https://slurm.schedmd.com/upgrades.html.)"""

@@ -1,4 +1,4 @@
-"""Where in a cluster file's text each of its fields stands, so that a fault can be shown there."""
+"""Finds the line of each field in a cluster file's text, so that an error can point to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where Slurm's state lies on machines one owns: `storage.state`, which a second controller needs."""
+"""Rules for `storage.state`: the folder of Slurm's state on owned machines, which a second controller needs."""
 
 from __future__ import annotations
 

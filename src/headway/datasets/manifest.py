@@ -1,4 +1,4 @@
-"""What a version of a dataset is made of: every file with its SHA-256, links and empty folders, a line of JSON each."""
+"""The manifest of a dataset version: every file with its SHA-256, links and empty folders, as lines of JSON."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What the ledger is made of: runs of jobs, lives of machines, states of nodes, prices. Times are whole unix seconds; an
-end of 0 means that it has not ended."""
+"""Types of the billing ledger: runs of jobs, lives of machines, states of nodes, prices. Times are whole unix seconds;
+an end of 0
+means that it has not ended."""
 
 from __future__ import annotations
 

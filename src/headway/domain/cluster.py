@@ -1,4 +1,4 @@
-"""What a cluster is once defaults and catalogue are filled in. All frozen; imports nothing of Headway."""
+"""A resolved cluster: the cluster file with defaults and catalogue filled in. Frozen; imports nothing else of Headway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is really there: facts read from the provider, the machines and Slurm, without judgement."""
+"""Observed facts: what the provider, the machines and Slurm report, without judgement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which slots have a machine: pure, from what is there and what the file asks for. Nothing of it is kept anywhere."""
+"""Chooses which slots have a machine. Pure: from the machines that exist and the sizes in the file; nothing is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine one owns really has, as a look at it found: facts, without judgement."""
+"""Survey of an owned machine: the hardware and software found on it, without judgement."""
 
 from __future__ import annotations
 

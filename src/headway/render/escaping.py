@@ -1,4 +1,4 @@
-"""What all rendered files share: the mark at their head, and the guard that keeps a value inside its line."""
+"""Shared by all rendered files: the marker at their head, and the checks that keep a value inside its line."""
 
 from __future__ import annotations
 

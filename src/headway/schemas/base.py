@@ -1,4 +1,4 @@
-"""What every message of the API is made of, and its errors."""
+"""Base classes of API messages, and error responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what, who did what, and the server itself."""
+"""People, tokens, roles, teams, the audit trail, and the server itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people give a cluster to do: scripts, commands, notebooks, pipelines."""
+"""Requests that submit work: scripts, commands, notebooks, pipelines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How people reach the server, as its environment says: addresses, TLS, reverse proxies, the sign-in provider.
+"""How the server is reached, from its environment: addresses, TLS, reverse proxies, the sign-in provider.
 
 HEADWAY_PUBLIC_URL       how people reach it, where that is not HEADWAY_HOST and port: https://headway.example.org
 HEADWAY_TLS_CERT         a PEM file: the certificate, then those that vouch for it; with HEADWAY_TLS_KEY this server

@@ -1,4 +1,4 @@
-"""What the dashboard reads, from memory and the store."""
+"""Implements web.live_data.Live: what the dashboard reads, from memory and the store."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Who starts the server through sudo finds it afterwards as themselves: the state folder is root's, so their config
-folder gets the address and a token of their own."""
+"""Lets the user who started the server through sudo reach it without sudo: writes the address and a token of that user
+into the user's
+config folder."""
 
 from __future__ import annotations
 

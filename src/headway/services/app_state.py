@@ -1,4 +1,4 @@
-"""What every request has at hand: made once by the composition root."""
+"""AppState: what every request needs, created once at start-up."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How often sign-in has failed lately, by address and by account, so that nobody goes on guessing. In memory, and bounded:
-who is forgotten first is who tried longest ago."""
+"""Limits failed sign-ins by address and by account. Kept in memory and bounded: the entry with the oldest attempt is
+dropped first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that all requests share for a while, so that Slurm and the database are asked once for everybody."""
+"""A cache of answers shared by all requests, so that Slurm and the database are asked once for all of them."""
 
 from __future__ import annotations
 

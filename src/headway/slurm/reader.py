@@ -1,4 +1,5 @@
-"""What Slurm says now, as domain objects: through slurmrestd, and through accounting for what the controller forgot."""
+"""Reads Slurm's current state as domain objects: through slurmrestd, and through accounting for jobs that slurmctld
+has dropped."""
 
 from __future__ import annotations
 

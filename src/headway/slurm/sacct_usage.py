@@ -1,5 +1,6 @@
-"""What accounting (sacct, sacctmgr) has of a stretch of time: every run of every job, and nodes that were down or drained.
-The fields are declared once, below; none holds words of a person's own, so that no line can be broken by one."""
+"""Reads usage from accounting (sacct, sacctmgr): every run of every job, and nodes that were down or drained. The
+fields are declared
+once, below; none contains user-written text, so that no line can be broken by it."""
 
 from __future__ import annotations
 

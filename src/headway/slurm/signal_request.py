@@ -1,4 +1,4 @@
-"""What a job wants to be sent before its end."""
+"""Reads the signal that a job asked for before its end (--signal)."""
 
 from __future__ import annotations
 

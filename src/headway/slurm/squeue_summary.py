@@ -1,5 +1,6 @@
-"""What squeue says of all jobs at once: a tenth of the time that slurmrestd takes to write all it knows of ten thousand.
-It tells which jobs have changed; only those are then asked for one by one."""
+"""A short squeue line for every job: ten times quicker than slurmrestd for ten thousand jobs. It tells which jobs have
+changed; only
+those are then read one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What accounts have used against their share, as sshare says it."""
+"""Reads each account's share and usage from sshare."""
 
 from __future__ import annotations
 

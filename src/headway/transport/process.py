@@ -1,4 +1,4 @@
-"""The only place that starts processes: `run` to their end, `lines` for as long as somebody listens, `spawn` for good.
+"""The only module that starts processes: `run` to their end, `lines` while the caller reads, `spawn` detached.
 
 Commands are argv lists, and `run` always has a time limit. A failure carries argv, code and stderr (`CommandFailed`).
 """

@@ -1,4 +1,4 @@
-"""What all that talk to programs share: reading output with a bound, by pieces or by lines, and giving them their input."""
+"""Shared by all code that talks to programs: bounded reading of output, by pieces or lines, and writing of input."""
 
 from __future__ import annotations
 

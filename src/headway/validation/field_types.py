@@ -1,4 +1,4 @@
-"""What the fields of a cluster file are made of: checked words, times, keys, and the strict `Part` under all of them."""
+"""Field types of the cluster file: checked strings, times, keys, and the strict base model `Part`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page reads: the server gives the real one, tests a fake."""
+"""The Protocol of what pages read. The server implements it; tests use a fake."""
 
 from __future__ import annotations
 

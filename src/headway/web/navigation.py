@@ -1,4 +1,4 @@
-"""Where one can go from a page."""
+"""Navigation: the tabs of the server and of a cluster."""
 
 from __future__ import annotations
 

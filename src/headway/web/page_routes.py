@@ -1,4 +1,4 @@
-"""How a page's routes differ from the API's: errors become pages, and they are in no schema."""
+"""Routes of pages: errors become pages, and pages are not in the OpenAPI schema."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What each part of the page shows: frozen values with nothing in them that only the clock changes, so that two of them
-differ exactly when the part must be sent again."""
+"""View models of the page's parts: frozen values that do not change with the clock alone, so that two of them differ
+exactly when the
+part must be sent again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a browser becomes a person: sign-in link, name and token, or the OpenID provider; and how it ends."""
+"""Browser sessions: sign-in by link, by name and token, or through the OpenID provider, and sign-out."""
 
 from __future__ import annotations
 

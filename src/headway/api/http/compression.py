@@ -1,4 +1,4 @@
-"""Answers go out compressed to whoever takes it; not those that are read while they are written."""
+"""Compresses answers for clients that accept gzip. Streams are not compressed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Asks the Prometheus of a cluster's head, which listens there alone: through the pinned SSH connection, as slurmrestd
-is asked. Only reads."""
+"""Queries the Prometheus of a cluster's head through the pinned SSH connection, because it listens on the head's
+loopback only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which slots should have a machine, from what is there."""
+"""Reads the machines and Slurm's node states, then selects the slots that should have a machine (`domain.slots`)."""
 
 from __future__ import annotations
 

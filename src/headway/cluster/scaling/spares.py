@@ -1,4 +1,4 @@
-"""Which nodes stand by. Pure: (slots, what Slurm says) -> the nodes that Headway's reservation should hold.
+"""Selects the nodes that Headway's spare reservation should hold. Pure: from slots and Slurm's node states.
 
 A cluster of N nodes and S spares keeps S usable nodes in reserve for as long as N others are usable. When one of the N
 breaks, a spare leaves the reservation and Slurm starts the waiting work on it; the node that comes back stands by next.

@@ -1,4 +1,4 @@
-"""How fast each volume is, from one machine."""
+"""Measures the throughput of each volume from one machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How full a cluster's volumes are, as its head sees them."""
+"""Reads how full each volume is, as seen by the head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Slurm says now, in Slurm's own words; parsed by headway.slurm, shown by the page and the commands."""
+"""Nodes, jobs and reservations as Slurm reports them. Parsed by headway.slurm, shown by pages and commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of teams, people and QOS that a job waits for: Slurm's reason taken apart, and what would make room. Pure."""
+"""Explains limits of teams, users and QOS that a job waits for: parses Slurm's reason and names what would make room. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a waiting job would fit, and which jobs must end before it does. Pure."""
+"""Searches where a waiting job would fit, and which jobs must end first. Pure."""
 
 from __future__ import annotations
 

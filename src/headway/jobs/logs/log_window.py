@@ -1,4 +1,4 @@
-"""Parts of a job's log: a window that ends where it is asked to, and the lines that hold a text."""
+"""Reads a part of a job's log: a window before a given offset, or the lines that contain a text."""
 
 from __future__ import annotations
 

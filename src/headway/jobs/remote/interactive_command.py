@@ -1,4 +1,6 @@
-"""One command on the login for somebody who watches it: output as it comes, input as it is typed, ended when they go."""
+"""Runs one command on the login node for a connected client: output is streamed, input is forwarded, and the command
+ends when the
+client disconnects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a person's bundles and the folders of their jobs lie on a cluster. Pure."""
+"""Paths of a user's bundles and job folders on a cluster. Pure."""
 
 from __future__ import annotations
 

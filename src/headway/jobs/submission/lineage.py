@@ -1,4 +1,4 @@
-"""What is kept of a job that was submitted, without the values of secrets. Pure."""
+"""The lineage record of a submitted job, without the values of secrets. Pure."""
 
 from __future__ import annotations
 

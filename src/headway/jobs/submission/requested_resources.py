@@ -1,5 +1,6 @@
-"""What a script and its flags ask of Slurm, read as sbatch does: flags go before #SBATCH lines, and a heterogeneous job has
-components that ask each for themselves. Pure."""
+"""The resources that a script and its flags request, read as sbatch reads them: flags override #SBATCH lines, and each
+component of a
+heterogeneous job has its own. Pure."""
 
 from __future__ import annotations
 

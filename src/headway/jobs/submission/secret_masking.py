@@ -1,4 +1,4 @@
-"""Which names say that their value is a secret, and texts without such values. Pure."""
+"""Detects names whose values are secrets, and masks such values in texts. Pure."""
 
 from __future__ import annotations
 

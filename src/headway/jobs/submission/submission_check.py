@@ -1,4 +1,4 @@
-"""What is wrong with a submission before sbatch is asked: every fault at once, each with the field that it is about. Pure."""
+"""Checks a submission before sbatch runs: all errors at once, each with its field. Pure."""
 
 from __future__ import annotations
 

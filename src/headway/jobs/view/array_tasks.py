@@ -1,4 +1,4 @@
-"""Arrays: how their tasks stand, and the request for just the failed ones. Pure."""
+"""Job arrays: states of their tasks, and the request that repeats only the failed ones. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a training's time counted, from what it reported: steps, and when. Pure.
+"""How much of a training's time was productive, from the steps that it reported. Pure.
 
 ETTR, the effective training time ratio, is the share of the time since a job's first report that made steps which are
 still part of it: time between two runs, and steps done again from a checkpoint, count for nothing (the measured side of

@@ -1,4 +1,4 @@
-"""How well a job lies: leaf switches it is under against the fewest that could have done when it started. Pure."""
+"""How well a job is placed: the number of leaf switches it uses against the fewest possible when it started. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What squeue can show of a job, each column once, under squeue's own name (squeue --helpFormat). Pure."""
+"""The columns of the queue, each declared once under squeue's name (squeue --helpFormat). Pure."""
 
 from __future__ import annotations
 

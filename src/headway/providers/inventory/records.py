@@ -1,4 +1,4 @@
-"""What is kept of machines one owns, in the state folder, one file a cluster: who has which place, host keys, hardware."""
+"""Records of owned machines in the state folder, one file a cluster: slot, host key and hardware of each host."""
 
 from __future__ import annotations
 

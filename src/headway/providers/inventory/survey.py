@@ -1,4 +1,4 @@
-"""Looks at a machine that nobody has set up yet: a shell script goes over (node/survey.sh), facts come back. Changes nothing."""
+"""Surveys a machine that is not set up yet: runs node/survey.sh over SSH and parses the facts. Changes nothing."""
 
 from __future__ import annotations
 

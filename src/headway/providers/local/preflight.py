@@ -1,4 +1,4 @@
-"""What this host lacks for local machines: every gap at once, each with how to close it."""
+"""Checks what this host lacks for local machines: every gap at once, each with how to close it."""
 
 from __future__ import annotations
 

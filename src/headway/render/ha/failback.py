@@ -1,4 +1,4 @@
-"""What keeps two heads from leading at once.
+"""The program that keeps two heads from leading at the same time.
 
 Before slurmctld starts on the first of them the second one stands down. Slurm's own way (the first asks for control back)
 takes half a minute in which nobody schedules, and a slurmctld that has led once can't do so again without slurmdbd. So the

@@ -1,5 +1,4 @@
-"""What can be asked of a cluster's Prometheus: a fixed set of named series, each with what it asks. Pure; nobody's words
-become part of a query except names that were checked."""
+"""The named queries that Headway sends to a cluster's Prometheus. Pure; only checked names become part of a query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The short files beside slurm.conf: gres.conf, cgroup.conf, topology.conf, plugstack.conf, slurmdbd.conf."""
+"""Slurm's smaller files: gres.conf, cgroup.conf, topology.conf, plugstack.conf, slurmdbd.conf."""
 
 from __future__ import annotations
 

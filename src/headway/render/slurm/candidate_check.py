@@ -1,4 +1,4 @@
-"""How the real programs read a candidate configuration before it takes the old one's place.
+"""The commands by which the real Slurm programs read a candidate configuration before it is installed.
 
 There is no "check this file" in Slurm: `slurmd -C` reads next to nothing, scontrol finds wrong keys of slurm.conf and no
 more. So the candidate is really started: slurmd prints what it makes of gres.conf and cgroup.conf, and a slurmctld with an

@@ -1,4 +1,4 @@
-"""What taking up a changed slurm.conf disturbs: pure, from the two texts."""
+"""What a changed slurm.conf disturbs when it is activated. Pure: from the two texts."""
 
 from __future__ import annotations
 

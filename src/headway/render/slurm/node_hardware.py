@@ -1,4 +1,4 @@
-"""What a node has, as slurm.conf must say it: from the plan, from what the provider found, or from the machine itself."""
+"""The hardware of a node as slurm.conf states it: from the plan, the provider, or a survey of the machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Which Slurm has written what lies on a head's volume: there before its slurmdbd begins, and still there when the machines are
-gone. Machines one owns keep the Slurm of their packages, and need no such word."""
+"""Records which Slurm version wrote the data on a head's volume, so that a new head is not older. Owned machines keep
+the Slurm of their
+packages and need no such record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sbatch notes about each submission, and the unit that submits again what a killed controller had not saved
+"""The log of submissions that sbatch writes, and the unit that resubmits what a killed slurmctld had not saved
 (node/agent/jobs/queue_recovery.py)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Limits of people's sessions on the head where systemd can't set them: cgroup v1, whose controllers it leaves alone.
+"""Limits of user sessions on heads with cgroup v1, whose controllers systemd does not manage.
 
 With cgroup v2 the drop-ins of user.slice do the same (`systemd.user_limits`)."""
 

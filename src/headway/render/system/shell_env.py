@@ -1,4 +1,4 @@
-"""What people and their jobs find in their shells: modules, limits, mail."""
+"""The shell environment of users and jobs: modules, limits, mail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""sshd and who may come in: keys only; on a node only people with a job there."""
+"""sshd and PAM: keys only, and on compute nodes only users with a job there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Users as every machine knows them (libnss-extrausers), departed ones locked, and the keys they sign in with."""
+"""Users on every machine (libnss-extrausers), departed users locked, and their SSH keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is held open for each cluster between requests: an Env, what speaks to its head, its watch."""
+"""Connections that stay open for each cluster between requests: SSH, slurmrestd, the cluster's context and its health loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server does about faults and about nodes: the watch, what the agents say, and what people ask of a node."""
+"""Actions on nodes: the health loop, events of the agents, and what people do to a node (drain, return, reboot, test)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operations do about backups and keys, and the loop that makes backups when their time has come."""
+"""Operations of backups and keys, and the loop that makes scheduled backups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operations do about datasets with versions."""
+"""Operations of datasets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which handler carries out which kind of operation."""
+"""Maps each kind of operation to its handler."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What an operation does about another node image. The cluster stays ready while nodes are waited for, so that its watch goes on
-acting on faults; and what is asked of it meanwhile goes first."""
+"""The operation that rolls out another node image. While it waits for nodes the cluster stays ready, faults are
+handled, and operations
+that are queued meanwhile run first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the handler of an operation is given."""
+"""The context that an operation's handler receives."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Operations that wait for jobs on nodes that go, days perhaps. The cluster stays ready meanwhile, so that its watch goes on
-acting on faults; and what is asked of it meanwhile goes first."""
+"""Operations that wait for jobs on leaving nodes, possibly for days. The cluster stays ready meanwhile, faults are handled, and
+operations that are queued meanwhile run first."""
 
 from __future__ import annotations
 

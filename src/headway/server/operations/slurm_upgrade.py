@@ -1,4 +1,4 @@
-"""What comes before a cluster's Slurm becomes another, and after: the backup that is the way back, and the roll of the nodes."""
+"""Before and after an upgrade of Slurm: the backup to return to, and the rollout of the nodes."""
 
 from __future__ import annotations
 

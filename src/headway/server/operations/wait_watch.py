@@ -1,5 +1,5 @@
-"""What goes on while an apply waits for jobs to end, days perhaps: machines that Slurm asks for are made here, faults are acted
-on by the cluster's watch."""
+"""Handles a cluster while an apply waits for jobs to end, possibly for days: creates machines that Slurm requests and
+acts on faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster's poller tells the server: frames on a pipe, each a kind and two texts with their lengths before them."""
+"""Messages from a cluster's poller to the server: frames on a pipe, each with a kind, two texts and their lengths."""
 
 from __future__ import annotations
 

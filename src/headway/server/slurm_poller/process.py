@@ -1,6 +1,6 @@
-"""The poller of one cluster: a process of its own (`python -m headway.server.slurm_poller.process`), so that whoever answers
-people never stops to read ten thousand jobs. It reads Slurm when it is told to, keeps what it read, and says what has
-changed.
+"""The poller of one cluster, a separate process (`python -m headway.server.slurm_poller.process`), so that the server
+never blocks on
+reading ten thousand jobs. It reads Slurm on request, keeps what it read, and reports what has changed.
 
 Its first line of standard input says which head and with which keys; each further line asks for a reading. It ends with
 its standard input."""

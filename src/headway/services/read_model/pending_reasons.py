@@ -1,4 +1,4 @@
-"""A cluster as jobs/explain/pending.py looks at it, made once a reading whoever asks."""
+"""The input of jobs/explain/pending.py for a cluster, computed once per reading for all requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of jobs, a page at a time, out of the snapshot: however many look, Slurm is asked as often as when nobody does."""
+"""Pages of the job list, made from the snapshot: the number of viewers does not change how often Slurm is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server knows about its clusters right now, in memory, and who is told when it changes."""
+"""The snapshot of each cluster in memory, and the hub that notifies subscribers of changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one reading's jobs have that another's have not."""
+"""The difference between the jobs of two readings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a Slurm field is declared, once: where it stands in the answer, how it is read, and which field of ours it is."""
+"""Declares a Slurm field once: its place in the answer, its parser, and Headway's name for it."""
 
 from __future__ import annotations
 

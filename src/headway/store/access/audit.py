@@ -1,5 +1,5 @@
-"""The audit trail. It is only ever added to: there is no method that changes or removes a line, and the database refuses
-whoever tries (see the initial migration)."""
+"""The audit trail. Append-only: no method changes or removes a line, and database triggers refuse it (see the initial
+migration)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of nodes was held, hour by hour, and how long jobs waited: sums that the database makes."""
+"""Sums over node time, made by the database: what was held in each hour, and how long jobs waited."""
 
 from __future__ import annotations
 

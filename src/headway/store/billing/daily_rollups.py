@@ -1,6 +1,7 @@
-"""Which days of a ledger are summed. Reports read sums of days that are over instead of each run; a write that changes what a
-day's sums are made of says in its own transaction that they hold no more, and they are made again by and by. So a sum is right
-or not there, and reports tell the same with and without them. Days are those of UTC."""
+"""Daily sums of the ledger. Reports read the sums of past days instead of every run. A write that changes a day's
+input deletes that
+day's sums in the same transaction, and the server computes them again later: a sum is either right or missing, and reports are
+the same with and without it. Days are UTC."""
 
 from __future__ import annotations
 

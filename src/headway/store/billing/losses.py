@@ -1,5 +1,6 @@
-"""What took what of the runs of a stretch: sums over every run that lost work or idled, and the few that did so most. No list of
-runs is held: sums are the database's, and of runs only the dearest are read."""
+"""Sums of lost and idle GPU time over the runs of a period, and the few runs with the largest losses. Sums are made by
+the database, so
+that no list of runs is held."""
 
 from __future__ import annotations
 

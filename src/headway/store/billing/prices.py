@@ -1,4 +1,4 @@
-"""What a node of each group costs, over time: whoever counts money later asks for the price of that hour."""
+"""The price of a node of each group over time."""
 
 from __future__ import annotations
 

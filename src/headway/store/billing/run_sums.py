@@ -1,4 +1,4 @@
-"""Sums over runs, a kind after the other: of days whose sums are kept those are read, of the rest each run."""
+"""Sums over runs, one kind of run after the other: from the daily sums where they exist, otherwise from each run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reports ask of a million runs: sums that the database makes, a kind of runs after the other."""
+"""Sums for reports over up to a million runs, made by the database, one kind of run after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened on a cluster, from all that is stored about it: operations, incidents, and what people did to its nodes."""
+"""The activity of a cluster: operations, incidents, and what people did to its nodes, as one list."""
 
 from __future__ import annotations
 

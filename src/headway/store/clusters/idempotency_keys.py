@@ -1,4 +1,5 @@
-"""Answers to requests that carry a key of their own, kept for a day: who sends one again gets the answer, not the deed."""
+"""Answers to requests with an idempotency key, kept for a day: a repeated request gets the stored answer and is not
+carried out again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which node image a cluster's machines are made from, where that is not the present one."""
+"""The node image of a cluster's machines, where it is not the current one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast volumes were when they were last measured."""
+"""The last measured throughput of volumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of the ledger: what runs used, what machines cost, and what was told of it. Times are unix seconds."""
+"""Tables of the billing ledger: usage of runs, cost of machines, notifications sent. Times are unix seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parts of the store share: the database with its transactions, and the errors of a database that is away."""
+"""Shared by the parts of the store: the database with its transactions, and the errors of a database that does not answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notebooks: which job each is, whose, and the secret that its Jupyter takes."""
+"""Notebooks: the job of each, its owner, and its Jupyter token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every page of a cluster says of it before all else: that its figures are old and why, or that it is not whole. Pure."""
+"""Banners of a cluster's pages: figures that are out of date, with the reason, or a cluster that is not complete. Pure."""
 
 from __future__ import annotations
 

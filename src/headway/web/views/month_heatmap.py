@@ -1,5 +1,6 @@
-"""Hours of a month as pictures: a column a day, a row an hour of it, darker the more GPUs were held, or the more of the free ones
-lay in pieces. Pure."""
+"""A month's hours as a picture: one column a day, one row an hour, darker where more GPUs were held or more free ones
+were fragmented.
+Pure."""
 
 from __future__ import annotations
 

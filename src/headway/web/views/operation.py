@@ -1,4 +1,4 @@
-"""An operation's page as values: its steps, of the lines it told. Pure."""
+"""View model of an operation's page: its steps, from its event lines. Pure."""
 
 from __future__ import annotations
 

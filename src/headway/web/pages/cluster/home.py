@@ -1,4 +1,4 @@
-"""Home: every cluster in one line, and what needs somebody now."""
+"""The home page: every cluster in one line, and what needs attention."""
 
 from __future__ import annotations
 

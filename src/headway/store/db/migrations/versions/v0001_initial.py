@@ -1,4 +1,4 @@
-"""All tables, and an audit trail that the database lets nobody change."""
+"""All tables, and triggers that refuse changes to the audit trail."""
 
 from __future__ import annotations
 
